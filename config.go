@@ -26,9 +26,9 @@ type Config struct {
 	// takes all GPUs that drivers in the program find, else the CPU. Options.On are devices
 	// that are open already and stay the caller's.
 	Devices []string
-	// Rig says how devices are opened and measured. The zero value copies a little and
-	// assumes the rest; rig.UserOptions measures once and keeps rates and compiled kernels
-	// in the user's cache folder, as the command line does.
+	// Rig says how devices are opened and measured. The zero value is rig.UserOptions: what
+	// Machine does not say is measured once, in some seconds, and rates and compiled kernels
+	// are kept in the user's cache folder, so that forecasts are those of the command line.
 	Rig rig.Options
 	// ProfileInterval is after how many passes, of training or not, one is profiled: see
 	// Profile. 0 profiles none.
@@ -36,6 +36,16 @@ type Config struct {
 	// Notice, if not nil, is given notices of what was done otherwise than asked or
 	// planned. Explain lists the same.
 	Notice func(string)
+}
+
+// rigOptions say how devices are opened and measured, for the machine that was described.
+func (c *Config) rigOptions() rig.Options {
+	o := c.Rig
+	if reflect.ValueOf(o).IsZero() {
+		o = rig.UserOptions()
+	}
+	o.Machine, o.System = c.Machine, c.System
+	return o
 }
 
 // check refuses what cannot work, whatever the model.

@@ -52,7 +52,11 @@ func (x Explanation) String() string {
 	}
 	fmt.Fprintf(&s, "  because %s\n", x.Reason)
 	if x.Strategy != "" {
-		fmt.Fprintf(&s, "  batches of %d × %d, %d at once: %s; %.4g s each, bound by %s\n", x.BatchSize, x.Seq, x.BatchSize/int64(x.MicroBatches), amounts(x.Peak), x.StepSeconds, x.Bound)
+		var peaks []string
+		for _, t := range slices.Sorted(maps.Keys(x.Peak)) {
+			peaks = append(peaks, fmt.Sprintf("%v of %s", units.Bytes(x.Peak[t]), t))
+		}
+		fmt.Fprintf(&s, "  batches of %d × %d, %d at once: %s; %.4g s each, bound by %s\n", x.BatchSize, x.Seq, x.BatchSize/int64(x.MicroBatches), strings.Join(peaks, ", "), x.StepSeconds, x.Bound)
 	}
 	for _, o := range x.Rejected {
 		fmt.Fprintf(&s, "  not %s: %s\n", o.Strategy, o.Reason)
@@ -61,13 +65,4 @@ func (x Explanation) String() string {
 		fmt.Fprintf(&s, "  note: %s\n", n)
 	}
 	return strings.TrimSuffix(s.String(), "\n")
-}
-
-// amounts lists bytes by tier, in the order of the tiers' names.
-func amounts(of map[plan.Tier]int64) string {
-	var list []string
-	for _, t := range slices.Sorted(maps.Keys(of)) {
-		list = append(list, fmt.Sprintf("%v of %s", units.Bytes(of[t]), t))
-	}
-	return strings.Join(list, ", ")
 }

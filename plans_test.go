@@ -111,19 +111,19 @@ var planSettings = map[string]func(o *spillway.Options, v string) error{
 		o.Constraints = strategy.Demands(v)
 		return nil
 	},
-	"updates": func(o *spillway.Options, v string) error { o.Constraints.Updates = planner.Updater(v); return nil },
+	"updates": func(o *spillway.Options, v string) error { o.Constraints.Updates = strategy.Updater(v); return nil },
 	"activations": func(o *spillway.Options, v string) error {
-		o.Constraints.Activations = planner.Activations(v)
+		o.Constraints.Activations = strategy.Activations(v)
 		return nil
 	},
 	"weights": func(o *spillway.Options, v string) error { o.Constraints.Weights = plan.Tier(v); return nil },
 	"state":   func(o *spillway.Options, v string) error { o.Constraints.State = plan.Tier(v); return nil },
 	"parallelism": func(o *spillway.Options, v string) error {
-		o.Constraints.Parallelism = planner.Parallelism(v)
+		o.Constraints.Parallelism = strategy.Parallelism(v)
 		return nil
 	},
 	"without": func(o *spillway.Options, v string) error {
-		o.Bounds.Without = append(o.Bounds.Without, planner.Parallelism(v))
+		o.Bounds.Without = append(o.Bounds.Without, strategy.Parallelism(v))
 		return nil
 	},
 	"device-map": func(o *spillway.Options, v string) error {

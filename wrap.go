@@ -141,8 +141,7 @@ func (w *Wrapped) adopt() error {
 // openDevices opens those that are named, or all GPUs, or the CPU, and describes the
 // machine they are part of. Devices that are open already are not the rig's to close.
 func (w *Wrapped) openDevices() (err error) {
-	o := w.c.Rig
-	o.Machine, o.System = w.c.Machine, w.c.System
+	o := w.c.rigOptions()
 	if len(w.c.On) > 0 {
 		w.rig = &rig.Rig{Devices: w.c.On}
 		w.rig.Machine, err = rig.Describe(w.c.On, o)
@@ -215,9 +214,8 @@ func (w *Wrapped) Forward(b Batch) (Tensor, error) {
 func (w *Wrapped) Evaluate(b Batch) (loss float64, err error) {
 	r, m, err := w.begin(Eval, b)
 	if err == nil {
-		v := train.Evaluation{Run: r, Feed: &givenBatches{next: m}, Batches: 1}
 		err = w.pass(r, func() error {
-			loss, err = v.Loss()
+			loss, err = train.BatchLoss(r.Executor(), m.Counted())
 			return err
 		})
 	}

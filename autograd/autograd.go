@@ -71,22 +71,19 @@ func Differentiate(p *graph.Program, o Options) (*Joint, error) {
 		needs: needs(p, o),
 		grads: map[graph.Value]graph.Value{},
 	}
-	if err := r.differentiate(p); err != nil {
+	err := r.start(p.Outputs)
+	for i := len(p.Nodes) - 1; i >= 0 && err == nil; i-- {
+		if err = r.node(p.Nodes[i]); err != nil {
+			err = fmt.Errorf("%s at %s: %w", p.Nodes[i].Kind, p.Nodes[i].At, err)
+		}
+	}
+	if err == nil {
+		err = r.finish(p.Inputs)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("gradient of program %s: %w", p.Name, err)
 	}
 	return r.joint, joint.Verify()
-}
-
-func (r *Reverse) differentiate(p *graph.Program) error {
-	if err := r.start(p.Outputs); err != nil {
-		return err
-	}
-	for i := len(p.Nodes) - 1; i >= 0; i-- {
-		if err := r.node(p.Nodes[i]); err != nil {
-			return fmt.Errorf("%s at %s: %w", p.Nodes[i].Kind, p.Nodes[i].At, err)
-		}
-	}
-	return r.finish(p.Inputs)
 }
 
 // needs marks the values whose gradient leads to a trainable param or, when
@@ -114,7 +111,7 @@ func (r *Reverse) start(outputs []graph.Port) error {
 		t := j.Program.Type(out.Value)
 		port := graph.Port{Role: graph.GradCarry, Index: i}
 		switch {
-		case out.Role == graph.Result && !loss(outputs, t):
+		case out.Role == graph.Result && (len(outputs) != 1 || !t.Equal(op.Type{DType: dtype.F32, Shape: shape.Of(1)})):
 			return fmt.Errorf("its result is %v among %d, want one loss f32[1]; trace it for training", t, len(outputs))
 		case out.Role == graph.Result:
 			j.Loss = out.Value
@@ -131,10 +128,6 @@ func (r *Reverse) start(outputs []graph.Port) error {
 		r.add(out.Value, port.Value)
 	}
 	return r.err
-}
-
-func loss(outputs []graph.Port, t op.Type) bool {
-	return len(outputs) == 1 && t.Equal(op.Type{DType: dtype.F32, Shape: shape.Of(1)})
 }
 
 // node applies the rule of one forward node to the gradients of its outputs.

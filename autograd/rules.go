@@ -2,6 +2,7 @@ package autograd
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/graph"
 	"spillway/op"
@@ -29,13 +30,13 @@ var rules = map[op.Kind]Rule{
 	op.MatMul:             gradMatMul,
 	op.QuantizedMatmul:    gradQuantizedMatmul,
 	op.Embedding:          gradEmbedding,
-	op.Copy:               gradCopy,
+	op.Copy:               func(_ *Reverse, _ graph.Node, dy []graph.Value) []graph.Value { return dy },
 	op.Add:                gradAdd,
 	op.Mul:                gradMul,
 	op.Scale:              gradSame,
 	op.Dropout:            gradSame,
-	op.Unary:              gradUnary,
-	op.Gated:              gradGated,
+	op.Unary:              gradBy(op.UnaryGrad),
+	op.Gated:              gradBy(op.GatedGrad),
 	op.Cast:               gradCast,
 	op.Split:              gradSplit,
 	op.Concat:             gradConcat,
@@ -44,8 +45,8 @@ var rules = map[op.Kind]Rule{
 	op.Rope:               gradRope,
 	op.Attention:          gradAttention,
 	op.LinearCrossEntropy: gradLinearCrossEntropy,
-	op.CrossEntropy:       gradCrossEntropy,
-	op.MeanSquare:         gradMeanSquare,
+	op.CrossEntropy:       gradBy(op.CrossEntropyGrad),
+	op.MeanSquare:         gradBy(op.MeanSquareGrad),
 	op.InverseNorm:        nil,
 }
 
@@ -96,8 +97,6 @@ func gradEmbedding(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	return []graph.Value{0, r.EmitOne(op.EmbeddingGrad, op.Attr{Rows: rows}, n.In[0], dy[0])}
 }
 
-func gradCopy(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value { return dy }
-
 // gradSame: linear ops that are their own gradient. Dropout makes the same mask
 // again from the same stream.
 func gradSame(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
@@ -132,12 +131,14 @@ func (r *Reverse) unbroadcast(g, v graph.Value) graph.Value {
 	return r.EmitOne(op.SumRows, op.Attr{InnerDims: int64(rank)}, g)
 }
 
-func gradUnary(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	return r.Emit(op.UnaryGrad, n.Attr, n.In[0], dy[0])
-}
-
-func gradGated(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	return r.Emit(op.GatedGrad, n.Attr, n.In[0], n.In[1], dy[0])
+// gradBy: an op of its own takes the operands and dy, and gives the gradients of the first of
+// them; the others have none.
+func gradBy(kind op.Kind) Rule {
+	return func(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+		dx := make([]graph.Value, len(n.In))
+		copy(dx, r.Emit(kind, n.Attr, append(slices.Clone(n.In), dy[0])...))
+		return dx
+	}
 }
 
 func gradCast(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
@@ -209,12 +210,4 @@ func gradLinearCrossEntropy(r *Reverse, n graph.Node, dy []graph.Value) []graph.
 	dx := make([]graph.Value, len(n.In))
 	copy(dx, out[1:])
 	return dx
-}
-
-func gradCrossEntropy(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	return []graph.Value{r.EmitOne(op.CrossEntropyGrad, n.Attr, n.In[0], n.In[1], n.In[2], dy[0]), 0, 0}
-}
-
-func gradMeanSquare(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	return []graph.Value{r.EmitOne(op.MeanSquareGrad, n.Attr, n.In[0], n.In[1], n.In[2], dy[0]), 0, 0}
 }

@@ -54,14 +54,14 @@ type baselineAnswer struct {
 
 // programs lists what is run, with our sizes.
 func programs() []baselineProgram {
-	sides := []string{"--sizes"}
+	sides, matmuls := []string{"--sizes"}, []string(nil)
 	for _, side := range matmulSides {
-		sides = append(sides, strconv.FormatInt(side, 10))
+		sides, matmuls = append(sides, strconv.FormatInt(side, 10)), append(matmuls, matmulItem(side))
 	}
 	product := func(r baselineResult) (string, float64) { return matmulItem(r.N), r.GFlops }
 	return []baselineProgram{
-		{torch, "torch_matmul.py", sides, matmulItems(), product},
-		{numpy, "numpy_matmul.py", sides, matmulItems(), product},
+		{torch, "torch_matmul.py", sides, matmuls, product},
+		{numpy, "numpy_matmul.py", sides, matmuls, product},
 		{torch, "torch_attention.py", []string{"-B", fmt.Sprint(attentionBatch), "-H", fmt.Sprint(attentionHeads), "-T", fmt.Sprint(attentionSeq), "-D", fmt.Sprint(attentionHead)},
 			[]string{attentionForward, attentionBoth}, func(r baselineResult) (string, float64) {
 				return map[string]string{"forward": attentionForward, "forward+backward": attentionBoth}[r.Pass], r.GFlops
@@ -79,25 +79,21 @@ func programs() []baselineProgram {
 
 // baselines runs the other side of the benchmarks.
 type baselines struct {
-	python, folder string
-	missing        map[string]bool // baselines that cannot be run
-}
-
-func newBaselines(o Options) *baselines {
-	return &baselines{python: o.Python, folder: o.Baselines, missing: map[string]bool{}}
+	Options
+	missing []string // baselines that cannot be run
 }
 
 // once runs every program that measures a row of the report, and keeps the best figures. A
 // program that cannot be run gets a note, and is not tried again.
 func (p *baselines) once(ctx context.Context, r *CPUReport, show func(string)) {
 	for _, program := range programs() {
-		if p.missing[program.baseline] || !slices.ContainsFunc(r.Results, func(i *CPURow) bool { return slices.Contains(program.rows, i.Name) }) {
+		if slices.Contains(p.missing, program.baseline) || !slices.ContainsFunc(r.Results, func(i *CPURow) bool { return slices.Contains(program.rows, i.Name) }) {
 			continue
 		}
 		show(program.baseline + ", " + strings.TrimSuffix(program.file, ".py"))
 		answer, err := p.run(ctx, program)
 		if err != nil {
-			p.missing[program.baseline] = true
+			p.missing = append(p.missing, program.baseline)
 			r.Notes = append(r.Notes, fmt.Sprintf("no comparison with %s: %v", program.baseline, err))
 			continue
 		}
@@ -107,32 +103,31 @@ func (p *baselines) once(ctx context.Context, r *CPUReport, show func(string)) {
 		for _, result := range answer.Results {
 			name, figure := program.items(result)
 			if i := slices.IndexFunc(r.Results, func(i *CPURow) bool { return i.Name == name }); i >= 0 {
-				r.Results[i].keepBest(program.baseline, figure)
+				row := r.Results[i]
+				if row.Theirs == nil {
+					row.Theirs = map[string]float64{}
+				}
+				row.Theirs[program.baseline] = max(row.Theirs[program.baseline], figure)
 			}
 		}
 	}
 }
 
 func (p *baselines) run(ctx context.Context, program baselineProgram) (answer baselineAnswer, err error) {
-	path := filepath.Join(p.folder, program.file)
+	path := filepath.Join(p.Baselines, program.file)
 	if _, err := os.Stat(path); err != nil {
 		return answer, fmt.Errorf("%w; run from the source folder, or name it with --baselines", err)
 	}
-	cmd := exec.CommandContext(ctx, p.python, append([]string{path, "--threads", strconv.Itoa(runtime.GOMAXPROCS(0))}, program.args...)...)
+	cmd := exec.CommandContext(ctx, p.Python, append([]string{path, "--threads", strconv.Itoa(runtime.GOMAXPROCS(0))}, program.args...)...)
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		return answer, fmt.Errorf("%s %s: %w: %s", p.python, path, err, lastLine(said.String()))
+		lines := strings.Split(strings.TrimSpace(said.String()), "\n") // the last says what went wrong
+		return answer, fmt.Errorf("%s %s: %w: %s", p.Python, path, err, lines[len(lines)-1])
 	}
 	if err := json.Unmarshal(out, &answer); err != nil {
 		return answer, fmt.Errorf("%s printed %q: %w", path, out, err)
 	}
 	return answer, nil
-}
-
-// lastLine is where Python says what went wrong.
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return lines[len(lines)-1]
 }

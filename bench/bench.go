@@ -24,7 +24,7 @@ type Options struct {
 	Python, Baselines string
 	Rounds            int    // turns that ours and the baselines take each
 	Only              string // words of the rows to measure, separated by commas; "" is all
-	Device            string // of GPU: "cuda:0"
+	Device            string // of GPU and Random: "cuda:0"
 	Rates             string // of GPU: a file with the report of an earlier run, instead of measuring rates
 	Timeline          string // of GPU: a file for the events of the last row
 	// Report hears what is measured next; nil is fine.

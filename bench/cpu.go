@@ -51,44 +51,30 @@ func CPU(ctx context.Context, o Options) (r *CPUReport, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, at.Close()) }()
-	here := at.Machine
-	b := &bench{dev: at.Devices[0], here: here}
-	defer func() { err = errors.Join(err, b.close()) }()
-	if err := b.prepare(o); err != nil {
+	rows, close, err := cpuRows(at.Devices[0], at.Machine, o)
+	if err != nil {
 		return nil, err
 	}
-	r = &CPUReport{CPU: here.Host.CPU, Kernels: kernel.Name(), Threads: runtime.GOMAXPROCS(0), Results: b.items, Baselines: []string{}, Notes: []string{}}
-	theirs := newBaselines(o)
+	defer func() { err = errors.Join(err, close()) }()
+	r = &CPUReport{CPU: at.Machine.Host.CPU, Kernels: kernel.Name(), Threads: runtime.GOMAXPROCS(0), Results: rows, Baselines: []string{}, Notes: []string{}}
+	theirs := baselines{Options: o}
 	for round := range o.Rounds {
 		r.Peak = max(r.Peak, registerPeak())
-		for _, item := range b.items {
-			o.report(fmt.Sprintf("round %d of %d: %s", round+1, o.Rounds, item.Name))
+		for _, row := range rows {
+			o.report(fmt.Sprintf("round %d of %d: %s", round+1, o.Rounds, row.Name))
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if err := item.once(); err != nil {
-				return nil, fmt.Errorf("measuring %s: %w", item.Name, err)
+			figure, err := row.measure()
+			if err != nil {
+				return nil, fmt.Errorf("measuring %s: %w", row.Name, err)
 			}
+			row.Ours = max(row.Ours, figure)
 		}
 		theirs.once(ctx, r, func(name string) { o.report(fmt.Sprintf("round %d of %d: %s", round+1, o.Rounds, name)) })
 	}
-	r.conclude(here)
+	r.conclude(at.Machine)
 	return r, nil
-}
-
-// once measures our side again and keeps the best.
-func (i *CPURow) once() error {
-	figure, err := i.measure()
-	i.Ours = max(i.Ours, figure)
-	return err
-}
-
-// keepBest keeps the best figure of a baseline.
-func (i *CPURow) keepBest(baseline string, figure float64) {
-	if i.Theirs == nil {
-		i.Theirs = map[string]float64{}
-	}
-	i.Theirs[baseline] = max(i.Theirs[baseline], figure)
 }
 
 // conclude turns figures into shares and ratios.
@@ -100,18 +86,14 @@ func (r *CPUReport) conclude(here machine.Machine) {
 		}
 	}
 	for _, i := range r.Results {
-		i.Share = i.Ours * cmp.Or(i.done, 1) / r.peakOf(i)
+		peak := r.Peak
+		if i.memory {
+			peak = r.Memory
+		}
+		i.Share = i.Ours * cmp.Or(i.done, 1) / peak
 		i.Ratio = map[string]float64{}
 		for baseline, theirs := range i.Theirs {
 			i.Ratio[baseline] = i.Ours / theirs
 		}
 	}
-}
-
-// peakOf is the rate that limits a row.
-func (r *CPUReport) peakOf(i *CPURow) float64 {
-	if i.memory {
-		return r.Memory
-	}
-	return r.Peak
 }

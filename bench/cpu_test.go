@@ -21,12 +21,7 @@ func TestCallsAreTimed(t *testing.T) {
 	defer dev.Close()
 	timed := func(n int64) time.Duration {
 		square := op.Type{DType: dtype.F32, Shape: shape.Shape{n, n}}
-		b, err := newBenchCall(dev, op.Call{Kind: op.MatMul, In: []op.Type{square, square}, Out: []op.Type{square}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer b.close()
-		took, err := b.best(time.Millisecond)
+		took, err := bestTime(dev, []op.Call{{Kind: op.MatMul, In: []op.Type{square, square}, Out: []op.Type{square}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +62,7 @@ func TestBaselinesAreRun(t *testing.T) {
 esac
 `)
 	r := &CPUReport{Results: items(), Peak: 200}
-	newBaselines(o).once(context.Background(), r, func(string) {})
+	(&baselines{Options: o}).once(context.Background(), r, func(string) {})
 	if len(r.Notes) > 0 || strings.Join(r.Baselines, ", ") != "PyTorch 9, numpy 7" {
 		t.Fatalf("notes %v, baselines %v", r.Notes, r.Baselines)
 	}
@@ -90,24 +85,23 @@ esac
 func TestBenchOnlyWhatIsWanted(t *testing.T) {
 	dev := cpu.Open(cpu.Options{})
 	defer dev.Close()
-	b := &bench{dev: dev}
-	defer b.close()
-	if err := b.prepare(Options{Only: "matmul 1024,forward"}); err != nil {
+	rows, _, err := cpuRows(dev, machine.Machine{}, Options{Only: "matmul 1024,forward"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, i := range b.items {
+	for _, i := range rows {
 		names = append(names, i.Name)
 	}
 	if got := strings.Join(names, ", "); got != "matmul 1024³, attention forward" {
 		t.Errorf("prepared %s", got)
 	}
 	asked := map[string]bool{}
-	newBaselines(fakePython(t, "exit 1")).once(context.Background(), &CPUReport{Results: b.items[1:]}, func(name string) { asked[name] = true })
+	(&baselines{Options: fakePython(t, "exit 1")}).once(context.Background(), &CPUReport{Results: rows[1:]}, func(name string) { asked[name] = true })
 	if len(asked) != 1 || !asked["PyTorch, torch_attention"] {
 		t.Errorf("asked %v", asked)
 	}
-	if err := (&bench{dev: dev}).prepare(Options{Only: "nothing"}); err == nil {
+	if _, _, err := cpuRows(dev, machine.Machine{}, Options{Only: "nothing"}); err == nil {
 		t.Error("a bench of nothing was prepared")
 	}
 }
@@ -117,7 +111,7 @@ func TestBaselinesMissing(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")
 	o := fakePython(t, "echo x >> "+count+"\necho 'ModuleNotFoundError: No module named torch' >&2\nexit 1\n")
 	r := &CPUReport{Results: items()}
-	p := newBaselines(o)
+	p := (&baselines{Options: o})
 	for range 3 {
 		p.once(context.Background(), r, func(string) {})
 	}

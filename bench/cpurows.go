@@ -3,18 +3,18 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"io"
+	"runtime"
 	"slices"
 	"time"
 
 	"spillway"
 	"spillway/data"
 	"spillway/device"
+	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
-	"spillway/optim"
-	"spillway/shape"
+	"spillway/rig"
 	"spillway/train"
 )
 
@@ -33,11 +33,12 @@ const (
 	stepModel = "llama-50m"
 	stepBatch = 4
 	stepSeq   = 256
+	stepTries = 4 // steps in a round, of which the first does not count
 
-	itemTime = 500 * time.Millisecond // for one item in one round
+	itemTime = 500 * time.Millisecond // for one call in one round
 )
 
-// Names of the items.
+// Names of the rows.
 const (
 	attentionForward = "attention forward"
 	attentionBoth    = "attention with backward"
@@ -47,187 +48,105 @@ const (
 
 func matmulItem(side int64) string { return fmt.Sprintf("matmul %d³", side) }
 
-func matmulItems() (names []string) {
-	for _, side := range matmulSides {
-		names = append(names, matmulItem(side))
+// cpuRows are the rows that are wanted. The caller calls close.
+func cpuRows(dev device.Device, here machine.Machine, o Options) (rows []*CPURow, close func() error, err error) {
+	add := func(name, unit string, work float64, calls ...op.Call) {
+		rows = append(rows, &CPURow{Name: name, Unit: unit, memory: name == adamItem, measure: func() (float64, error) {
+			took, err := bestTime(dev, calls)
+			return work / took.Seconds() / giga, err
+		}})
 	}
-	return names
-}
-
-// bench is our side of the benchmarks.
-type bench struct {
-	dev   device.Device
-	here  machine.Machine
-	items []*CPURow
-	open  []io.Closer
-}
-
-type closer func() error
-
-func (c closer) Close() error { return c() }
-
-func (b *bench) close() error {
-	var errs []error
-	for _, c := range b.open {
-		errs = append(errs, c.Close())
+	call := func(kind op.Kind, attr op.Attr, in ...op.Type) op.Call {
+		c, bad := op.Make(kind, attr, in...)
+		err = errors.Join(err, bad)
+		return c
 	}
-	return errors.Join(errs...)
-}
+	f32 := func(dims ...int64) op.Type { return op.Type{DType: dtype.F32, Shape: dims} }
+	for _, n := range matmulSides {
+		add(matmulItem(n), "GFLOP/s", 2*float64(n*n*n), call(op.MatMul, op.Attr{}, f32(n, n), f32(n, n)))
+	}
+	// Attention counts as the baselines do: the half of the scores that a causal mask leaves,
+	// two matmuls forward and five backward.
+	flops := 2.0 * attentionBatch * attentionHeads * attentionSeq * attentionSeq * attentionHead
+	causal := op.Attr{Heads: attentionHeads, KVHeads: attentionHeads, Causal: true, Scale: 0.125}
+	x, lse := f32(attentionBatch, attentionSeq, attentionHeads*attentionHead), f32(attentionBatch, attentionHeads, attentionSeq)
+	forward, backward := call(op.Attention, causal, x, x, x), call(op.AttentionGrad, causal, x, x, x, x, lse, x)
+	add(attentionForward, "GFLOP/s", flops, forward)
+	add(attentionBoth, "GFLOP/s", 3.5*flops, forward, backward)
+	adam, bad := rig.AdamW(adamParams)
+	add(adamItem, "GB/s", adamBytes*adamParams, adam)
 
-// prepare makes the rows that are wanted, each with its own memory.
-func (b *bench) prepare(o Options) error {
-	for _, family := range []struct {
-		add   func() error
-		names []string
-	}{
-		{b.addMatmuls, matmulItems()}, {b.addAttention, []string{attentionForward, attentionBoth}},
-		{b.addAdam, []string{adamItem}}, {b.addStep, []string{stepItem}},
-	} {
-		if !slices.ContainsFunc(family.names, o.wants) {
-			continue
+	close = func() error { return nil }
+	if err = errors.Join(err, bad); err != nil {
+		return nil, nil, err
+	}
+	if o.wants(stepItem) {
+		var step *CPURow
+		if step, close, err = stepRow(dev, here); err != nil {
+			return nil, nil, err
 		}
-		if err := family.add(); err != nil {
-			return err
-		}
+		rows = append(rows, step)
 	}
-	b.items = slices.DeleteFunc(b.items, func(i *CPURow) bool { return !o.wants(i.Name) })
-	if len(b.items) == 0 {
-		return fmt.Errorf("--only %s: no row has these words in its name", o.Only)
+	rows = slices.DeleteFunc(rows, func(r *CPURow) bool { return !o.wants(r.Name) })
+	if len(rows) == 0 {
+		err = fmt.Errorf("--only %s: no row has these words in its name", o.Only)
 	}
-	return nil
+	return rows, close, err
 }
 
-// call prepares a call with random operands.
-func (b *bench) call(kind op.Kind, attr op.Attr, in ...op.Type) (*benchCall, error) {
-	c, err := op.Make(kind, attr, in...)
-	if err != nil {
-		return nil, err
-	}
-	made, err := newBenchCall(b.dev, c)
-	if err != nil {
-		return nil, err
-	}
-	made.fill()
-	b.open = append(b.open, closer(made.close))
-	return made, nil
-}
-
-func (b *bench) addMatmuls() error {
-	for _, side := range matmulSides {
-		square := op.Type{DType: dtype.F32, Shape: shape.Shape{side, side}}
-		c, err := b.call(op.MatMul, op.Attr{}, square, square)
-		if err != nil {
-			return err
-		}
-		flops := 2 * float64(side) * float64(side) * float64(side)
-		b.items = append(b.items, &CPURow{Name: matmulItem(side), Unit: "GFLOP/s", measure: rateOf(flops, c)})
-	}
-	return nil
-}
-
-// rateOf measures work per second, in units of 1e9: the work of some calls over the sum of
-// their best times.
-func rateOf(work float64, calls ...*benchCall) func() (float64, error) {
-	return func() (float64, error) {
-		var sum time.Duration
-		for _, c := range calls {
-			best, err := c.best(itemTime)
+// bestTime is the sum of the best times of some calls.
+func bestTime(dev device.Device, calls []op.Call) (sum time.Duration, err error) {
+	for _, c := range calls {
+		best := time.Duration(0)
+		for start := time.Now(); best == 0 || time.Since(start) < itemTime; {
+			took, err := rig.Time(dev, c)
 			if err != nil {
 				return 0, err
 			}
-			sum += best
+			if best == 0 || took < best {
+				best = took
+			}
 		}
-		return work / sum.Seconds() / giga, nil
+		sum += best
 	}
+	return sum, nil
 }
 
-// addAttention counts as the baselines do: the half of the scores that a causal mask leaves,
-// two matmuls forward and five backward.
-func (b *bench) addAttention() error {
-	a := op.Attr{Heads: attentionHeads, KVHeads: attentionHeads, Causal: true, Scale: 0.125}
-	x := op.Type{DType: dtype.F32, Shape: shape.Shape{attentionBatch, attentionSeq, attentionHeads * attentionHead}}
-	lse := op.Type{DType: dtype.F32, Shape: shape.Shape{attentionBatch, attentionHeads, attentionSeq}}
-	forward, err := b.call(op.Attention, a, x, x, x)
-	if err != nil {
-		return err
-	}
-	backward, err := b.call(op.AttentionGrad, a, x, x, x, x, lse, x)
-	if err != nil {
-		return err
-	}
-	flops := 2.0 * attentionBatch * attentionHeads * attentionSeq * attentionSeq * attentionHead
-	b.items = append(b.items,
-		&CPURow{Name: attentionForward, Unit: "GFLOP/s", measure: rateOf(flops, forward)},
-		&CPURow{Name: attentionBoth, Unit: "GFLOP/s", measure: rateOf(3.5*flops, forward, backward)})
-	return nil
-}
-
-func (b *bench) addAdam() error {
-	n := op.Type{DType: dtype.F32, Shape: shape.Shape{adamParams}}
-	clip := op.Type{DType: dtype.F32, Shape: shape.Shape{2}}
-	c, err := b.call(optim.Adam, op.Attr{}, n, n, n, n, clip)
-	if err != nil {
-		return err
-	}
-	optimizer, err := optim.Parse("adamw")
-	if err != nil {
-		return err
-	}
-	args := &op.Args{}
-	if args.Scalars, err = optimizer.Scalars(1, optimizer.LR, true); err != nil {
-		return err
-	}
-	c.launch.Args = args
-	b.items = append(b.items, &CPURow{Name: adamItem, Unit: "GB/s", memory: true, measure: rateOf(adamBytes*adamParams, c)})
-	return nil
-}
-
-// addStep is a whole training step, counted as the baselines do: 6 operations per param and
-// token.
-func (b *bench) addStep() error {
+// stepRow is a whole training step, counted as the baselines do: 6 operations per param and
+// token. The caller calls close.
+func stepRow(dev device.Device, here machine.Machine) (row *CPURow, close func() error, err error) {
 	m, err := spillway.Open(stepModel)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	job, err := m.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: stepBatch, Seq: stepSeq, Machine: b.here, On: []device.Device{b.dev}})
+	job, err := m.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: stepBatch, Seq: stepSeq, Machine: here, On: []device.Device{dev}})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	if err := job.Start(); err != nil {
-		return err
+		return nil, nil, err
 	}
-	b.open = append(b.open, job)
 	loader, err := data.NewLoader(randomTokens(m.Info.Vocab), data.Config{Length: stepSeq})
 	if err != nil {
-		return err
+		return nil, nil, errors.Join(err, job.Close())
 	}
 	t, err := train.New(job, train.NewTokens(loader), train.Config{})
 	if err != nil {
-		return err
+		return nil, nil, errors.Join(err, job.Close())
 	}
 	flops := 6 * float64(job.Spec.Count()) * stepBatch * stepSeq
-	b.items = append(b.items, &CPURow{Name: stepItem, Unit: "GFLOP/s", done: job.Plan.Forecast.Flops / flops, measure: func() (float64, error) {
-		best, err := bestOf(stepTries, func() error { _, err := t.Step(); return err })
-		return flops / best.Seconds() / giga, err
-	}})
-	return nil
-}
-
-// stepTries is how many steps are timed in a round.
-const stepTries = 3
-
-// bestOf is the shortest of some runs, after one that does not count.
-func bestOf(tries int, work func() error) (best time.Duration, err error) {
-	for i := range tries + 1 {
-		start := time.Now()
-		if err := work(); err != nil {
-			return 0, err
+	return &CPURow{Name: stepItem, Unit: "GFLOP/s", done: job.Plan.Forecast.Flops / flops, measure: func() (rate float64, err error) {
+		for i := range stepTries {
+			start := time.Now()
+			if _, err := t.Step(); err != nil {
+				return 0, err
+			}
+			if i > 0 {
+				rate = max(rate, flops/time.Since(start).Seconds()/giga)
+			}
 		}
-		if took := time.Since(start); i == 1 || i > 1 && took < best {
-			best = took
-		}
-	}
-	return best, nil
+		return rate, nil
+	}}, job.Close, nil
 }
 
 // randomTokens is one long document of random tokens below the vocabulary.
@@ -243,4 +162,23 @@ func (v randomTokens) Document(int64) (data.Document, error) {
 		ids[i] = int32(op.Uniform(1, 0, uint64(i)) * float32(v))
 	}
 	return data.Document{Tokens: ids}, nil
+}
+
+// How the peak of the registers is measured: the best of so many tries of so many rounds.
+const (
+	peakTries  = 40
+	peakRounds = 20_000
+)
+
+// registerPeak is the rate of multiply-adds that all cores reach in registers, in units
+// of 1e9: the best of some short runs.
+func registerPeak() (rate float64) {
+	pool := kernel.NewPool(runtime.GOMAXPROCS(0))
+	defer pool.Close()
+	for range peakTries {
+		start := time.Now()
+		operations := kernel.Saturate(pool, peakRounds)
+		rate = max(rate, operations/time.Since(start).Seconds()/giga)
+	}
+	return rate
 }

@@ -63,7 +63,7 @@ func GPU(ctx context.Context, o Options) (r *GPUReport, err error) {
 	if err := here.Close(); err != nil {
 		return r, err
 	}
-	theirs := newBaselines(o)
+	theirs := &baselines{Options: o}
 	for _, row := range gpuRows() {
 		if !o.wants(row.Name) {
 			continue

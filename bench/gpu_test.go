@@ -77,7 +77,7 @@ esac
 	short := &GPURow{Name: forwardShort, Seconds: 0.5, Forecast: 0.6, Driver: 100, DriverPredicted: 102}
 	kept := &GPURow{Name: trainSaved, Seconds: 1, Forecast: 1, Driver: 100, DriverPredicted: 99}
 	r := &GPUReport{Results: []*GPURow{short, kept}}
-	newBaselines(o).onGPU(context.Background(), r, func(string) {})
+	(&baselines{Options: o}).onGPU(context.Background(), r, func(string) {})
 	r.conclude()
 	if short.Ratio["accelerate"] != 4 || len(kept.Theirs) != 0 || len(r.Notes) != 2 ||
 		!strings.Contains(r.Notes[0], "it broke") || !strings.Contains(r.Notes[1], "torch_train_gpu.py") {

@@ -35,20 +35,15 @@ func (p *baselines) onGPU(ctx context.Context, r *GPUReport, show func(string)) 
 		}
 		r.Baselines = append(r.Baselines, fmt.Sprintf("%s, %s in all", answer.Version, time.Since(start).Round(time.Second)))
 		for _, result := range answer.Results {
-			r.take(program.file, program.rows, result)
-		}
-	}
-}
-
-// take gives a result to the rows it is for.
-func (r *GPUReport) take(file string, rows [][]string, result baselineResult) {
-	if result.Error != "" || result.Row < 0 || result.Row >= len(rows) {
-		r.Notes = append(r.Notes, fmt.Sprintf("no comparison with %s of %s: %s", result.Baseline, file, result.Error))
-		return
-	}
-	for _, row := range r.Results {
-		if slices.Contains(rows[result.Row], row.Name) {
-			row.keepBest(result)
+			if result.Error != "" || result.Row < 0 || result.Row >= len(program.rows) {
+				r.Notes = append(r.Notes, fmt.Sprintf("no comparison with %s of %s: %s", result.Baseline, program.file, result.Error))
+				continue
+			}
+			for _, row := range r.Results {
+				if slices.Contains(program.rows[result.Row], row.Name) {
+					row.keepBest(result)
+				}
+			}
 		}
 	}
 }

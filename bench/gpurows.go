@@ -9,7 +9,7 @@ import (
 	"spillway/lora"
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/trace"
 	"spillway/units"
 )
@@ -112,7 +112,7 @@ func (g *GPURow) like(twin string) *GPURow {
 }
 
 // work is the options of a task; choose treats all slabs and blocks alike.
-func work(task spillway.Task, rows, seq int64, budget units.Bytes, choose func(slabs, blocks int) planner.Choice) spillway.Options {
+func work(task spillway.Task, rows, seq int64, budget units.Bytes, choose func(slabs, blocks int) strategy.Choice) spillway.Options {
 	return spillway.Options{Task: task, MicroBatchSize: rows, Seq: seq, Budget: int64(budget), Choose: choose}
 }
 
@@ -128,8 +128,8 @@ func pureBF16(o spillway.Options) spillway.Options {
 func cpuUpdateRows() (list []*GPURow) {
 	for _, by := range []struct {
 		whom    string
-		updates planner.Updater
-	}{{"the CPU", planner.ByCPU}, {"CPU and GPU", planner.ByBoth}} {
+		updates strategy.Updater
+	}{{"the CPU", strategy.ByCPU}, {"CPU and GPU", strategy.ByBoth}} {
 		o := work(spillway.Train, 16, 512, 12*units.GiB, nil)
 		o.Constraints.Updates = by.updates
 		list = append(list, tf32(encoderTrain+", optimizer step on "+by.whom, modelEncoder, o).like(encoderOnGPU))
@@ -139,21 +139,21 @@ func cpuUpdateRows() (list []*GPURow) {
 
 // Choices that treat all slabs and blocks alike.
 var (
-	savedAll   = planner.Uniform(false, false, planner.SaveAll, 1)
-	recomputed = planner.Uniform(false, false, planner.SaveNone, 1)
-	streamed   = planner.Uniform(true, false, planner.SaveAll, 3)
-	fromHost   = planner.Uniform(true, true, planner.SaveNone, 2)
+	savedAll   = strategy.Uniform(false, false, strategy.SaveAll, 1)
+	recomputed = strategy.Uniform(false, false, strategy.SaveNone, 1)
+	streamed   = strategy.Uniform(true, false, strategy.SaveAll, 3)
+	fromHost   = strategy.Uniform(true, true, strategy.SaveNone, 2)
 )
 
 // streamedButFirst streams all slabs but the first, which stays on the GPU.
-func streamedButFirst(slabs, blocks int) planner.Choice {
+func streamedButFirst(slabs, blocks int) strategy.Choice {
 	c := streamed(slabs, blocks)
 	c.Streamed[0] = false
 	return c
 }
 
 // onHost stores nothing that is trained on the GPU between iterations.
-var onHost = planner.Constraints{Weights: plan.OnHost, State: plan.OnHost}
+var onHost = strategy.Constraints{Weights: plan.OnHost, State: plan.OnHost}
 
 // baselineRows are the work that other programs are known for.
 func baselineRows() []*GPURow {
@@ -170,7 +170,7 @@ func baselineRows() []*GPURow {
 		tf32(encoderOnGPU, modelEncoder, work(spillway.Train, 16, 512, 0, savedAll)).like(encoderTrain),
 		bf16(linearForward, modelLinear, work(spillway.Infer, 4096, 1, 0, streamed)),
 		bf16(linearResident, modelLinearTable, work(spillway.Eval, 1, 4096, 0, streamedButFirst)),
-		bf16(linearTrain, modelLinear, pureBF16(work(spillway.Train, 4096, 1, 0, planner.Uniform(true, true, planner.SaveAll, 3)))),
+		bf16(linearTrain, modelLinear, pureBF16(work(spillway.Train, 4096, 1, 0, strategy.Uniform(true, true, strategy.SaveAll, 3)))),
 		bf16(tuneFromHost, "llama-3-8b", spillway.Options{Task: spillway.Train, MicroBatchSize: 8, Seq: 4096, Budget: int64(24 * gib), Constraints: onHost}),
 	}
 }
@@ -203,12 +203,12 @@ func spreadRows() (list []*GPURow) {
 			how       string
 			task      spillway.Task
 			rows, seq int64
-			choose    func(slabs, blocks int) planner.Choice
+			choose    func(slabs, blocks int) strategy.Choice
 		}{
 			{"training, activations saved", spillway.Train, 4, 1024, savedAll},
 			{"training, recomputed", spillway.Train, 8, 512, recomputed},
 			{"training from the host", spillway.Train, 4, 512, fromHost},
-			{"forward", spillway.Eval, 8, 1024, planner.Uniform(false, false, planner.SaveAll, 1)},
+			{"forward", spillway.Eval, 8, 1024, strategy.Uniform(false, false, strategy.SaveAll, 1)},
 			{"forward from the host", spillway.Eval, 1, 512, streamed},
 		} {
 			list = append(list, bf16(fmt.Sprintf("%s: %s, %d × %d tokens", model, w.how, w.rows, w.seq), model, work(w.task, w.rows, w.seq, 0, w.choose)))

@@ -11,7 +11,7 @@ import (
 	"spillway/device"
 	"spillway/device/cpu"
 	"spillway/machine"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/rig"
 	"spillway/trace"
 )
@@ -43,7 +43,7 @@ func TestSpentAddsUp(t *testing.T) {
 // One training in two places ends with one digest, another training with another, and
 // the report says so.
 func TestTwinsAreCompared(t *testing.T) {
-	digest := func(name, model string, choose func(slabs, blocks int) planner.Choice) *GPURow {
+	digest := func(name, model string, choose func(slabs, blocks int) strategy.Choice) *GPURow {
 		row := &GPURow{Name: name, model: model, options: work(spillway.Train, 1, 8, 0, choose), twin: "the other"}
 		iterateOnCPU(t, row)
 		return row

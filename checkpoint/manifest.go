@@ -45,54 +45,6 @@ type sealedManifest struct {
 	CRC      uint32          `json:"crc32c"`
 }
 
-func (m manifest) encode() ([]byte, error) {
-	text, err := json.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	return json.MarshalIndent(sealedManifest{text, crc32.Checksum(text, castagnoli)}, "", "  ")
-}
-
-func parseManifest(raw []byte) (manifest, error) {
-	var s sealedManifest
-	var m manifest
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return m, err
-	}
-	var text bytes.Buffer
-	if err := json.Compact(&text, s.Manifest); err != nil {
-		return m, err
-	}
-	if got := crc32.Checksum(text.Bytes(), castagnoli); got != s.CRC {
-		return m, fmt.Errorf("the checksum of the manifest is %08x, it should be %08x: it is damaged", got, s.CRC)
-	}
-	if err := json.Unmarshal(text.Bytes(), &m); err != nil {
-		return m, err
-	}
-	if m.Format != formatVersion {
-		return m, fmt.Errorf("the checkpoint has format %d, this program reads %d: go on with the program that wrote it, or train from its model folder", m.Format, formatVersion)
-	}
-	return m, m.check()
-}
-
-// check refuses manifests that no save could have written.
-func (m manifest) check() error {
-	if m.Saved < 1 || m.Iteration < 0 {
-		return fmt.Errorf("the manifest has save time %d and iteration %d", m.Saved, m.Iteration)
-	}
-	for name := range m.Files {
-		if name != filepath.Base(name) || name == "." || name == ".." {
-			return fmt.Errorf("the manifest names a file outside of its folder: %q", name)
-		}
-	}
-	for _, name := range []string{StateName, TrainerName} {
-		if _, ok := m.Files[name]; !ok {
-			return fmt.Errorf("the manifest does not list %s", name)
-		}
-	}
-	return nil
-}
-
 func readManifest(disk vfs.FS, dir string) (manifest, error) {
 	path := filepath.Join(dir, ManifestName)
 	raw, err := vfs.ReadFile(disk, path, maxJSON)
@@ -102,6 +54,42 @@ func readManifest(disk vfs.FS, dir string) (manifest, error) {
 	m, err := parseManifest(raw)
 	if err != nil {
 		return manifest{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// parseManifest refuses manifests that no save could have written.
+func parseManifest(raw []byte) (manifest, error) {
+	var s sealedManifest
+	var m manifest
+	var text bytes.Buffer
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return m, err
+	}
+	if err := json.Compact(&text, s.Manifest); err != nil {
+		return m, err
+	}
+	if got := crc32.Checksum(text.Bytes(), castagnoli); got != s.CRC {
+		return m, fmt.Errorf("the checksum of the manifest is %08x, it should be %08x: it is damaged", got, s.CRC)
+	}
+	if err := json.Unmarshal(text.Bytes(), &m); err != nil {
+		return m, err
+	}
+	switch {
+	case m.Format != formatVersion:
+		return m, fmt.Errorf("the checkpoint has format %d, this program reads %d: go on with the program that wrote it, or train from its model folder", m.Format, formatVersion)
+	case m.Saved < 1 || m.Iteration < 0:
+		return m, fmt.Errorf("the manifest has save time %d and iteration %d", m.Saved, m.Iteration)
+	}
+	for name := range m.Files {
+		if name != filepath.Base(name) || name == "." || name == ".." {
+			return m, fmt.Errorf("the manifest names a file outside of its folder: %q", name)
+		}
+	}
+	for _, name := range []string{StateName, TrainerName} {
+		if _, ok := m.Files[name]; !ok {
+			return m, fmt.Errorf("the manifest does not list %s", name)
+		}
 	}
 	return m, nil
 }
@@ -155,15 +143,6 @@ func (d checksumFS) Create(path string) (vfs.File, error) {
 	}
 	d.files[name] = &checksumFile{File: f}
 	return d.files[name], nil
-}
-
-// sums returns the checksums of the files written.
-func (d checksumFS) sums() map[string]checksum {
-	out := make(map[string]checksum, len(d.files))
-	for name, f := range d.files {
-		out[name] = f.sum
-	}
-	return out
 }
 
 type checksumFile struct {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"path/filepath"
 	"slices"
@@ -11,7 +12,47 @@ import (
 
 	"spillway/internal/vfs"
 	"spillway/safetensors"
+	"spillway/units"
 )
+
+// Claim makes the folder, and keeps other processes from saving to it until it is released.
+// It finds out whether the folder can be written at all.
+func (d Dir) Claim() (release func() error, err error) {
+	if err := vfs.MkdirAll(vfs.OS, d.Path); err != nil {
+		return nil, fmt.Errorf("making the folder for checkpoints: %w", err)
+	}
+	unlock, err := vfs.Claim(filepath.Join(d.Path, "checkpoints"))
+	var held *vfs.HeldError
+	switch {
+	case errors.As(err, &held):
+		held.Path = d.Path
+		return nil, held
+	case err != nil:
+		return nil, fmt.Errorf("no checkpoint could be saved to %s: %w", d.Path, err)
+	}
+	return func() error {
+		err := unlock()
+		vfs.OS.Remove(d.Path) // where it is empty still
+		return err
+	}, nil
+}
+
+// CheckSpace refuses a folder without space for a checkpoint of so many bytes. A notice
+// says so where there is space for one, but not for all that will be there at once.
+func (d Dir) CheckSpace(bytes, checkpoints int64) (notice string, err error) {
+	free, err := d.fs().Free(vfs.ExistingParent(d.fs(), d.Path))
+	if err != nil {
+		return "", err
+	}
+	found, _ := d.List() // none where there is no folder yet
+	switch more := max(checkpoints-int64(len(found)), 1); {
+	case free < bytes:
+		return "", fmt.Errorf("a checkpoint: %w", &vfs.SpaceError{Dir: d.Path, Needed: bytes, Free: free})
+	case free < more*bytes:
+		return fmt.Sprintf("%d checkpoints of %v will be in %s at once, %v are free: keep fewer, or free space before they are saved", checkpoints, units.Bytes(bytes), d.Path, units.Bytes(free)), nil
+	}
+	return "", nil
+}
 
 // Save writes a checkpoint and returns its path once it is durable. Then it removes
 // older ones beyond Keep. An error together with a path means that the checkpoint is
@@ -38,9 +79,13 @@ func (d Dir) write(s Snapshot, path string) error {
 	if err := d.removeLeftovers(); err != nil {
 		return err
 	}
-	saved, err := d.saveTime()
+	found, err := d.List()
 	if err != nil {
 		return err
+	}
+	saved := time.Now().UnixNano()
+	for _, e := range found {
+		saved = max(saved, e.Saved+1) // just after the newest, if the clock was set back
 	}
 	needed, err := s.bytes()
 	if err != nil {
@@ -51,24 +96,19 @@ func (d Dir) write(s Snapshot, path string) error {
 			if err := s.fill(disk, partial, saved); err != nil {
 				return err
 			}
-			return d.hideReplaced(path)
+			// An older checkpoint of the same iteration is hidden, so that the new one can
+			// have its name. Latest still finds it.
+			exists, err := vfs.Exists(disk, path)
+			if err != nil || !exists {
+				return err
+			}
+			return disk.Rename(path, hidden(path, replacedSuffix))
 		})
 	})
 	if err != nil {
 		return errors.Join(err, d.restoreReplaced(path))
 	}
 	return nil
-}
-
-// saveTime returns the current time in nanoseconds, or a time just after the newest
-// checkpoint if the clock was set back.
-func (d Dir) saveTime() (int64, error) {
-	found, err := d.List()
-	now := time.Now().UnixNano()
-	for _, e := range found {
-		now = max(now, e.Saved+1)
-	}
-	return now, err
 }
 
 // fill writes all files of a checkpoint, the manifest last.
@@ -90,7 +130,15 @@ func (s Snapshot) fill(disk vfs.FS, dir string, saved int64) error {
 	if err := writeText(sums, filepath.Join(dir, TrainerName), trainer); err != nil {
 		return err
 	}
-	text, err := manifest{formatVersion, s.Iteration, saved, sums.sums()}.encode()
+	m := manifest{formatVersion, s.Iteration, saved, map[string]checksum{}}
+	for name, f := range sums.files {
+		m.Files[name] = f.sum
+	}
+	compact, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(sealedManifest{compact, crc32.Checksum(compact, castagnoli)}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -104,17 +152,7 @@ func writeText(disk vfs.FS, path string, text []byte) error {
 	})
 }
 
-// hideReplaced hides an older checkpoint of the same iteration, so that the new one can
-// have its name. Latest still finds it.
-func (d Dir) hideReplaced(path string) error {
-	exists, err := vfs.Exists(d.fs(), path)
-	if err != nil || !exists {
-		return err
-	}
-	return d.fs().Rename(path, hidden(path, replacedSuffix))
-}
-
-// restoreReplaced undoes hideReplaced if the new checkpoint did not get its name.
+// restoreReplaced brings the hidden one back if the new checkpoint did not get its name.
 func (d Dir) restoreReplaced(path string) error {
 	isHidden, err := vfs.Exists(d.fs(), hidden(path, replacedSuffix))
 	if err != nil || !isHidden {
@@ -163,8 +201,8 @@ func (d Dir) removeLeftovers() error {
 }
 
 // prune removes the checkpoint that the newest replaced, and all but the Keep newest
-// checkpoints and AlwaysKeep. Checkpoints with an unreadable manifest are left for the
-// user to look at.
+// checkpoints and AlwaysKeep. Checkpoints with an unreadable manifest, and those that are
+// known to be damaged, are left for the user to look at and do not count.
 func (d Dir) prune(newest string) error {
 	if err := d.removeReplaced(newest); err != nil || d.Keep <= 0 {
 		return err
@@ -173,7 +211,7 @@ func (d Dir) prune(newest string) error {
 	if err != nil {
 		return err
 	}
-	readable := slices.DeleteFunc(found, func(e Entry) bool { return e.Err != nil })
+	readable := slices.DeleteFunc(found, func(e Entry) bool { return e.Err != nil || slices.Contains(d.Damaged, e.Path) })
 	for _, e := range readable[min(d.Keep, len(readable)):] {
 		if d.AlwaysKeep > 0 && e.Iteration == d.AlwaysKeep {
 			continue
@@ -185,7 +223,7 @@ func (d Dir) prune(newest string) error {
 	return nil
 }
 
-// removeReplaced removes the checkpoint that hideReplaced hid, if there is one.
+// removeReplaced removes the checkpoint that a newer one replaced, if there is one.
 func (d Dir) removeReplaced(path string) error {
 	replaced := hidden(path, replacedSuffix)
 	exists, err := vfs.Exists(d.fs(), replaced)

@@ -19,7 +19,7 @@ func Adapter(ctx context.Context, from *hf.AdapterFolder, dir string, t dtype.Ty
 		return Result{}, fmt.Errorf("converting %s: adapters cannot be stored as %v; use f32, bf16 or f16", from.Dir, t)
 	}
 	a := hf.Adapter{Config: from.Config}
-	var r Result
+	r := Result{Adapter: true}
 	for _, x := range from.Tensors() {
 		r.Tensors++
 		r.Before += x.Bytes

@@ -63,6 +63,7 @@ type Result struct {
 	Before  int64         // bytes of the weights before
 	Bytes   int64         // and now
 	Took    time.Duration // the writing
+	Adapter bool          // the folder holds an adapter, not a model
 }
 
 // Folder writes a new folder. It must not exist; after an error it does not.

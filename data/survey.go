@@ -7,12 +7,14 @@ import (
 	"sync/atomic"
 )
 
-// Survey counts the documents and tokens of a source. NewSurvey reads and tokenizes
+// Survey counts the documents of a source, and the tokens of those that a Loader does not
+// leave out. NewSurvey reads and tokenizes
 // everything once, so a document that cannot be read is found before a run starts.
 type Survey struct {
 	Documents  int64
 	Tokens     int64
 	LossTokens int64   // tokens that count in the loss
+	Unused     int64   // conversations and completions without a token in the loss
 	Longest    int     // tokens of the longest document
 	Digest     uint64  // of all tokens, in order, and of which are in the loss; never 0
 	lengths    []int32 // tokens of each document
@@ -26,7 +28,7 @@ const surveyBlock = 64
 func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 	v := Survey{Documents: s.Len(), lengths: make([]int32, s.Len())}
 	meter := newProgressMeter(progress, s.Len())
-	var next, tokens, inLoss atomic.Int64
+	var next, tokens, inLoss, unused atomic.Int64
 	sums := make([]uint64, (v.Documents+surveyBlock-1)/surveyBlock)
 	var failed atomic.Pointer[error]
 	var wait sync.WaitGroup
@@ -37,13 +39,14 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 				if from >= v.Documents {
 					return
 				}
-				n, l, err := v.measure(s, from, min(from+surveyBlock, v.Documents), &sums[from/surveyBlock])
+				n, l, u, err := v.measure(s, from, min(from+surveyBlock, v.Documents), &sums[from/surveyBlock])
 				if err != nil {
 					failed.CompareAndSwap(nil, &err)
 					return
 				}
 				tokens.Add(n)
 				inLoss.Add(l)
+				unused.Add(u)
 				meter.add(min(surveyBlock, v.Documents-from))
 			}
 		})
@@ -52,7 +55,7 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 	if err := failed.Load(); err != nil {
 		return v, *err
 	}
-	v.Tokens, v.LossTokens, v.Digest = tokens.Load(), inLoss.Load(), 1
+	v.Tokens, v.LossTokens, v.Unused, v.Digest = tokens.Load(), inLoss.Load(), unused.Load(), 1
 	for _, sum := range sums {
 		v.Digest = max(mix(v.Digest^sum), 1)
 	}
@@ -64,18 +67,22 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 
 // measure reads documents from to to-1, fills in their lengths, counts their tokens and
 // adds their digests to sum.
-func (v *Survey) measure(s Source, from, to int64, sum *uint64) (tokens, inLoss int64, err error) {
+func (v *Survey) measure(s Source, from, to int64, sum *uint64) (tokens, inLoss, unused int64, err error) {
 	for i := from; i < to; i++ {
 		d, err := s.Document(i)
 		if err != nil {
-			return 0, 0, fmt.Errorf("reading document %d: %w", i, err)
+			return 0, 0, 0, fmt.Errorf("reading document %d: %w", i, err)
+		}
+		*sum = mix(*sum ^ d.digest())
+		if d.unused() {
+			unused++
+			continue
 		}
 		v.lengths[i] = int32(len(d.Tokens))
 		tokens += int64(len(d.Tokens))
 		inLoss += int64(d.LossTokens())
-		*sum = mix(*sum ^ d.digest())
 	}
-	return tokens, inLoss, nil
+	return tokens, inLoss, unused, nil
 }
 
 // digest is a hash of the tokens and of which are in the loss.
@@ -102,8 +109,24 @@ func (v Survey) Longer(tokens int) (n int64) {
 
 // Rows counts the rows that a loader makes of the documents before its stream ends. It
 // is 0 if the stream never ends.
-func (v Survey) Rows(c Config) (rows int64) {
-	for e := range uint64(max(c.Epochs, 0)) {
+func (v Survey) Rows(c Config) int64 {
+	rows, _ := v.pack(c, c.Epochs)
+	return rows
+}
+
+// MeanDocument is how many tokens the document has that a position of a row is in, on
+// average over the positions of one pass over the documents. What is cut off at the end of a
+// row counts as a document of its own, and so does padding.
+func (v Survey) MeanDocument(c Config) int64 {
+	rows, squares := v.pack(c, 1)
+	return int64(squares / float64(max(rows*int64(c.Length), 1)))
+}
+
+// pack counts the rows of so many passes, and sums the squared lengths of the documents in
+// them.
+func (v Survey) pack(c Config, epochs int64) (rows int64, squares float64) {
+	square := func(n int) { squares += float64(n) * float64(n) }
+	for e := range uint64(max(epochs, 0)) {
 		o := newOrder(v.Documents, c.Seed, e)
 		free := 0 // positions left in the current row; an epoch begins a new row
 		for i := range v.Documents {
@@ -112,6 +135,7 @@ func (v Survey) Rows(c Config) (rows int64) {
 			}
 			n := int(v.lengths[i])
 			if c.WholeDocuments && n > free {
+				square(free)
 				free = 0
 			}
 			for n > 0 {
@@ -119,9 +143,11 @@ func (v Survey) Rows(c Config) (rows int64) {
 					rows, free = rows+1, c.Length
 				}
 				taken := min(n, free)
+				square(taken)
 				n, free = n-taken, free-taken
 			}
 		}
+		square(free)
 	}
-	return rows
+	return rows, squares
 }

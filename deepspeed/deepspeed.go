@@ -15,7 +15,6 @@ import (
 	"spillway/dtype"
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
 	"spillway/planner/strategy"
 )
 
@@ -42,8 +41,8 @@ type Config struct {
 }
 
 // Constraints are what the planner has no choice about.
-func (c Config) Constraints() planner.Constraints {
-	demands := planner.Constraints{Weights: c.Weights, State: c.State}
+func (c Config) Constraints() strategy.Constraints {
+	demands := strategy.Constraints{Weights: c.Weights, State: c.State}
 	if c.devices > 1 {
 		demands.Parallelism = parallelism(c.Stage)
 	}
@@ -52,11 +51,11 @@ func (c Config) Constraints() planner.Constraints {
 
 // parallelism of a ZeRO stage. Stage 0 keeps all optimizer state on every device, which
 // gives the same numbers as ZeRO-2 in more memory.
-func parallelism(stage int) planner.Parallelism {
+func parallelism(stage int) strategy.Parallelism {
 	if s := strategy.Stage(stage); s != nil {
-		return planner.Parallelism(s.Name)
+		return strategy.Parallelism(s.Name)
 	}
-	return planner.ZeRO2
+	return strategy.ZeRO2
 }
 
 // Kind of a notice.
@@ -89,11 +88,14 @@ func Parse(text []byte, devices int) (Config, []Notice, error) {
 	}
 	r := &reader{}
 	root := r.object("", fields)
-	root.rename("bfloat16", "bf16")
+	if old, ok := fields["bfloat16"]; ok && fields["bf16"] == nil { // its old name
+		fields["bf16"] = old
+		delete(fields, "bfloat16")
+	}
 	c := Config{devices: max(devices, 1)}
 	c.batch(r, root)
 	c.precision(r, root)
-	c.clip(r, root)
+	c.Clip = root.clip()
 	c.optimizer(r, root)
 	c.scheduler(r, root)
 	c.zero(r, root)
@@ -145,13 +147,13 @@ func lossScale(r *reader, half *object) optim.LossScale {
 }
 
 // clip is what the file says; releases differ in what they do where it says nothing.
-func (c *Config) clip(r *reader, root *object) {
-	v, said := root.number("gradient_clipping")
-	if !said && !root.open("gradient_clipping") {
-		r.notice("gradient_clipping", Open, "it is absent, and nothing is clipped; newer releases of DeepSpeed clip to 1.0 then, older ones clip nothing")
+func (o *object) clip() float64 {
+	v, said := o.number("gradient_clipping")
+	if !said && !o.open("gradient_clipping") {
+		o.r.notice("gradient_clipping", Open, "it is absent, and nothing is clipped; newer releases of DeepSpeed clip to 1.0 then, older ones clip nothing")
 	}
 	if v < 0 {
-		r.fail("gradient_clipping is %v; it is a norm above 0, or 0 for no clipping", v)
+		o.r.fail("gradient_clipping is %v; it is a norm above 0, or 0 for no clipping", v)
 	}
-	c.Clip = v
+	return v
 }

@@ -10,7 +10,7 @@ import (
 	"spillway/dtype"
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 func parseFile(t *testing.T, name string, devices int) (deepspeed.Config, map[string]deepspeed.Kind) {
@@ -51,7 +51,7 @@ func TestZero2WithOffload(t *testing.T) {
 		}
 	}
 	c, _ = parseFile(t, "zero2-offload.json", 4)
-	if c.MicroBatchSize != 2 || c.MicroBatches != 16 || c.Constraints().Parallelism != planner.ZeRO2 {
+	if c.MicroBatchSize != 2 || c.MicroBatches != 16 || c.Constraints().Parallelism != strategy.ZeRO2 {
 		t.Errorf("on four devices: %+v", c)
 	}
 }
@@ -75,7 +75,7 @@ func TestZero3OnDisk(t *testing.T) {
 	if got := c.Schedule.String(); got != "cosine:warmup=100,total=1000,log=true,floor=0.1" {
 		t.Errorf("schedule %s", got)
 	}
-	if i := c.Constraints(); i.Parallelism != planner.ZeRO3 || i.Weights != plan.OnDisk || i.State != plan.OnDisk {
+	if i := c.Constraints(); i.Parallelism != strategy.ZeRO3 || i.Weights != plan.OnDisk || i.State != plan.OnDisk {
 		t.Errorf("%+v", i)
 	}
 	for path, kind := range map[string]deepspeed.Kind{
@@ -176,7 +176,7 @@ func TestOffloadFollowsTheStage(t *testing.T) {
 }
 
 func TestStagesAreWaysToShare(t *testing.T) {
-	for stage, want := range []planner.Parallelism{planner.ZeRO2, planner.ZeRO1, planner.ZeRO2, planner.ZeRO3} {
+	for stage, want := range []strategy.Parallelism{strategy.ZeRO2, strategy.ZeRO1, strategy.ZeRO2, strategy.ZeRO3} {
 		got, _, err := deepspeed.Parse(fmt.Appendf(nil, `{"zero_optimization": {"stage": %d}}`, stage), 2)
 		if err != nil || got.Constraints().Parallelism != want {
 			t.Errorf("stage %d: %q, want %q (%v)", stage, got.Constraints().Parallelism, want, err)

@@ -1,25 +1,6 @@
 package deepspeed
 
-// reason is why a key is not read.
-type reason struct {
-	kind Kind
-	why  string
-}
-
-// known are the keys of DeepSpeed's documentation that are not read.
-var known = knownKeys()
-
-func knownKeys() map[string]reason {
-	all := map[string]reason{}
-	for _, g := range unread {
-		for _, key := range g.keys {
-			all[key] = reason{g.kind, g.why}
-		}
-	}
-	return all
-}
-
-// unread are those keys, by what there is to say.
+// unread are the keys of DeepSpeed's documentation that are not read, by what there is to say.
 var unread = []struct {
 	kind Kind
 	why  string

@@ -46,7 +46,12 @@ func (c *Config) optimizer(r *reader, root *object) {
 		c.set(r, p.at("nesterov"), &o, "nesterov", 1)
 	}
 	c.betas(r, p, &o)
-	c.storage(p, &o)
+	if c.bf16States {
+		o.Storage = dtype.BF16
+	}
+	if full, said := p.flag("fp32_optimizer_states"); said && !full && c.Precision != dtype.F32 {
+		o.Storage = c.Precision // DeepSpeed can have states in the type of the weights
+	}
 	for _, key := range []string{"bias_correction", "amsgrad"} {
 		if v, ok := p.flag(key); ok && v != (key == "bias_correction") {
 			r.fail("%s is %v, which is not there; leave it out", p.at(key), v)
@@ -58,17 +63,6 @@ func (c *Config) optimizer(r *reader, root *object) {
 	c.Optimizer, c.LearningRate = &o, o.LR
 	if p.open("lr") {
 		c.LearningRate = 0
-	}
-}
-
-// storage is the type of what the optimizer keeps: DeepSpeed can have it in that of the
-// weights.
-func (c *Config) storage(p *object, o *optim.Config) {
-	if c.bf16States {
-		o.Storage = dtype.BF16
-	}
-	if full, said := p.flag("fp32_optimizer_states"); said && !full && c.Precision != dtype.F32 {
-		o.Storage = c.Precision
 	}
 }
 

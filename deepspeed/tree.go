@@ -44,7 +44,22 @@ func value(d *json.Decoder, path string, depth int) (any, error) {
 	}
 	switch t {
 	case json.Delim('{'):
-		return members(d, path, depth)
+		fields := map[string]any{}
+		for d.More() {
+			t, err := d.Token()
+			if err != nil {
+				return nil, err
+			}
+			key, _ := t.(string) // the decoder takes nothing else here
+			if _, twice := fields[key]; twice {
+				return nil, fmt.Errorf("%s is there twice; keep one", join(path, key))
+			}
+			if fields[key], err = value(d, join(path, key), depth+1); err != nil {
+				return nil, err
+			}
+		}
+		_, err := d.Token()
+		return fields, err
 	case json.Delim('['):
 		list := []any{}
 		for d.More() {
@@ -58,25 +73,6 @@ func value(d *json.Decoder, path string, depth int) (any, error) {
 		return list, err
 	}
 	return t, nil
-}
-
-func members(d *json.Decoder, path string, depth int) (any, error) {
-	fields := map[string]any{}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		key, _ := t.(string) // the decoder takes nothing else here
-		if _, twice := fields[key]; twice {
-			return nil, fmt.Errorf("%s is there twice; keep one", join(path, key))
-		}
-		if fields[key], err = value(d, join(path, key), depth+1); err != nil {
-			return nil, err
-		}
-	}
-	_, err := d.Token()
-	return fields, err
 }
 
 func join(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
@@ -110,16 +106,6 @@ func (r *reader) object(path string, fields map[string]any) *object {
 	return o
 }
 
-// rename reads an old key under its new name.
-func (o *object) rename(old, now string) {
-	v, ok := o.fields[old]
-	if _, both := o.fields[now]; !ok || both {
-		return // both: the old one is left over
-	}
-	delete(o.fields, old)
-	o.fields[now] = v
-}
-
 func (o *object) at(key string) string { return join(o.path, key) }
 
 // auto is the value that leaves a key to whoever starts the training.
@@ -151,44 +137,31 @@ func (o *object) wrong(key string, v any, want string) {
 
 // child is the object under a key, empty if there is none.
 func (o *object) child(key string) *object {
-	v, ok := o.take(key)
-	fields, isObject := v.(map[string]any)
-	if ok && !isObject {
-		o.wrong(key, v, "an object")
-	}
+	fields, _ := typed[map[string]any](o, key, "an object")
 	return o.r.object(o.at(key), fields)
 }
 
-func (o *object) flag(key string) (bool, bool) {
+// typed is the value of a key as a T; of another type it is wrong.
+func typed[T any](o *object, key, want string) (T, bool) {
 	v, ok := o.take(key)
-	b, isFlag := v.(bool)
-	if ok && !isFlag {
-		o.wrong(key, v, "true or false")
+	t, is := v.(T)
+	if ok && !is {
+		o.wrong(key, v, want)
 	}
-	return b, isFlag
+	return t, ok && is
 }
 
-func (o *object) text(key string) (string, bool) {
-	v, ok := o.take(key)
-	s, isText := v.(string)
-	if ok && !isText {
-		o.wrong(key, v, "a text")
-	}
-	return s, ok && isText
-}
+func (o *object) flag(key string) (bool, bool) { return typed[bool](o, key, "true or false") }
+
+func (o *object) text(key string) (string, bool) { return typed[string](o, key, "a text") }
 
 func (o *object) number(key string) (float64, bool) {
-	v, ok := o.take(key)
-	if !ok {
-		return 0, false
-	}
-	n, isNumber := v.(json.Number)
+	n, ok := typed[json.Number](o, key, "a number")
 	f, err := n.Float64()
-	if !isNumber || err != nil {
-		o.wrong(key, v, "a number")
-		return 0, false
+	if ok && err != nil {
+		o.wrong(key, n, "a number")
 	}
-	return f, true
+	return f, ok && err == nil
 }
 
 // whole is an integer, which may be written 5e8.
@@ -208,11 +181,13 @@ func (r *reader) leftovers() {
 			if o.read[key] {
 				continue
 			}
-			if k, ok := known[o.at(key)]; ok {
-				r.notice(o.at(key), k.kind, "%s", k.why)
-				continue
+			kind, why := Unknown, "there is no such key in DeepSpeed's documentation; look for a slip of the pen"
+			for _, u := range unread {
+				if slices.Contains(u.keys, o.at(key)) {
+					kind, why = u.kind, u.why
+				}
 			}
-			r.notice(o.at(key), Unknown, "there is no such key in DeepSpeed's documentation; look for a slip of the pen")
+			r.notice(o.at(key), kind, "%s", why)
 		}
 	}
 	slices.SortStableFunc(r.notices, func(a, b Notice) int { return strings.Compare(a.Path, b.Path) })

@@ -24,38 +24,15 @@ func asElements[E float32 | uint16](b []byte) ([]E, bool) {
 	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(e))), true
 }
 
-//go:noescape
 func widenBF16AVX512(dst []float32, src []uint16)
-
-//go:noescape
 func narrowBF16AVX512(dst []uint16, src []float32)
-
-//go:noescape
 func awayBF16AVX512(dst []uint16, src []float32)
-
-//go:noescape
 func widenF16AVX512(dst []float32, src []uint16)
-
-//go:noescape
 func narrowF16AVX512(dst []uint16, src []float32)
-
-//go:noescape
 func awayF16AVX512(dst []uint16, src []float32)
-
-//go:noescape
 func widenBF16AVX2(dst []float32, src []uint16)
-
-//go:noescape
 func narrowBF16AVX2(dst []uint16, src []float32)
-
-//go:noescape
 func awayBF16AVX2(dst []uint16, src []float32)
-
-//go:noescape
 func widenF16AVX2(dst []float32, src []uint16)
-
-//go:noescape
 func narrowF16AVX2(dst []uint16, src []float32)
-
-//go:noescape
 func awayF16AVX2(dst []uint16, src []float32)

@@ -42,7 +42,9 @@ type updateArgs struct {
 // they complete.
 func (a *args) set(now, pending IterationArgs) {
 	for _, r := range a.runs {
-		r.args.Key = runKey(now, r.block)
+		// Each block of each iteration has its random streams, in whatever order and on
+		// whatever device it runs.
+		r.args.Key = op.Key(now.Seed, now.Iteration, uint64(r.block))
 		r.args.Row = now.FirstSequence + r.sequence
 	}
 	for i := range a.updates {
@@ -65,20 +67,9 @@ func (a *args) setDeferred(pending IterationArgs) {
 }
 
 func (u *updateArgs) set(n IterationArgs) {
-	u.args.Scalars, u.args.Key, u.args.Row = n.Optimizer, updateKey(n, u.slab), uint64(u.element)
+	// Weights of a slab are rounded with a random stream of their own, no block's.
+	u.args.Scalars, u.args.Key, u.args.Row = n.Optimizer, op.Key(n.Seed, n.Iteration, uint64(u.slab), 1), uint64(u.element)
 	if !u.decay {
 		u.args.Scalars = n.NoDecay
 	}
-}
-
-// runKey gives each block of each iteration its random streams, in whatever order and on
-// whatever device it runs.
-func runKey(n IterationArgs, block int) uint64 {
-	return op.Key(n.Seed, n.Iteration, uint64(block))
-}
-
-// updateKey gives each slab of each iteration the random stream its weights are rounded
-// with, another than any block's.
-func updateKey(n IterationArgs, slab int) uint64 {
-	return op.Key(n.Seed, n.Iteration, uint64(slab), 1)
 }

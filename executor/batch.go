@@ -17,8 +17,6 @@ type batch struct {
 	ids    map[string]op.IDs // by tensor of the batch that holds ids: those allowed
 }
 
-func newBatch(p *plan.Plan) batch { return batch{resultType(p), allowedIDs(p)} }
-
 // allowedIDs of the tensors of a batch. One that several ops read obeys the narrowest.
 func allowedIDs(p *plan.Plan) map[string]op.IDs {
 	allowed := map[string]op.IDs{}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"spillway/device"
 	"spillway/plan"
 )
 
@@ -54,8 +53,11 @@ func (r *runner) finish(args IterationArgs) error {
 	var met error
 	for i, q := range r.memory.queues {
 		end := r.main.ends[i]
-		if err := r.main.await(q, end); err != nil {
-			met = errors.Join(met, err)
+		switch {
+		case !end.carriesOver:
+			met = errors.Join(met, q.Sync())
+		case end.until >= 0:
+			met = errors.Join(met, q.SyncTo(r.main.instructions[end.until].done))
 		}
 		if end.carriesOver {
 			r.carried = carriedOver{true, args.Iteration}
@@ -65,34 +67,6 @@ func (r *runner) finish(args IterationArgs) error {
 		return errors.Join(met, r.Sync())
 	}
 	return nil
-}
-
-// await waits for the end of an iteration in a lane.
-func (p *program) await(q device.Queue, end laneEnd) error {
-	switch {
-	case !end.carriesOver:
-		return q.Sync()
-	case end.until >= 0:
-		return q.SyncTo(p.instructions[end.until].done)
-	}
-	return nil
-}
-
-// swapEvents makes the events of the last iteration those of the previous one.
-func (p *program) swapEvents() {
-	for i := range p.instructions {
-		if c := &p.instructions[i]; c.last != nil {
-			c.done, c.last = c.last, c.done
-		}
-	}
-}
-
-// text says in an error of an iteration that it may come from one of these copies.
-func (c carriedOver) text() string {
-	if !c.running {
-		return ""
-	}
-	return fmt.Sprintf(", or copies carried over from iteration %d", c.of)
 }
 
 // awaitCarried waits for what the last iteration carries over.

@@ -20,6 +20,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // changed is the plan with other instructions.
@@ -46,8 +47,8 @@ func shared(t testing.TB, devices int, updatedByCPU, clipped bool) *plan.Plan {
 	site := tiny.Site(1 << 20)
 	site.Kernels = kernels
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, clipped), site, func(slabs, blocks int) planner.Choice {
-		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+	p, err := planner.Build(m, tiny.AdamW(2, clipped), site, func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(true, true, strategy.SaveNone, 2)(slabs, blocks)
 		c.Devices, c.DelayedUpdates, c.UpdatedByCPU = devices, clipped, make([]bool, slabs)
 		for k := range c.UpdatedByCPU {
 			c.UpdatedByCPU[k] = updatedByCPU && k%2 == 1

@@ -40,11 +40,6 @@ type compiler struct {
 	joinedUpdates map[updateOn]func(device.Queue) error
 }
 
-func newCompiler(m *memory, t *tally) *compiler {
-	return &compiler{memory: m, tally: t, kernels: map[programOn][]device.Kernel{}, updates: updateKernels{kernels: map[string]device.Kernel{}},
-		joined: map[programOn]func(device.Queue) error{}, joinedUpdates: map[updateOn]func(device.Queue) error{}}
-}
-
 // compile prepares the launches and events of all instructions.
 func (c *compiler) compile(p *plan.Plan) (*program, error) {
 	c.out = &program{plan: p, instructions: make([]compiled, len(p.Instructions)), ends: laneEnds(p), graph: capturedGraph{wanted: p.Captured}}
@@ -63,15 +58,20 @@ func (c *compiler) compile(p *plan.Plan) (*program, error) {
 	return c.out, c.events()
 }
 
+// instruction prepares one launch. A reduce makes the clip factor from partial sums, or
+// adds gradients.
 func (c *compiler) instruction(s *plan.Instruction) (func(device.Queue) error, error) {
-	switch s.Verb {
-	case plan.Move:
+	_, sums := s.Bound(plan.OutPartial, 0)
+	switch {
+	case s.Verb == plan.Move:
 		return c.move(s)
-	case plan.Run:
+	case s.Verb == plan.Run:
 		return c.run(s)
-	case plan.Reduce:
-		return c.reduce(s)
-	case plan.Update:
+	case s.Verb == plan.Reduce && sums:
+		return c.clip(s)
+	case s.Verb == plan.Reduce:
+		return c.sum(s)
+	case s.Verb == plan.Update:
 		return c.update(s)
 	}
 	return nil, fmt.Errorf("unknown verb")

@@ -28,6 +28,11 @@ type Transfers struct {
 	Bytes int64 `json:"bytes"`
 }
 
+// Plus adds transfers up.
+func (t Transfers) Plus(u Transfers) Transfers {
+	return Transfers{t.Moves + u.Moves, t.Bytes + u.Bytes}
+}
+
 // Transfers of all routes since the executor was made.
 func (e *Executor) Transfers() map[Route]Transfers {
 	all := map[Route]Transfers{}
@@ -45,8 +50,6 @@ type tally struct {
 	routes map[Route]*Transfers
 }
 
-func newTally() *tally { return &tally{routes: map[Route]*Transfers{}} }
-
 // route finds where moves from one buffer to another are counted.
 func (t *tally) route(p *plan.Plan, src, dst int) *Transfers {
 	tier := func(buffer int) plan.Tier {
@@ -62,50 +65,25 @@ func (t *tally) route(p *plan.Plan, src, dst int) *Transfers {
 	return t.routes[r]
 }
 
-// amounts are what is counted, at one moment or between two.
-type amounts struct {
-	Counters
-	routes map[*Transfers]Transfers
-}
-
-func (t *tally) amounts() amounts {
-	a := amounts{t.Counters, map[*Transfers]Transfers{}}
-	for _, r := range t.routes {
-		a.routes[r] = *r
-	}
-	return a
-}
-
-// since is what was counted since a moment.
-func (t *tally) since(before amounts) amounts {
-	now := t.amounts()
-	now.Moves -= before.Moves
-	now.BytesIn -= before.BytesIn
-	now.BytesOut -= before.BytesOut
-	now.Launches -= before.Launches
-	for r, n := range now.routes {
-		was := before.routes[r]
-		now.routes[r] = Transfers{n.Moves - was.Moves, n.Bytes - was.Bytes}
+// snapshot is what is counted up to now.
+func (t *tally) snapshot() tally {
+	now := tally{t.Counters, map[Route]*Transfers{}}
+	for r, n := range t.routes {
+		copied := *n
+		now.routes[r] = &copied
 	}
 	return now
 }
 
-// add counts the same once more.
-func (t *tally) add(a amounts) {
-	t.Moves += a.Moves
-	t.BytesIn += a.BytesIn
-	t.BytesOut += a.BytesOut
-	t.Launches += a.Launches
-	for r, n := range a.routes {
-		r.Moves += n.Moves
-		r.Bytes += n.Bytes
-	}
-}
-
-// reset takes the counters back to a moment.
-func (t *tally) reset(a amounts) {
-	t.Counters = a.Counters
-	for r, n := range a.routes {
-		*r = n
+// add counts once more what was counted from one snapshot to another, which is less than
+// nothing where the other is the earlier one.
+func (t *tally) add(from, to tally) {
+	t.Moves += to.Moves - from.Moves
+	t.BytesIn += to.BytesIn - from.BytesIn
+	t.BytesOut += to.BytesOut - from.BytesOut
+	t.Launches += to.Launches - from.Launches
+	for r, n := range t.routes {
+		n.Moves += to.routes[r].Moves - from.routes[r].Moves
+		n.Bytes += to.routes[r].Bytes - from.routes[r].Bytes
 	}
 }

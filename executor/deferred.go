@@ -67,8 +67,6 @@ func (r *runner) Norm() (float64, error) {
 	return float64(norm), err
 }
 
-func noop(device.Queue) error { return nil }
-
 // issueDeferred gives the deferred instructions to their queues. All others only pass on
 // what they wait for: two deferred ones may touch the same bytes and be ordered by one
 // between them.
@@ -80,7 +78,7 @@ func (r *runner) issueDeferred() error {
 		}
 		c.start, c.end = nil, nil
 		if !s.Deferred {
-			c.issue = noop
+			c.issue = func(device.Queue) error { return nil }
 		} else if err := r.showGradients(s); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // clipped is a plan that updates after the backward, or in the next iteration.
@@ -25,8 +26,8 @@ func clipped(t testing.TB, delayed bool) *plan.Plan {
 	site := tiny.Site(1 << 20)
 	site.Kernels = kernels
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, true), site, func(slabs, blocks int) planner.Choice {
-		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+	p, err := planner.Build(m, tiny.AdamW(2, true), site, func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(true, true, strategy.SaveNone, 2)(slabs, blocks)
 		c.DelayedUpdates = delayed
 		return c
 	})

@@ -33,7 +33,7 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 	if err := runnable(p, devices); err != nil {
 		return nil, err
 	}
-	e = &Executor{runner: runner{tally: newTally(), phases: map[string]*program{}}, batch: newBatch(p)}
+	e = &Executor{runner: runner{tally: &tally{routes: map[Route]*Transfers{}}, phases: map[string]*program{}}, batch: batch{resultType(p), allowedIDs(p)}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())
@@ -42,7 +42,8 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 	if e.memory, err = newMemory(p, devices); err != nil {
 		return e, fmt.Errorf("starting the plan for %s: %w", p.Model, err)
 	}
-	c := newCompiler(e.memory, e.tally)
+	c := &compiler{memory: e.memory, tally: e.tally, kernels: map[programOn][]device.Kernel{}, updates: updateKernels{kernels: map[string]device.Kernel{}},
+		joined: map[programOn]func(device.Queue) error{}, joinedUpdates: map[updateOn]func(device.Queue) error{}}
 	if e.main, err = c.compile(p); err != nil {
 		return e, fmt.Errorf("preparing the plan for %s: %w", p.Model, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/trace"
 	"spillway/weights"
 )
@@ -30,7 +31,7 @@ func streamed(t testing.TB) *plan.Plan {
 	site := tiny.Site(1 << 20)
 	site.Kernels = kernels
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, true), site, planner.Uniform(true, true, planner.SaveNone, 2))
+	p, err := planner.Build(m, tiny.AdamW(2, true), site, strategy.Uniform(true, true, strategy.SaveNone, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +201,7 @@ func TestNoMemoryIsAnErrorAtTheStart(t *testing.T) {
 // between devices whose clocks began at other times.
 func TestTraceHasEveryInstruction(t *testing.T) {
 	goal := tiny.AdamW(2, false)
-	for name, updates := range map[string]planner.Updater{"one device": planner.ByDevice, "with the host": planner.ByCPU} {
+	for name, updates := range map[string]strategy.Updater{"one device": strategy.ByDevice, "with the host": strategy.ByCPU} {
 		t.Run(name, func(t *testing.T) {
 			goal.Constraints.Updates = updates
 			site := tiny.Site(1 << 20)

@@ -18,7 +18,8 @@ type capturedGraph struct {
 	wanted bool         // the plan asks for it, and the device has not refused
 	warm   bool         // the program has run once, so that all code is loaded
 	replay device.Graph // nil until captured
-	adds   amounts      // what a replay adds to the counters
+	// A replay adds to the counters what issuing did between these two moments.
+	before, after tally
 }
 
 // start gives a program to the queues, as a graph or instruction by instruction. Traces
@@ -32,7 +33,7 @@ func (r *runner) start(ctx context.Context, p *program) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		r.tally.add(g.adds)
+		r.tally.add(g.before, g.after)
 		return g.replay.Launch()
 	}
 	d, can := r.memory.devices[0].(device.GraphCapturer) // of the one device there is
@@ -48,17 +49,17 @@ func (r *runner) captureGraph(ctx context.Context, p *program, d device.GraphCap
 	if err := r.awaitCarried(); err != nil {
 		return err
 	}
-	before := r.tally.amounts()
+	before := r.tally.snapshot()
 	replay, err := d.Capture(r.memory.queues, func() error { return r.issueAll(ctx, p) })
 	if errors.Is(err, device.ErrNotCapturable) {
 		p.graph.wanted = false
-		r.tally.reset(before)
+		r.tally.add(r.tally.snapshot(), before)
 		return r.issueAll(ctx, p)
 	}
 	if err != nil {
 		return fmt.Errorf("capturing an iteration: %w", err)
 	}
-	p.graph.replay, p.graph.adds = replay, r.tally.since(before)
+	p.graph.replay, p.graph.before, p.graph.after = replay, before, r.tally.snapshot()
 	return replay.Launch()
 }
 

@@ -35,7 +35,10 @@ func (r *runner) Iterate(ctx context.Context, args IterationArgs) error {
 		return errors.Join(err, r.Sync())
 	}
 	if err := r.finish(args); err != nil {
-		return fmt.Errorf("iteration %d%s: %w", args.Iteration, before.text(), err)
+		if before.running {
+			return fmt.Errorf("iteration %d, or copies carried over from iteration %d: %w", args.Iteration, before.of, err)
+		}
+		return fmt.Errorf("iteration %d: %w", args.Iteration, err)
 	}
 	r.tally.Iterations++
 	r.reportEvents()
@@ -62,7 +65,11 @@ func (r *runner) RunPhase(ctx context.Context, name string, args IterationArgs) 
 
 // issueAll gives all instructions of a program to their queues.
 func (r *runner) issueAll(ctx context.Context, p *program) error {
-	p.swapEvents()
+	for i := range p.instructions { // events of the last iteration become those of the previous one
+		if c := &p.instructions[i]; c.last != nil {
+			c.done, c.last = c.last, c.done
+		}
+	}
 	if err := r.tracer.begin(r.memory); err != nil {
 		return err
 	}

@@ -9,7 +9,9 @@ import (
 	"spillway/device"
 	"spillway/device/cpu"
 	"spillway/executor"
+	"spillway/internal/tiny"
 	"spillway/plan"
+	"spillway/planner"
 )
 
 // An evaluation is a phase that shares the arenas of the training run: it computes the loss
@@ -17,13 +19,8 @@ import (
 func TestEvaluationIsAPhase(t *testing.T) {
 	for name, p := range map[string]*plan.Plan{"streamed": streamed(t), "captured": streamed(t).Capture()} {
 		t.Run(name, func(t *testing.T) {
-			eval, err := p.Evaluation()
+			p, err := planner.WithEvaluation(p, tiny.Site(1<<30))
 			if err != nil {
-				t.Fatal(err)
-			}
-			eval.Captured = p.Captured
-			p.Phases = []plan.Phase{eval}
-			if err := plan.Verify(p); err != nil {
 				t.Fatal(err)
 			}
 			dev := &tape{Device: cpu.Open(cpu.Options{Threads: 1})}

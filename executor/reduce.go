@@ -8,14 +8,6 @@ import (
 	"spillway/shape"
 )
 
-// reduce makes the clip factor from partial sums, or adds gradients.
-func (c *compiler) reduce(s *plan.Instruction) (func(device.Queue) error, error) {
-	if _, sums := s.Bound(plan.OutPartial, 0); sums {
-		return c.clip(s)
-	}
-	return c.sum(s)
-}
-
 // sum adds gradients to the first, in order.
 func (c *compiler) sum(s *plan.Instruction) (func(device.Queue) error, error) {
 	slab := &c.plan.Slabs[s.Slab]

@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"slices"
+
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/plan"
@@ -14,25 +16,21 @@ func (e *Executor) States() []Tensor {
 		return nil
 	}
 	for k := range e.Plan().Slabs {
-		list = append(list, e.memory.slabStates(&e.Plan().Slabs[k])...)
-	}
-	return list
-}
-
-func (m *memory) slabStates(s *plan.Slab) (list []Tensor) {
-	spans := make([][]plan.Span, len(s.Pieces))
-	for i, piece := range s.Pieces {
-		spans[i] = m.plan.Optimizer.Spans(s, piece)
-	}
-	for _, p := range s.Params {
-		if p.Frozen() {
-			continue
+		s := &e.Plan().Slabs[k]
+		spans := make([][]plan.Span, len(s.Pieces))
+		for i, piece := range s.Pieces {
+			spans[i] = e.Plan().Optimizer.Spans(s, piece)
 		}
-		if s.Pieces[0].Master >= 0 {
-			list = append(list, m.master(p, s))
-		}
-		for i := range p.States {
-			list = append(list, m.state(p, i, s, spans))
+		for _, p := range s.Params {
+			if p.Frozen() {
+				continue
+			}
+			if s.Pieces[0].Master >= 0 {
+				list = append(list, e.memory.master(p, s))
+			}
+			for i := range p.States {
+				list = append(list, e.memory.state(p, i, s, spans))
+			}
 		}
 	}
 	return list
@@ -59,7 +57,8 @@ func (m *memory) state(p plan.SlabParam, i int, s *plan.Slab, spans [][]plan.Spa
 		if part.Frozen() {
 			continue
 		}
-		span := holding(spans[k], part.Element)
+		in := slices.IndexFunc(spans[k], func(s plan.Span) bool { return part.Element < s.Element+s.Elements() }) // there is one
+		span := spans[k][in]
 		place, first, n := span.States[i], part.Element-span.Element, part.Type.Shape.Elements()
 		switch {
 		case !t.Type.Shape.Equal(p.Type.Shape): // of the param whole
@@ -75,16 +74,6 @@ func (m *memory) state(p plan.SlabParam, i int, s *plan.Slab, spans [][]plan.Spa
 	t.scales = len(t.at)
 	t.at = append(t.at, codes...)
 	return t
-}
-
-// holding finds the span that an element is in; there is one.
-func holding(list []plan.Span, element int64) plan.Span {
-	for _, s := range list {
-		if element < s.Element+s.Elements() {
-			return s
-		}
-	}
-	return plan.Span{}
 }
 
 // scaleBytes is what the scales of n elements take.

@@ -67,9 +67,6 @@ func (t *tracer) begin(m *memory) error {
 	return nil
 }
 
-// clockOffset is how far the clock of a device is ahead of the first one's, in ns.
-func (t *tracer) clockOffset(d int) int64 { return int64(t.began[d].Time() - t.began[0].Time()) }
-
 // reportEvents gives the events of the iteration that just ended to the sink. A free has
 // no time of its own: it is when the instruction before it ended.
 func (r *runner) reportEvents() {
@@ -81,8 +78,9 @@ func (r *runner) reportEvents() {
 		ev, c := &r.tracer.events[i], &r.main.instructions[i]
 		ev.Start, ev.End = last, last
 		if c.start != nil {
-			offset := r.tracer.clockOffset(r.memory.plan.Instructions[i].Device)
-			ev.Start, ev.End = int64(c.start.Time())-offset, int64(c.end.Time())-offset
+			d := r.memory.plan.Instructions[i].Device
+			ahead := r.tracer.began[d].Time() - r.tracer.began[0].Time() // the device's clock, of the first one's
+			ev.Start, ev.End = int64(c.start.Time()-ahead), int64(c.end.Time()-ahead)
 		}
 		last = ev.End
 		r.tracer.sink.Record(*ev)

@@ -14,6 +14,7 @@ import (
 	"spillway/data"
 	"spillway/plan"
 	"spillway/recipe"
+	"spillway/run"
 	"spillway/train"
 )
 
@@ -27,7 +28,11 @@ type Corpus struct {
 	// Train and Eval give the batches. Eval is nil where nothing is evaluated.
 	Train, Eval train.Feed
 
-	open []io.Closer
+	recipe          *recipe.Recipe
+	documents, held data.Source // to train on, and to evaluate on
+	survey          data.Survey // of the documents to train on
+	whole           bool        // documents are not split where they fit into a sequence
+	open            []io.Closer
 }
 
 // Summary counts a corpus.
@@ -36,7 +41,8 @@ type Summary struct {
 	Tokens        int64  `json:"tokens,omitempty"`
 	LossTokens    int64  `json:"loss_tokens,omitempty"` // tokens in the loss
 	Longest       int    `json:"longest_document,omitempty"`
-	Split         int64  `json:"split_documents,omitempty"` // longer than a sequence
+	Split         int64  `json:"split_documents,omitempty"`  // longer than a sequence
+	Unused        int64  `json:"unused_documents,omitempty"` // without a token in the loss
 	EvalDocuments int64  `json:"eval_documents,omitempty"`
 	Skipped       int64  `json:"skipped_lines,omitempty"`
 	FirstSkipped  string `json:"first_skipped_line,omitempty"`
@@ -45,11 +51,11 @@ type Summary struct {
 // Progress reports how far reading is: what is read, and how much of it.
 type Progress func(what string, done, total int64)
 
-// OpenCorpus opens the files of a recipe, tokenizes and counts them, and packs them into
-// sequences as long as those of the plan. The caller closes the corpus.
-func OpenCorpus(r *recipe.Recipe, m *spillway.Model, p *plan.Plan, progress Progress) (*Corpus, error) {
-	c := &Corpus{}
-	if err := c.fill(r, m, p, progress); err != nil {
+// OpenCorpus opens the files of a recipe, tokenizes and counts them. The caller closes the
+// corpus, and packs it into sequences before its batches are asked for.
+func OpenCorpus(r *recipe.Recipe, m *spillway.Model, progress Progress) (*Corpus, error) {
+	c := &Corpus{recipe: r}
+	if err := c.fill(m, progress); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -64,63 +70,103 @@ func (c *Corpus) Close() error {
 	return errors.Join(errs...)
 }
 
-func (c *Corpus) fill(r *recipe.Recipe, m *spillway.Model, p *plan.Plan, progress Progress) error {
+func (c *Corpus) fill(m *spillway.Model, progress Progress) error {
+	r := c.recipe
 	in, err := newReader(r, m, progress)
 	if err != nil {
 		return err
 	}
-	documents, err := c.read(in, r.Data.Files)
-	if err != nil {
+	if c.documents, err = c.read(in, r.Data.Files); err != nil {
 		return err
 	}
-	var held data.Source
 	if r.Evaluates() {
-		if documents, held, err = c.evalPart(r, in, documents); err != nil {
+		if c.documents, c.held, err = c.evalPart(r, in, c.documents); err != nil {
 			return err
 		}
+		c.Summary.EvalDocuments = c.held.Len()
+		if err := hasTarget(c.held); err != nil {
+			return fmt.Errorf("the documents to evaluate on: %w", err)
+		}
 	}
-	whole := r.Data.Packing == recipe.PackWhole || r.Data.Packing == "" && in.answers
-	config := data.Config{Length: int(p.Seq), Seed: r.Training.Seed, WholeDocuments: whole}
-	if r.Training.MaxSteps == 0 {
-		config.Epochs = r.Training.Epochs
+	if err := in.checkEffects(r); err != nil {
+		return err
 	}
-	c.Summary.Documents, c.Summary.Skipped = documents.Len(), in.skipped
+	c.whole = r.Data.Packing == recipe.PackWhole || r.Data.Packing == "" && in.answers
+	c.Summary.Documents, c.Summary.Skipped = c.documents.Len(), in.skipped
 	if in.firstBad != nil {
 		c.Summary.FirstSkipped = in.firstBad.Error()
 	}
-	if c.Steps, err = c.count(r.Training.MaxSteps, in, documents, &config, p); err != nil {
-		return err
+	if r.Training.MaxSteps > 0 && in.bytes > countedBytes {
+		return nil
 	}
-	if c.Train, err = feed(r, documents, config); err != nil || held == nil {
-		return err
+	// Everything is counted, so that a run that continues with other documents is refused.
+	c.survey, err = data.NewSurvey(c.documents, func(done, total int64) { in.progress("tokenizing", done, total) })
+	c.Summary.Tokens, c.Summary.LossTokens, c.Summary.Longest, c.Summary.Unused = c.survey.Tokens, c.survey.LossTokens, c.survey.Longest, c.survey.Unused
+	if err == nil && c.survey.LossTokens == 0 {
+		err = data.ErrNothing
 	}
-	c.Summary.EvalDocuments = held.Len()
-	c.Eval, err = feed(r, held, data.Config{Length: int(p.Seq), InOrder: true, WholeDocuments: whole, Epochs: 1})
 	return err
+}
+
+// checkEffects refuses settings that the files turned out to have no use for.
+func (in *reader) checkEffects(r *recipe.Recipe) error {
+	for _, name := range []string{"chat-template", "today"} {
+		if r.Given(name) && !in.chats {
+			return &run.SettingError{Err: fmt.Errorf("--%s has no effect: no file holds conversations; leave it out", name)}
+		}
+	}
+	if r.Data.TrainOnPrompts && !in.answers {
+		return &run.SettingError{Err: errors.New("--train-on-prompts has no effect: the data is plain text, all of which is in the loss; leave it out")}
+	}
+	return nil
+}
+
+// hasTarget is an error if no document has a token in the loss.
+func hasTarget(s data.Source) error {
+	for i := range s.Len() {
+		if d, err := s.Document(i); err != nil || d.LossTokens() > 0 {
+			return err
+		}
+	}
+	return data.ErrNothing
 }
 
 // countedBytes is the size of files, in bytes, up to which everything is counted also where
 // the number of steps is given: some minutes of tokenizing.
 const countedBytes = 1 << 30
 
-// count surveys the documents, so that a run that continues with others is refused, and
-// gives the number of steps: the one asked for, or what the passes over the data need.
-func (c *Corpus) count(steps int64, in *reader, documents data.Source, config *data.Config, p *plan.Plan) (int64, error) {
-	if steps > 0 && in.bytes > countedBytes {
-		return steps, nil
+// packing says how the documents to train on become sequences.
+func (c *Corpus) packing(seq int64) data.Config {
+	config := data.Config{Length: int(seq), Seed: c.recipe.Training.Seed, WholeDocuments: c.whole, Digest: c.survey.Digest}
+	if c.recipe.Training.MaxSteps == 0 {
+		config.Epochs = c.recipe.Training.Epochs
 	}
-	v, err := data.NewSurvey(documents, func(done, total int64) { in.progress("tokenizing", done, total) })
-	if err != nil {
-		return 0, err
+	return config
+}
+
+// Document is how many tokens the document has that a position of a sequence of seq
+// positions is in, on average; 0 where that was not counted.
+func (c *Corpus) Document(seq int64) int64 {
+	if c.survey.Documents == 0 {
+		return 0
 	}
-	config.Digest = v.Digest
-	s := &c.Summary
-	s.Tokens, s.LossTokens, s.Longest, s.Split = v.Tokens, v.LossTokens, v.Longest, v.Longer(config.Length)
-	if steps > 0 {
-		return steps, nil
+	return c.survey.MeanDocument(c.packing(seq))
+}
+
+// Pack packs the documents into sequences as long as those of the plan, and says how many
+// steps there are: as many as asked for, or what the passes over the data need.
+func (c *Corpus) Pack(p *plan.Plan) (err error) {
+	config := c.packing(p.Seq)
+	c.Summary.Split = c.survey.Longer(config.Length)
+	if c.Steps = c.recipe.Training.MaxSteps; c.Steps == 0 {
+		batch := p.MicroBatchSize * int64(p.MicroBatches)
+		c.Steps = (c.survey.Rows(config) + batch - 1) / batch
 	}
-	batch := p.MicroBatchSize * int64(p.MicroBatches)
-	return (v.Rows(*config) + batch - 1) / batch, nil
+	if c.Train, err = feed(c.recipe, c.documents, config); err != nil || c.held == nil {
+		return err
+	}
+	c.Eval, err = feed(c.recipe, c.held, data.Config{Length: config.Length, InOrder: true, WholeDocuments: c.whole, Epochs: 1})
+	return err
 }
 
 func feed(r *recipe.Recipe, s data.Source, c data.Config) (train.Feed, error) {
@@ -165,6 +211,7 @@ type reader struct {
 
 	bytes    int64
 	answers  bool // prompts are not in the loss of some of it
+	chats    bool // some of it is conversations
 	skipped  int64
 	firstBad error
 }
@@ -228,6 +275,7 @@ func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 	}
 	c.open = append(c.open, records)
 	in.answers = in.answers || records.Format() != data.Plain
+	in.chats = in.chats || records.Format() == data.Chat
 	skipped, first := records.Skipped()
 	if in.skipped += skipped; in.firstBad == nil {
 		in.firstBad = first

@@ -10,14 +10,18 @@
 package finetune
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"spillway"
+	"spillway/checkpoint"
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/recipe"
 	"spillway/rig"
+	"spillway/run"
 	"spillway/train"
 )
 
@@ -27,6 +31,7 @@ type Options struct {
 	Progress Progress           // of reading the data
 	Report   func(train.Report) // of every step
 	Notice   func(string)       // of what is done otherwise than asked
+	NoSave   bool               // write no checkpoints, for runs that are only measured
 }
 
 // Run is a recipe with its plan and its data, before its first step.
@@ -40,7 +45,8 @@ type Run struct {
 	Monitor *Monitor
 
 	o       Options
-	config  train.Config
+	out     string        // folder for checkpoints
+	release func() error  // ends the claim on it; nil without one
 	adapter *lora.Adapter // that training starts from; nil for none
 }
 
@@ -57,15 +63,69 @@ func Train(ctx context.Context, r *recipe.Recipe, o Options) (result Result, err
 }
 
 // Prepare does all that comes before the first step. The caller closes the run.
-func Prepare(r *recipe.Recipe, o Options) (*Run, error) {
-	if err := r.Check(); err != nil {
+func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
+	if err := settings.Check(); err != nil {
 		return nil, err
 	}
-	run := &Run{Recipe: r, o: o}
-	if err := run.prepare(); err != nil {
-		return nil, errors.Join(err, run.Close())
+	r = &Run{Recipe: settings, o: o}
+	defer func() {
+		if err != nil {
+			r, err = nil, errors.Join(err, r.Close())
+		}
+	}()
+	if r.Model, err = spillway.Open(settings.Model); err != nil {
+		return r, err
 	}
-	return run, nil
+	r.Model.Seed = settings.Training.Seed
+	if err := settings.DeepSpeedDisk(); err != nil {
+		return r, err
+	}
+	o.Rig.Disk = vfs.ExistingParent(vfs.OS, settings.Disk)
+	if r.Rig, err = rig.Open(settings.Device, o.Rig); err != nil {
+		return r, err
+	}
+	options, notices, err := r.options()
+	if err != nil {
+		return r, err
+	}
+	if !o.NoSave {
+		if err := r.findOutput(); err != nil {
+			return r, err
+		}
+	}
+	if r.Corpus, err = OpenCorpus(settings, r.Model, o.Progress); err != nil {
+		return r, err
+	}
+	options.Document = r.Corpus.Document(cmp.Or(options.Seq, r.Model.UsualSeq()))
+	if r.Job, err = r.plan(options); err != nil {
+		return r, err
+	}
+	if !o.NoSave {
+		if _, err := (checkpoint.Dir{Path: r.out}).CheckSpace(train.CheckpointBytes(r.Job), 1); err != nil {
+			return r, err // before the data is read; Train looks again
+		}
+	}
+	if task := r.Recipe.Task; r.Model.Folder == nil && !r.o.NoSave && (task == spillway.LoRA || task == spillway.QLoRA) {
+		return r, fmt.Errorf("%s has random weights, which no adapter's folder has: write them first with spillway init %s --out FOLDER, or train all of them with --method full", r.Model.Name, r.Recipe.Model)
+	}
+	r.Job.Notices = append(notices, r.Job.Notices...)
+	r.Monitor = NewMonitor(r.Job, r.Rig)
+	if err := r.Corpus.Pack(r.Job.Plan); err != nil {
+		return r, err
+	}
+	return r, r.checkSteps()
+}
+
+// checkSteps refuses settings of steps that the run does not have.
+func (r *Run) checkSteps() error {
+	t, steps := r.Recipe.Training, r.Corpus.Steps
+	if warmup := max(t.Scheduler.Warmup, t.WarmupSteps); int64(warmup) >= steps && warmup > 1 {
+		return &run.SettingError{Err: fmt.Errorf("the peak learning rate after %d warm-up steps is never reached: the run has %d steps; give fewer --warmup-steps", warmup, steps)}
+	}
+	if p := r.Job.Options.StatePolicy; p.Preset != "" && int64(p.Warmup) >= steps {
+		r.Job.Notices = append(r.Job.Notices, fmt.Sprintf("--state-policy %s has no effect: its warm-up is %d steps, the run has %d", p, p.Warmup, steps))
+	}
+	return nil
 }
 
 // Close closes the devices and all files.
@@ -83,34 +143,8 @@ func (r *Run) Close() error {
 	if r.Rig != nil {
 		errs = append(errs, r.Rig.Close())
 	}
+	if r.release != nil {
+		errs = append(errs, r.release())
+	}
 	return errors.Join(errs...)
-}
-
-func (r *Run) prepare() (err error) {
-	if r.Model, err = spillway.Open(r.Recipe.Model); err != nil {
-		return err
-	}
-	r.Model.Seed = r.Recipe.Training.Seed
-	if err := r.Recipe.DeepSpeedDisk(); err != nil {
-		return err
-	}
-	here := r.o.Rig
-	here.Disk = vfs.ExistingParent(vfs.OS, r.Recipe.Disk)
-	if r.Rig, err = rig.Open(r.Recipe.Device, here); err != nil {
-		return err
-	}
-	options, notices, err := r.options()
-	if err != nil {
-		return err
-	}
-	if err := r.setConfig(); err != nil {
-		return err
-	}
-	if r.Job, err = r.plan(options); err != nil {
-		return err
-	}
-	r.Job.Notices = append(notices, r.Job.Notices...)
-	r.Monitor = NewMonitor(r.Job, r.Rig)
-	r.Corpus, err = OpenCorpus(r.Recipe, r.Model, r.Job.Plan, r.o.Progress)
-	return err
 }

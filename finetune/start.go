@@ -1,6 +1,7 @@
 package finetune
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,8 +12,8 @@ import (
 	"spillway/lora"
 	"spillway/plan"
 	"spillway/recipe"
+	"spillway/run"
 	"spillway/store"
-	"spillway/train"
 )
 
 // options are the recipe's settings on the devices that are open.
@@ -25,7 +26,7 @@ func (r *Run) options() (o spillway.Options, notices []string, err error) {
 	if limit := r.Recipe.MaxHostMemory; limit > 0 {
 		o.Machine.Host.Usable = min(o.Machine.Host.Usable, limit)
 	}
-	o.Optimizer = r.Recipe.OptimizerConfig()
+	o.Optimizer, o.Evaluates = r.Recipe.OptimizerConfig(), r.Recipe.Evaluates()
 	if dir := r.Recipe.Training.Adapter; dir != "" {
 		if r.adapter, err = lora.Open(checkpoint.Newest(dir)); err != nil {
 			return o, nil, fmt.Errorf("opening the adapter to start from: %w", err)
@@ -35,65 +36,46 @@ func (r *Run) options() (o spillway.Options, notices []string, err error) {
 	return o, notices, nil
 }
 
-// setConfig says how the loop runs, up to what the data decides.
-func (r *Run) setConfig() error {
-	t, out := r.Recipe.Training, r.Recipe.Output
-	dir, err := r.outputDir()
-	if err != nil {
+// findOutput finds the folder for checkpoints. A run that is there already, or in the journal
+// on disk, is continued only when the recipe says so.
+func (r *Run) findOutput() error {
+	out, disk := r.Recipe.Output, r.Recipe.Disk
+	r.out = cmp.Or(out.Dir, "trained-"+r.Model.Name)
+	dir := checkpoint.Dir{Path: r.out}
+	var err error
+	if r.release, err = dir.Claim(); err != nil {
 		return err
 	}
-	schedule := t.Scheduler
-	schedule.Warmup = max(schedule.Warmup, t.WarmupSteps)
-	r.config = train.Config{
-		Schedule: schedule, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery,
-		Save: &train.Save{Dir: checkpoint.Dir{Path: dir, Keep: out.Keep}, Every: out.SaveSteps},
+	found, err := dir.List()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("looking for checkpoints: %w", err)
+	}
+	last, err := int64(0), store.ErrNoCommit
+	if disk != "" {
+		last, err = store.LastCommit(disk)
+	}
+	switch journal := err == nil; {
+	case err != nil && !errors.Is(err, store.ErrNoCommit):
+		return err
+	case journal && !out.Resume:
+		return fmt.Errorf("%s holds step %d of a run: give --resume to continue it, or another --disk", disk, last)
+	case len(found) > 0 && !out.Resume:
+		return fmt.Errorf("%s has a checkpoint of step %d: give --resume to continue from it, or another --out", r.out, found[0].Iteration)
+	case len(found) == 0 && !journal && out.Resume:
+		return fmt.Errorf("there is no checkpoint in %s to resume from: give the --out of the run, or leave --resume out", r.out)
 	}
 	return nil
-}
-
-// outputDir is the folder for checkpoints. A run that is there already is continued only when
-// the recipe says so.
-func (r *Run) outputDir() (string, error) {
-	out := r.Recipe.Output
-	dir := out.Dir
-	if dir == "" {
-		dir = "trained-" + r.Model.Name
-	}
-	found, err := checkpoint.Dir{Path: dir}.List()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return dir, fmt.Errorf("looking for checkpoints: %w", err)
-	}
-	last, journal, err := lastCommit(r.Recipe.Disk)
-	switch {
-	case err != nil:
-		return dir, err
-	case journal && !out.Resume:
-		return dir, fmt.Errorf("%s holds step %d of a run: give --resume to continue it, or another --disk", r.Recipe.Disk, last)
-	case len(found) > 0 && !out.Resume:
-		return dir, fmt.Errorf("%s has a checkpoint of step %d: give --resume to continue from it, or another --out", dir, found[0].Iteration)
-	case len(found) == 0 && !journal && out.Resume:
-		return dir, fmt.Errorf("there is no checkpoint in %s to resume from: give the --out of the run, or leave --resume out", dir)
-	}
-	return dir, nil
-}
-
-// lastCommit is the last step that a journal on disk holds; held is false where there is none.
-func lastCommit(dir string) (step int64, held bool, err error) {
-	if dir == "" {
-		return 0, false, nil
-	}
-	step, err = store.LastCommit(dir)
-	if errors.Is(err, store.ErrNoCommit) {
-		return 0, false, nil
-	}
-	return step, err == nil, err
 }
 
 // plan makes the plan, or takes the one in the recipe's file, whose sizes then count.
 func (r *Run) plan(o spillway.Options) (*spillway.Run, error) {
 	name := r.Recipe.Output.PlanFile
-	if name == "" {
-		return r.Recipe.Make(r.Model, o)
+	switch {
+	case name == "" && r.Recipe.AutoBatch:
+		job, _, err := r.Model.FastestBatch(o, recipe.MaxMicroBatchSize)
+		return job, err
+	case name == "":
+		return r.Model.Plan(o)
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -104,17 +86,16 @@ func (r *Run) plan(o spillway.Options) (*spillway.Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	sizes := map[string]int64{"batch-size": p.MicroBatchSize * int64(p.MicroBatches), "micro-batch-size": p.MicroBatchSize, "seq-len": p.Seq,
+		"gradient-accumulation-steps": int64(p.MicroBatches / max(len(o.On), 1))}
+	for setting, planned := range sizes {
+		if said := r.Recipe.Flags().Lookup(setting).Value.String(); r.Recipe.Given(setting) && said != fmt.Sprint(planned) {
+			return nil, &run.SettingError{Err: fmt.Errorf("--%s %s is given, the plan in %s is for %d: leave it out, or make a plan for it with plan --save", setting, said, name, planned)}
+		}
+	}
 	job, err := r.Model.UsePlan(p, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; make a plan for it with plan --save", name, err)
 	}
 	return job, nil
-}
-
-// evaluation is how the loop evaluates; nil where there is nothing to evaluate on.
-func evaluation(e recipe.Eval, feed train.Feed) *train.Evaluation {
-	if feed == nil {
-		return nil
-	}
-	return &train.Evaluation{Every: e.Steps, Feed: feed, Batches: e.Batches, Patience: e.Patience, KeepBest: e.KeepBest || e.Patience > 0}
 }

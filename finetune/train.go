@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"spillway/checkpoint"
 	"spillway/trace"
 	"spillway/train"
 )
@@ -11,14 +12,23 @@ import (
 // Train takes the steps and gives what came of them. When ctx is done it finishes the step at
 // hand, saves and returns.
 func (r *Run) Train(ctx context.Context) (result Result, err error) {
-	c := r.config
-	c.Iterations, c.Evaluate = r.Corpus.Steps, evaluation(r.Recipe.Eval, r.Corpus.Eval)
-	log, err := openLog(r.Recipe.Output.Log, r.Model.Name)
+	t, e, out := r.Recipe.Training, r.Recipe.Eval, r.Recipe.Output
+	c := train.Config{
+		Iterations: r.Corpus.Steps, Schedule: t.Scheduler, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery, Notice: r.o.Notice,
+	}
+	if !r.o.NoSave {
+		c.Save = &train.Save{Dir: checkpoint.Dir{Path: r.out, Keep: out.Keep}, Every: out.SaveSteps, Claimed: true}
+	}
+	c.Schedule.Warmup = max(c.Schedule.Warmup, t.WarmupSteps)
+	if r.Corpus.Eval != nil {
+		c.Evaluate = &train.Evaluation{Every: e.Steps, Feed: r.Corpus.Eval, Batches: e.Batches, Patience: e.Patience, KeepBest: e.KeepBest || e.Patience > 0}
+	}
+	log, err := openLog(out.Log, r.Model.Name)
 	if err != nil {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, log.close()) }()
-	timeline, err := trace.CreateChrome(r.Recipe.Output.Timeline)
+	timeline, err := trace.CreateChrome(out.Timeline)
 	if err != nil {
 		return result, err
 	}
@@ -33,7 +43,6 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 			r.o.Report(report)
 		}
 	}
-	c.Notice = r.o.Notice
 	r.Monitor.Start()
 	done, err := train.Run(ctx, r.Job, r.Corpus.Train, c)
 	if err != nil {

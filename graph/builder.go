@@ -32,6 +32,9 @@ type Config struct {
 	Task           Task
 	// Packed: samples hold several documents, which the batch tensor "segments" distinguishes.
 	Packed bool
+	// Document is how many tokens the document has that a position of a packed sample is
+	// in, on average; 0: samples are one document. Only forecasts depend on it.
+	Document int64
 }
 
 // Builder records the ops of one block. It remembers the first mistake: after that all

@@ -131,6 +131,9 @@ func (b *Builder) Attention(a op.Attr, q, k, v Value, m AttentionMasks) Value {
 			in = append(in, part.v)
 		}
 	}
+	if a.Segments {
+		a.Document = b.Document
+	}
 	if b.Task != Train {
 		a.Prob = 0
 	}

@@ -78,21 +78,15 @@ func (d *Device) assumeGPU() {
 		Launch:    gpuLaunch,
 		Link:      Link{In: pcie4, Out: pcie4, Bidirectional: linkBidirectional, Latency: linkLatency},
 	}
-	if !known {
-		typical.Compute = d.typicalCompute()
+	// The ratios between types are those of GPUs since 2020, scaled to the bf16 rate if that is
+	// given. They are not for GPUs of the list: a rate that is not published there does not exist.
+	if bf16 := gpuCompute; !known {
+		if _, given := d.Sources["bf16"]; given {
+			bf16 = d.Compute.BF16
+		}
+		typical.Compute = Compute{BF16: bf16, F16: bf16, TF32: bf16 / 2, F32: bf16 / 4}
 	}
 	d.Fill(typical, Assumed)
-}
-
-// typicalCompute has the ratios between types of GPUs since 2020, scaled to the bf16 rate
-// if that is given. It is not for GPUs of the list: a rate that is not published there does
-// not exist.
-func (d *Device) typicalCompute() Compute {
-	bf16 := gpuCompute
-	if _, given := d.Sources["bf16"]; given {
-		bf16 = d.Compute.BF16
-	}
-	return Compute{BF16: bf16, F16: bf16, TF32: bf16 / 2, F32: bf16 / 4}
 }
 
 // assumeCPU gives a CPU device its share of the host's rates. Its memory is exact:

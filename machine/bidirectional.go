@@ -3,7 +3,6 @@ package machine
 import (
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 // Bidirectional is what a link carries while both directions are busy, as a share of the
@@ -27,27 +26,5 @@ func (b Bidirectional) check() error {
 // String is the share in percent.
 func (b Bidirectional) String() string { return strconv.FormatFloat(100*float64(b), 'f', 1, 64) + "%" }
 
-// bidirectional is the figure of a link: "bidirectional=92%".
-type bidirectional Bidirectional
-
 // halfDuplex is the word for a link whose directions take turns.
 const halfDuplex = "half-duplex"
-
-func (b *bidirectional) parse(text string) error {
-	number, percent := strings.CutSuffix(text, "%")
-	v, err := strconv.ParseFloat(number, 64)
-	if percent {
-		v /= 100
-	}
-	if err != nil {
-		return fmt.Errorf("%q is no share; write it like 92%%", text)
-	}
-	*b = bidirectional(v)
-	return Bidirectional(v).check()
-}
-
-func (b *bidirectional) exact() string    { return strconv.FormatFloat(float64(*b), 'g', -1, 64) }
-func (b *bidirectional) String() string   { return Bidirectional(*b).String() }
-func (*bidirectional) example() string    { return "92%" }
-func (b *bidirectional) zero() bool       { return *b == 0 }
-func (b *bidirectional) copyFrom(f field) { *b = *f.(*bidirectional) }

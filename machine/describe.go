@@ -15,8 +15,11 @@ func (m Machine) String() string {
 	var items []string
 	for i := 0; i < len(m.Devices); {
 		n := 1
-		for i+n < len(m.Devices) && alike(m.Devices[i], m.Devices[i+n]) {
-			n++
+		for ; i+n < len(m.Devices); n++ {
+			other := m.Devices[i+n]
+			if other.Name = m.Devices[i].Name; !reflect.DeepEqual(m.Devices[i], other) {
+				break
+			}
 		}
 		item := m.Devices[i].String()
 		if n > 1 {
@@ -65,28 +68,16 @@ func write(kind, sizeKey, bare string, f figures, flags ...string) string {
 			rest = append(rest, g.field.exact())
 		case g.key == "in" && (*f.sources)["out"] == s && g.field.exact() == f.find("out").exact():
 			rest, skip = append(rest, g.field.exact()), "out"
+		case g.key == "bidirectional" && g.field.exact() == shares.exact(HalfDuplex):
+			rest = append(rest, halfDuplex)
 		default:
-			rest = append(rest, g.named())
+			rest = append(rest, g.key+"="+g.field.exact())
 		}
 	}
 	if rest = append(rest, flags...); len(rest) > 0 {
 		out += "@" + strings.Join(rest, "/")
 	}
 	return out
-}
-
-// named is the figure as key=value, or the word that stands for it.
-func (g figure) named() string {
-	if d, ok := g.field.(*bidirectional); ok && Bidirectional(*d) == HalfDuplex {
-		return halfDuplex
-	}
-	return g.key + "=" + g.field.exact()
-}
-
-// alike says whether two devices are equal but for their names.
-func alike(a, b Device) bool {
-	a.Name = b.Name
-	return reflect.DeepEqual(a, b)
 }
 
 // peerItems writes one part where every pair of GPUs has the same link, else one per pair.
@@ -96,10 +87,10 @@ func (m Machine) peerItems() []string {
 	uniform := len(pairs) > 0 && len(pairs) == len(m.Peers)
 	for i, p := range m.Peers {
 		uniform = uniform && p == Peer{pairs[i][0], pairs[i][1], m.Peers[0].Rate}
-		items = append(items, "peer:"+p.A+"-"+p.B+"@"+(*rate)(&p.Rate).exact())
+		items = append(items, "peer:"+p.A+"-"+p.B+"@"+rate(&p.Rate).exact())
 	}
 	if uniform {
-		return []string{"peer@" + (*rate)(&m.Peers[0].Rate).exact()}
+		return []string{"peer@" + rate(&m.Peers[0].Rate).exact()}
 	}
 	return items
 }
@@ -113,7 +104,7 @@ func (m Machine) Describe() string {
 		d := &m.Devices[i]
 		describe(&b, d.Name, d.title(), d.figures())
 	}
-	describe(&b, "host", m.Host.title(), m.Host.figures())
+	describe(&b, "host", strings.TrimSpace(m.Host.CPU+" "+strings.Join(m.Host.Features, " ")), m.Host.figures())
 	if m.HasDisk() {
 		describe(&b, "disk", m.Disk.Path, m.Disk.figures())
 	} else {
@@ -140,10 +131,6 @@ func (d *Device) title() string {
 		title += ", half-duplex link"
 	}
 	return title
-}
-
-func (h *Host) title() string {
-	return strings.TrimSpace(h.CPU + " " + strings.Join(h.Features, " "))
 }
 
 func describe(b *strings.Builder, name, title string, f figures) {

@@ -69,13 +69,39 @@ func (f figures) keys() string {
 	return strings.Join(names, ", ")
 }
 
-type (
-	size  units.Bytes
-	rate  units.Rate
-	flops units.Flops
-	span  time.Duration
-	count int
-)
+// notation is how values of a type are written.
+type notation[T comparable] struct {
+	sample string
+	parse  func(string) (T, error) // refuses what no hardware has
+	exact  func(T) string          // that parse reads as the same value
+}
+
+// written is a field in a notation.
+type written[T comparable] struct {
+	*notation[T]
+	at *T
+}
+
+func (w written[T]) parse(text string) error {
+	v, err := w.notation.parse(text)
+	if err == nil {
+		*w.at = v
+	}
+	return err
+}
+
+func (w written[T]) exact() string    { return w.notation.exact(*w.at) }
+func (w written[T]) String() string   { return fmt.Sprint(*w.at) }
+func (w written[T]) example() string  { return w.sample }
+func (w written[T]) zero() bool       { return *w.at == *new(T) }
+func (w written[T]) copyFrom(f field) { *w.at = *f.(written[T]).at }
+
+func size(at *units.Bytes) field            { return written[units.Bytes]{&sizes, at} }
+func rate(at *units.Rate) field             { return written[units.Rate]{&rates, at} }
+func flops(at *units.Flops) field           { return written[units.Flops]{&arithmetic, at} }
+func span(at *time.Duration) field          { return written[time.Duration]{&spans, at} }
+func count(at *int) field                   { return written[int]{&counts, at} }
+func bidirectional(at *Bidirectional) field { return written[Bidirectional]{&shares, at} }
 
 // minSize catches a size whose unit was forgotten, as in "gpu:24"; maxSize keeps
 // sums of sizes from overflowing.
@@ -84,23 +110,18 @@ const (
 	maxSize = 4096 * units.TiB
 )
 
-func (s *size) parse(text string) error {
+var sizes = notation[units.Bytes]{"24GiB", func(text string) (units.Bytes, error) {
 	v, err := units.ParseBytes(text)
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		return 0, err
+	case v < minSize:
+		return 0, fmt.Errorf("size %q is %d bytes, less than %v: write the unit, as in 24GiB", text, int64(v), minSize)
+	case v > maxSize:
+		return 0, fmt.Errorf("size %q is more than %v, larger than any one memory", text, maxSize)
 	}
-	if v < minSize {
-		return fmt.Errorf("size %q is %d bytes, less than %v: write the unit, as in 24GiB", text, int64(v), minSize)
-	}
-	if v > maxSize {
-		return fmt.Errorf("size %q is more than %v, larger than any one memory", text, maxSize)
-	}
-	*s = size(v)
-	return nil
-}
-
-func (s *size) exact() string {
-	n := units.Bytes(*s)
+	return v, nil
+}, func(n units.Bytes) string {
 	for _, u := range []struct {
 		unit units.Bytes
 		name string
@@ -110,78 +131,51 @@ func (s *size) exact() string {
 		}
 	}
 	return strconv.FormatInt(int64(n), 10) + "B"
-}
+}}
 
-func (s *size) String() string   { return units.Bytes(*s).String() }
-func (s *size) zero() bool       { return *s == 0 }
-func (*size) example() string    { return "24GiB" }
-func (s *size) copyFrom(f field) { *s = *f.(*size) }
-
-func (r *rate) parse(text string) error {
+var rates = notation[units.Rate]{"25GB/s", func(text string) (units.Rate, error) {
 	v, err := units.ParseRate(text)
-	if err != nil {
-		return err
+	if err == nil && (v < 1 || v > 1e18) {
+		err = fmt.Errorf("rate %q is outside 1 B/s to 1e18 B/s; write it like 55GB/s", text)
 	}
-	if v < 1 || v > 1e18 {
-		return fmt.Errorf("rate %q is outside 1 B/s to 1e18 B/s; write it like 55GB/s", text)
-	}
-	*r = rate(v)
-	return nil
-}
+	return v, err
+}, func(v units.Rate) string { return decimal(float64(v), "B/s") }}
 
-func (r *rate) exact() string    { return decimal(float64(*r), "B/s") }
-func (r *rate) String() string   { return units.Rate(*r).String() }
-func (r *rate) zero() bool       { return *r == 0 }
-func (*rate) example() string    { return "25GB/s" }
-func (r *rate) copyFrom(f field) { *r = *f.(*rate) }
-
-func (x *flops) parse(text string) error {
+var arithmetic = notation[units.Flops]{"165TFLOPS", func(text string) (units.Flops, error) {
 	v, err := units.ParseFlops(text)
-	if err != nil {
-		return err
+	if err == nil && (v < 1 || v > 1e21) {
+		err = fmt.Errorf("arithmetic rate %q is outside 1 to 1e21 FLOP/s; write it like 165TFLOPS", text)
 	}
-	if v < 1 || v > 1e21 {
-		return fmt.Errorf("arithmetic rate %q is outside 1 to 1e21 FLOP/s; write it like 165TFLOPS", text)
-	}
-	*x = flops(v)
-	return nil
-}
+	return v, err
+}, func(v units.Flops) string { return decimal(float64(v), "FLOPS") }}
 
-func (x *flops) exact() string    { return decimal(float64(*x), "FLOPS") }
-func (x *flops) String() string   { return units.Flops(*x).String() }
-func (x *flops) zero() bool       { return *x == 0 }
-func (*flops) example() string    { return "165TFLOPS" }
-func (x *flops) copyFrom(f field) { *x = *f.(*flops) }
-
-func (s *span) parse(text string) error {
+var spans = notation[time.Duration]{"5us", func(text string) (time.Duration, error) {
 	v, err := time.ParseDuration(text)
 	if err != nil || v < 0 || v > time.Minute {
-		return fmt.Errorf("time %q; write it like 5us", text)
+		return 0, fmt.Errorf("time %q; write it like 5us", text)
 	}
-	*s = span(v)
-	return nil
-}
+	return v, nil
+}, time.Duration.String}
 
-func (s *span) exact() string    { return time.Duration(*s).String() }
-func (s *span) String() string   { return s.exact() }
-func (s *span) zero() bool       { return *s == 0 }
-func (*span) example() string    { return "5us" }
-func (s *span) copyFrom(f field) { *s = *f.(*span) }
-
-func (c *count) parse(text string) error {
+var counts = notation[int]{"16", func(text string) (int, error) {
 	v, err := strconv.Atoi(text)
 	if err != nil || v < 1 || v > 1<<16 {
-		return fmt.Errorf("count %q; write an integer from 1 to %d", text, 1<<16)
+		return 0, fmt.Errorf("count %q; write an integer from 1 to %d", text, 1<<16)
 	}
-	*c = count(v)
-	return nil
-}
+	return v, nil
+}, strconv.Itoa}
 
-func (c *count) exact() string    { return strconv.Itoa(int(*c)) }
-func (c *count) String() string   { return c.exact() }
-func (c *count) zero() bool       { return *c == 0 }
-func (*count) example() string    { return "16" }
-func (c *count) copyFrom(f field) { *c = *f.(*count) }
+var shares = notation[Bidirectional]{"92%", func(text string) (Bidirectional, error) {
+	number, percent := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseFloat(number, 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%q is no share; write it like 92%%", text)
+	}
+	return Bidirectional(v), Bidirectional(v).check()
+}, func(v Bidirectional) string { return strconv.FormatFloat(float64(v), 'g', -1, 64) }}
 
 // decimal writes v with the largest decimal unit that loses no bit of it.
 func decimal(v float64, unit string) string {

@@ -41,7 +41,7 @@ func (c gpuModel) isCalled(words []string) bool {
 	if strings.Trim(form, "0123456789") != "" && !slices.Contains(words, form) {
 		return false
 	}
-	if form == "" && slices.Contains(words, "pcie") && c.hasForm("pcie") {
+	if _, listed := findModel(c.name + "-pcie"); form == "" && listed && slices.Contains(words, "pcie") {
 		return false
 	}
 	for from := range words {
@@ -53,10 +53,4 @@ func (c gpuModel) isCalled(words []string) bool {
 		}
 	}
 	return false
-}
-
-// hasForm says whether the model is also listed in this form.
-func (c gpuModel) hasForm(form string) bool {
-	_, listed := findModel(c.name + "-" + form)
-	return listed
 }

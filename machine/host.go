@@ -29,16 +29,16 @@ type Host struct {
 
 func (h *Host) figures() figures {
 	return figures{&h.Sources, []figure{
-		{"memory", (*size)(&h.Memory), "installed RAM"},
-		{"limit", (*size)(&h.Limit), "what a control group allows"},
-		{"usable", (*size)(&h.Usable), "RAM that plans may use"},
-		{"cores", (*count)(&h.Cores), "CPU cores"},
-		{"copy", (*rate)(&h.Copy), "copies from RAM to RAM by all cores"},
-		{"copy-one", (*rate)(&h.CopyOne), "the same by one core"},
-		{"update", (*rate)(&h.Update), "memory bandwidth of AdamW on all cores, reads plus writes"},
-		{"f32", (*flops)(&h.Compute.F32), "f32 matmuls of all cores"},
-		{"bf16", (*flops)(&h.Compute.BF16), "bf16 matmuls of all cores"},
-		{"f16", (*flops)(&h.Compute.F16), "f16 matmuls of all cores"},
+		{"memory", size(&h.Memory), "installed RAM"},
+		{"limit", size(&h.Limit), "what a control group allows"},
+		{"usable", size(&h.Usable), "RAM that plans may use"},
+		{"cores", count(&h.Cores), "CPU cores"},
+		{"copy", rate(&h.Copy), "copies from RAM to RAM by all cores"},
+		{"copy-one", rate(&h.CopyOne), "the same by one core"},
+		{"update", rate(&h.Update), "memory bandwidth of AdamW on all cores, reads plus writes"},
+		{"f32", flops(&h.Compute.F32), "f32 matmuls of all cores"},
+		{"bf16", flops(&h.Compute.BF16), "bf16 matmuls of all cores"},
+		{"f16", flops(&h.Compute.F16), "f16 matmuls of all cores"},
 	}}
 }
 
@@ -70,19 +70,12 @@ type Disk struct {
 
 func (d *Disk) figures() figures {
 	return figures{&d.Sources, []figure{
-		{"free", (*size)(&d.Free), "free space"},
-		{"read", (*rate)(&d.Read), "reads of large blocks"},
-		{"write", (*rate)(&d.Write), "writes of large blocks"},
+		{"free", size(&d.Free), "free space"},
+		{"read", rate(&d.Read), "reads of large blocks"},
+		{"write", rate(&d.Write), "writes of large blocks"},
 	}}
 }
 
 // Fill takes the figures of another description that are not zero, where this one has no
 // source for them yet, and marks them as coming from s.
 func (d *Disk) Fill(from Disk, s Source) { d.figures().fill(from.figures(), s) }
-
-func (d Disk) check() error {
-	if d.Free < 0 || d.Free > 0 && (!(d.Read > 0) || !(d.Write > 0)) {
-		return fmt.Errorf("%v free, read %v, write %v: a disk tier needs all three above zero", d.Free, d.Read, d.Write)
-	}
-	return nil
-}

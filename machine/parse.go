@@ -3,8 +3,11 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
+
+	"spillway/internal/suggest"
 )
 
 // Grammar explains the language of Parse, for help texts. The list of figures comes from
@@ -41,7 +44,7 @@ const maxDevices = 128
 // and without a host part the host has twice the memory of the devices.
 func Parse(text string) (Machine, error) {
 	var m Machine
-	var p parser
+	p := parser{seen: map[string]bool{}}
 	for i, item := range strings.Split(text, ",") {
 		if err := p.item(&m, strings.TrimSpace(item)); err != nil {
 			return Machine{}, fmt.Errorf("machine %q, part %d %q: %w", text, i+1, strings.TrimSpace(item), err)
@@ -56,47 +59,46 @@ func Parse(text string) (Machine, error) {
 	}
 	m.Name = m.String()
 	if err := m.Check(); err != nil {
-		return Machine{}, fmt.Errorf("%w; %s", err, hint(m))
+		for _, d := range m.Devices {
+			if d.Kind == GPU && d.Memory <= contextOverhead {
+				return Machine{}, fmt.Errorf("%w; a GPU needs %v for its context: give it more memory, add @usable=..., or use cpu:%s", err, contextOverhead, size(&d.Memory).exact())
+			}
+		}
+		return Machine{}, fmt.Errorf("%w; usable= must not be above the memory", err)
 	}
 	return m, nil
-}
-
-// hint names the common mistake behind a machine that fails Check.
-func hint(m Machine) string {
-	for _, d := range m.Devices {
-		if d.Kind == GPU && d.Memory <= contextOverhead {
-			return fmt.Sprintf("a GPU needs %v for its context: give it more memory, add @usable=..., or use cpu:%s", contextOverhead, (*size)(&d.Memory).exact())
-		}
-	}
-	return "usable= must not be above the memory"
 }
 
 // parser holds the direct links, which are made when all devices are known, and whether the
 // parts that may come only once have come.
 type parser struct {
-	links      []peerItem
-	host, disk bool
+	links []peerItem
+	seen  map[string]bool // kinds of parts that are no devices
 }
 
 // part is one item cut at its punctuation: [N x] kind [: size] [@ figure / figure ...].
 type part struct {
-	times     int
-	kind      string
-	size      string
-	figures   []string
-	sized, at bool
+	times   int
+	kind    string
+	size    string
+	sized   bool
+	figures []string
 }
 
 func cut(item string) (part, error) {
 	p := part{times: 1}
 	head, tail, at := strings.Cut(item, "@")
-	p.at = at
-	if at {
-		p.figures = splitFigures(tail)
+	for f := range strings.SplitSeq(tail, "/") { // but for the "/s" of a rate: "55GB/s/165TFLOP/s"
+		f = strings.TrimSpace(f)
+		if n := len(p.figures); f == "s" && n > 0 && !strings.HasSuffix(p.figures[n-1], "/s") {
+			p.figures[n-1] += "/s"
+		} else if at {
+			p.figures = append(p.figures, f)
+		}
 	}
 	p.kind, p.size, p.sized = strings.Cut(head, ":")
 	p.kind, p.size = strings.ToLower(strings.TrimSpace(p.kind)), strings.TrimSpace(p.size)
-	if n, rest, ok := strings.Cut(p.kind, "x"); ok && isDigits(n) {
+	if n, rest, ok := strings.Cut(p.kind, "x"); ok && n != "" && strings.Trim(n, "0123456789") == "" {
 		times, err := strconv.Atoi(n)
 		if err != nil || times < 1 || times > maxDevices {
 			return p, fmt.Errorf("%q devices; between 1 and %d are possible", n, maxDevices)
@@ -104,24 +106,6 @@ func cut(item string) (part, error) {
 		p.times, p.kind = times, rest
 	}
 	return p, nil
-}
-
-// splitFigures splits at "/" but keeps the "/s" of a rate: "55GB/s/165TFLOP/s".
-func splitFigures(tail string) []string {
-	var out []string
-	for f := range strings.SplitSeq(tail, "/") {
-		f = strings.TrimSpace(f)
-		if n := len(out); f == "s" && n > 0 && !strings.HasSuffix(out[n-1], "/s") {
-			out[n-1] += "/s"
-			continue
-		}
-		out = append(out, f)
-	}
-	return out
-}
-
-func isDigits(s string) bool {
-	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
 func (p *parser) item(m *Machine, item string) error {
@@ -137,24 +121,28 @@ func (p *parser) item(m *Machine, item string) error {
 		if c.times != 1 {
 			return fmt.Errorf("only devices can be counted; %q cannot", c.kind)
 		}
+		if p.seen[c.kind] && c.kind != "peer" {
+			return errors.New("it is there twice; keep one")
+		}
+		p.seen[c.kind] = true
 	}
 	switch c.kind {
 	case "host":
-		return once(&p.host, func() error { return c.read(m.Host.figures(), "memory", "copy", "f32") })
+		return c.read(m.Host.figures(), "memory", "copy", "f32")
 	case "disk":
-		return once(&p.disk, func() error { return c.read(m.Disk.figures(), "free", "read", "") })
+		return c.read(m.Disk.figures(), "free", "read", "")
 	case "peer":
 		return p.peer(c)
 	}
 	return c.devices(m)
 }
 
-func once(done *bool, read func() error) error {
-	if *done {
-		return errors.New("it is there twice; keep one")
-	}
-	*done = true
-	return read()
+// otherMakers are how the names of GPUs begin that are known and cannot be used.
+var otherMakers = map[string]*regexp.Regexp{
+	"AMD":    regexp.MustCompile(`^(mi\d|rx|radeon|instinct|w7)`),
+	"Apple":  regexp.MustCompile(`^(m[1-9]([-_]?(pro|max|ultra))?$|apple|metal|mps)`),
+	"Intel":  regexp.MustCompile(`^(arc|gaudi|xe|b580|a770)`),
+	"Google": regexp.MustCompile(`^tpu`),
 }
 
 // partHint shows the parts of a machine by example.
@@ -163,19 +151,35 @@ const partHint = "write parts such as gpu:24GiB, cpu:16GiB, host:64GiB, disk:2Ti
 // devices adds the devices that this part describes.
 func (c part) devices(m *Machine) error {
 	d := Device{Kind: GPU}
-	_, named := findModel(c.kind)
+	model, named := findModel(c.kind)
 	switch {
 	case c.kind == "cpu":
 		d.Kind = CPU
 	case named:
-		d.Model = c.kind
+		d.Model = model.name
 	case c.kind != "gpu":
-		return fmt.Errorf("unknown machine part %q; %s, or a GPU by name: %s", c.kind, partHint, strings.Join(GPUNames(), ", "))
+		for maker, begin := range otherMakers {
+			if begin.MatchString(c.kind) {
+				return fmt.Errorf("%q is a GPU of %s, which cannot be used yet: GPUs of NVIDIA can, and any CPU; what it would be worth, plan with its figures, as in gpu:24GiB@26GB/s/120TFLOPS", c.kind, maker)
+			}
+		}
+		return fmt.Errorf("unknown machine part %q%s; %s, or a GPU by name: %s", c.kind, suggest.Hint(c.kind, GPUNames()), partHint, strings.Join(GPUNames(), ", "))
 	}
 	if !named && !c.sized {
 		return fmt.Errorf("it has no size; write %s:24GiB", c.kind)
 	}
-	c.takeFlags(&d)
+	var rest []string // but for words that are not figures
+	for _, f := range c.figures {
+		switch f {
+		case halfDuplex:
+			rest = append(rest, "bidirectional="+HalfDuplex.String())
+		case "shared":
+			d.Shared = true
+		default:
+			rest = append(rest, f)
+		}
+	}
+	c.figures = rest
 	arithmetic := "bf16"
 	if d.Kind == CPU {
 		arithmetic = "f32"
@@ -190,23 +194,6 @@ func (c part) devices(m *Machine) error {
 		m.Add(d)
 	}
 	return nil
-}
-
-// takeFlags moves the words that are not figures from the part to the device, and replaces
-// those that stand for a figure by it.
-func (c *part) takeFlags(d *Device) {
-	var rest []string
-	for _, f := range c.figures {
-		switch f {
-		case halfDuplex:
-			rest = append(rest, "bidirectional="+HalfDuplex.String())
-		case "shared":
-			d.Shared = true
-		default:
-			rest = append(rest, f)
-		}
-	}
-	c.figures = rest
 }
 
 // read sets the size and the figures of the part. A rate in B/s without a name is the

@@ -11,7 +11,7 @@ import (
 // peerItem is a peer part; where a and b are empty it links all GPUs.
 type peerItem struct {
 	a, b string
-	rate rate
+	rate units.Rate
 }
 
 // peer reads a part such as "peer@300GB/s" or "peer:gpu0-gpu1@300GB/s".
@@ -26,7 +26,7 @@ func (p *parser) peer(c part) error {
 	if len(c.figures) != 1 {
 		return errors.New("it needs one rate; write peer@300GB/s")
 	}
-	if err := item.rate.parse(c.figures[0]); err != nil {
+	if err := rate(&item.rate).parse(c.figures[0]); err != nil {
 		return err
 	}
 	p.links = append(p.links, item)
@@ -35,33 +35,25 @@ func (p *parser) peer(c part) error {
 
 // link turns the peer parts into pairs, now that all devices are known.
 func (p *parser) link(m *Machine) error {
-	linked := map[[2]string]bool{}
+	linked := map[[2]string]bool{} // both orders of every pair so far
 	for _, item := range p.links {
 		pairs := [][2]string{{item.a, item.b}}
 		if item.a == "" && item.b == "" {
 			pairs = m.gpuPairs()
 		}
 		for _, pair := range pairs {
-			if err := m.pair(pair, item.rate, linked); err != nil {
-				return fmt.Errorf("peer link %s-%s: %w", pair[0], pair[1], err)
+			for _, name := range pair {
+				if _, ok := m.Device(name); !ok {
+					return fmt.Errorf("peer link %s-%s: there is no device %q", pair[0], pair[1], name)
+				}
 			}
+			if pair[0] == pair[1] || linked[pair] {
+				return fmt.Errorf("peer link %s-%s: a link joins two different devices, and each pair only once", pair[0], pair[1])
+			}
+			linked[pair], linked[[2]string{pair[1], pair[0]}] = true, true
+			m.Peers = append(m.Peers, Peer{A: pair[0], B: pair[1], Rate: item.rate})
 		}
 	}
-	return nil
-}
-
-// pair links two devices. linked holds both orders of every pair so far.
-func (m *Machine) pair(p [2]string, r rate, linked map[[2]string]bool) error {
-	for _, name := range p {
-		if _, ok := m.Device(name); !ok {
-			return fmt.Errorf("there is no device %q", name)
-		}
-	}
-	if p[0] == p[1] || linked[p] {
-		return errors.New("a link joins two different devices, and each pair only once")
-	}
-	linked[p], linked[[2]string{p[1], p[0]}] = true, true
-	m.Peers = append(m.Peers, Peer{A: p[0], B: p[1], Rate: units.Rate(r)})
 	return nil
 }
 

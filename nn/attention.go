@@ -39,18 +39,16 @@ type SelfAttention struct {
 
 // Forward maps x [B T D] to the same shape.
 func (a *SelfAttention) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	return a.In(b, x, func(x graph.Value) graph.Value { return a.attend(b, x) })
-}
-
-func (a *SelfAttention) attend(b *graph.Builder, x graph.Value) graph.Value {
-	q := a.rotated(b, a.Query.Forward(b, x), a.QueryNorm, a.Heads)
-	k := a.rotated(b, a.Key.Forward(b, x), a.KeyNorm, a.KVHeads)
-	v := a.Value.Forward(b, x)
-	o := b.Attention(op.Attr{
-		Heads: a.Heads, KVHeads: a.KVHeads, Scale: 1 / math.Sqrt(float64(a.HeadDim)),
-		Causal: true, Window: a.Window, Prob: a.Dropout,
-	}, q, k, v, graph.AttentionMasks{Segments: Segments(b)})
-	return a.Output.Forward(b, o)
+	return a.In(b, x, func(x graph.Value) graph.Value {
+		q := a.rotated(b, a.Query.Forward(b, x), a.QueryNorm, a.Heads)
+		k := a.rotated(b, a.Key.Forward(b, x), a.KeyNorm, a.KVHeads)
+		v := a.Value.Forward(b, x)
+		o := b.Attention(op.Attr{
+			Heads: a.Heads, KVHeads: a.KVHeads, Scale: 1 / math.Sqrt(float64(a.HeadDim)),
+			Causal: true, Window: a.Window, Prob: a.Dropout,
+		}, q, k, v, graph.AttentionMasks{Segments: Segments(b)})
+		return a.Output.Forward(b, o)
+	})
 }
 
 func (a *SelfAttention) rotated(b *graph.Builder, x graph.Value, norm *RMSNorm, heads int64) graph.Value {

@@ -19,23 +19,19 @@ func Bind(m Model) ([]*Param, error) {
 		}
 		names[p], owners[name] = name, p
 		params = append(params, p)
-		return p.bind(name)
+		if name == "" {
+			return fmt.Errorf("the model is a single param and has no name")
+		}
+		if err := p.Shape.Check(); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if p.Name != name { // otherwise others may be reading it
+			p.Name = name
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("naming the weights of %T: %w", m, err)
 	}
 	return params, nil
-}
-
-func (p *Param) bind(name string) error {
-	if name == "" {
-		return fmt.Errorf("the model is a single param and has no name")
-	}
-	if err := p.Shape.Check(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if p.Name != name {
-		p.Name = name
-	}
-	return nil
 }

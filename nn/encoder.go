@@ -18,16 +18,6 @@ type EncoderMasks struct {
 	Keys bool
 }
 
-func (m EncoderMasks) values(b *graph.Builder) (v graph.AttentionMasks) {
-	if m.Scores {
-		v.Mask = Mask(b)
-	}
-	if m.Keys {
-		v.KeyMask = KeyMask(b)
-	}
-	return v
-}
-
 // MultiheadAttention is PyTorch's, of a sequence to itself.
 type MultiheadAttention struct {
 	InWeight *Param  `hf:"in_proj_weight"`        // [3·D D]: queries, keys, values
@@ -53,17 +43,22 @@ func NewMultiheadAttention(width, heads int64) *MultiheadAttention {
 
 // Forward maps x [B T D] to the same shape.
 func (a *MultiheadAttention) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	return a.In(b, x, func(x graph.Value) graph.Value { return a.attend(b, x) })
-}
-
-func (a *MultiheadAttention) attend(b *graph.Builder, x graph.Value) graph.Value {
-	width := b.TypeOf(x).Shape.Last()
-	qkv := b.Split(b.Linear(x, a.InWeight.Value(b), a.InBias.Value(b)), width, width, width)
-	attr := op.Attr{
-		Heads: a.Heads, KVHeads: a.Heads, Scale: 1 / math.Sqrt(float64(width)/float64(max(a.Heads, 1))),
-		Causal: a.Masks.Causal, Prob: a.Dropout,
-	}
-	return a.Output.Forward(b, b.Attention(attr, qkv[0], qkv[1], qkv[2], a.Masks.values(b)))
+	return a.In(b, x, func(x graph.Value) graph.Value {
+		width := b.TypeOf(x).Shape.Last()
+		qkv := b.Split(b.Linear(x, a.InWeight.Value(b), a.InBias.Value(b)), width, width, width)
+		attr := op.Attr{
+			Heads: a.Heads, KVHeads: a.Heads, Scale: 1 / math.Sqrt(float64(width)/float64(max(a.Heads, 1))),
+			Causal: a.Masks.Causal, Prob: a.Dropout,
+		}
+		var masks graph.AttentionMasks
+		if a.Masks.Scores {
+			masks.Mask = Mask(b)
+		}
+		if a.Masks.Keys {
+			masks.KeyMask = KeyMask(b)
+		}
+		return a.Output.Forward(b, b.Attention(attr, qkv[0], qkv[1], qkv[2], masks))
+	})
 }
 
 // TransformerEncoderLayer is PyTorch's layer of the same name.
@@ -115,16 +110,14 @@ func NewTransformerEncoderLayer(c EncoderConfig) *TransformerEncoderLayer {
 
 // Forward maps x [B T D] to the same shape.
 func (l *TransformerEncoderLayer) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	return l.In(b, x, func(x graph.Value) graph.Value { return l.forward(b, x) })
-}
-
-func (l *TransformerEncoderLayer) forward(b *graph.Builder, x graph.Value) graph.Value {
-	if l.NormFirst {
-		x = b.Add(x, l.attend(b, l.Norm1.Forward(b, x)))
-		return b.Add(x, l.feed(b, l.Norm2.Forward(b, x)))
-	}
-	x = l.Norm1.Forward(b, b.Add(x, l.attend(b, x)))
-	return l.Norm2.Forward(b, b.Add(x, l.feed(b, x)))
+	return l.In(b, x, func(x graph.Value) graph.Value {
+		if l.NormFirst {
+			x = b.Add(x, l.attend(b, l.Norm1.Forward(b, x)))
+			return b.Add(x, l.feed(b, l.Norm2.Forward(b, x)))
+		}
+		x = l.Norm1.Forward(b, b.Add(x, l.attend(b, x)))
+		return l.Norm2.Forward(b, b.Add(x, l.feed(b, x)))
+	})
 }
 
 func (l *TransformerEncoderLayer) attend(b *graph.Builder, x graph.Value) graph.Value {
@@ -179,21 +172,16 @@ func (e *TransformerEncoder) Blocks() []Block {
 	blocks := make([]Block, len(e.Layers))
 	for i := range blocks {
 		blocks[i] = Block{"layers." + strconv.Itoa(i), func(b *graph.Builder, in []graph.Value) []graph.Value {
-			return []graph.Value{e.run(b, in, i)}
+			l := e.Layers[i]
+			if i == 0 {
+				in = []graph.Value{Input(b, b.Seq, l.Norm1.Weight.Shape.Last())}
+			}
+			x := l.Forward(b, in[0])
+			if i == len(e.Layers)-1 {
+				x = e.Loss.Forward(b, e.normed(b, x))
+			}
+			return []graph.Value{x}
 		}}
 	}
 	return blocks
-}
-
-// run is the block of layer i.
-func (e *TransformerEncoder) run(b *graph.Builder, in []graph.Value, i int) graph.Value {
-	l := e.Layers[i]
-	if i == 0 {
-		in = []graph.Value{Input(b, b.Seq, l.Norm1.Weight.Shape.Last())}
-	}
-	x := l.Forward(b, in[0])
-	if i < len(e.Layers)-1 {
-		return x
-	}
-	return e.Loss.Forward(b, e.normed(b, x))
 }

@@ -9,18 +9,16 @@ import (
 // is to infer, else the mean cross-entropy [1] of batch part "targets" [B T], for
 // which the logits are never held whole.
 func NextToken(b *graph.Builder, x graph.Value, head *Linear) graph.Value {
-	return head.last(b, x, func(x graph.Value) graph.Value { return nextToken(b, x, head) })
-}
-
-func nextToken(b *graph.Builder, x graph.Value, head *Linear) graph.Value {
-	switch {
-	case b.Task == graph.Infer:
-		return head.matmul(b, x)
-	case head.Bias != nil || head.Adapter != nil:
-		b.Fail("the loss is fused with the head, which can have no bias or adapter")
-		return 0
-	}
-	return b.LinearCrossEntropy(x, head.Weight.Value(b), targets(b, []int64{b.MicroBatchSize, b.Seq}), scale(b))
+	return head.last(b, x, func(x graph.Value) graph.Value {
+		switch {
+		case b.Task == graph.Infer:
+			return head.matmul(b, x)
+		case head.Bias != nil || head.Adapter != nil:
+			b.Fail("the loss is fused with the head, which can have no bias or adapter")
+			return 0
+		}
+		return b.LinearCrossEntropy(x, head.Weight.Value(b), targets(b, []int64{b.MicroBatchSize, b.Seq}), scale(b))
+	})
 }
 
 // Loss is what a plain model is trained for.

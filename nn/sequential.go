@@ -42,25 +42,20 @@ func (s *Sequential) Blocks() []Block {
 			to = starts[i+1]
 		}
 		blocks[i] = Block{"layer." + strconv.Itoa(from), func(b *graph.Builder, in []graph.Value) []graph.Value {
-			return []graph.Value{s.run(b, in, from, to)}
+			if from == 0 {
+				in = []graph.Value{s.input(b)}
+			}
+			x := in[0]
+			for _, l := range s.Layers[from:to] {
+				x = l.Forward(b, x)
+			}
+			if to == len(s.Layers) {
+				x = s.Loss.Forward(b, x)
+			}
+			return []graph.Value{x}
 		}}
 	}
 	return blocks
-}
-
-// run is the block of layers from up to to.
-func (s *Sequential) run(b *graph.Builder, in []graph.Value, from, to int) graph.Value {
-	if from == 0 {
-		in = []graph.Value{s.input(b)}
-	}
-	x := in[0]
-	for _, l := range s.Layers[from:to] {
-		x = l.Forward(b, x)
-	}
-	if to == len(s.Layers) {
-		x = s.Loss.Forward(b, x)
-	}
-	return x
 }
 
 func (s *Sequential) input(b *graph.Builder) graph.Value {

@@ -45,19 +45,16 @@ func (f *Func) UnmarshalText(b []byte) error {
 }
 
 func init() {
-	Register(Op{Kind: Unary, Infer: inferUnary, Cost: costUnary, Reference: referenceUnary, Cases: (*CaseList).activations})
-	Register(Op{Kind: UnaryGrad, Infer: inferUnaryGrad, Cost: costUnary, Reference: referenceUnaryGrad})
-	Register(Op{Kind: Gated, Infer: inferGated, Cost: costUnary, Reference: referenceGated})
-	Register(Op{Kind: GatedGrad, Infer: inferGatedGrad, Cost: costUnary, Reference: referenceGatedGrad})
+	Register(Op{Kind: Unary, Takes: 1, Infer: inferUnary, Cost: costUnary, Reference: referenceUnary, Cases: (*CaseList).activations})
+	Register(Op{Kind: UnaryGrad, Takes: 2, Infer: inferUnaryGrad, Cost: costUnary, Reference: referenceUnaryGrad})
+	Register(Op{Kind: Gated, Takes: 2, Infer: inferUnaryGrad, Cost: costUnary, Reference: referenceGated})
+	Register(Op{Kind: GatedGrad, Takes: 3, Infer: inferGatedGrad, Cost: costUnary, Reference: referenceGatedGrad})
 }
 
 // Unary: y = f(x).
 const Unary Kind = "unary"
 
 func inferUnary(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
 	return []Type{in[0]}, check(float(in, 0), known(a.Func))
 }
 
@@ -65,24 +62,16 @@ func inferUnary(a Attr, in []Type) ([]Type, error) {
 const UnaryGrad Kind = "unary_grad"
 
 func inferUnaryGrad(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 2); err != nil {
-		return nil, err
-	}
 	return []Type{in[0]}, check(float(in, 0), same(in, 0, 1), known(a.Func))
 }
 
 // Gated: y = f(gate)·up. Operands gate, up.
 const Gated Kind = "gated"
 
-func inferGated(a Attr, in []Type) ([]Type, error) { return inferUnaryGrad(a, in) }
-
 // GatedGrad: operands gate, up, dy; outputs dgate, dup.
 const GatedGrad Kind = "gated_grad"
 
 func inferGatedGrad(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 3); err != nil {
-		return nil, err
-	}
 	return []Type{in[0], in[1]}, check(float(in, 0), same(in, 0, 1), same(in, 0, 2), known(a.Func))
 }
 

@@ -16,13 +16,10 @@ import (
 const InverseNorm Kind = "inverse_norm"
 
 func init() {
-	Register(Op{Kind: InverseNorm, Infer: inferInverseNorm, Cost: costInverseNorm, Reference: referenceInverseNorm, Cases: (*CaseList).inverseNorm})
+	Register(Op{Kind: InverseNorm, Takes: 3, Infer: inferInverseNorm, Cost: costInverseNorm, Reference: referenceInverseNorm, Cases: (*CaseList).inverseNorm})
 }
 
 func inferInverseNorm(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 3); err != nil {
-		return nil, err
-	}
 	if err := check(float(in, 0, 1, 2), matrix(in, 0), matrix(in, 1), matrix(in, 2)); err != nil {
 		return nil, err
 	}

@@ -66,20 +66,14 @@ func (a Array) pack() error {
 	if slices.Equal(held.F, a.F) {
 		return nil
 	}
-	narrow := make([]float32, len(a.F))
-	for i, f := range a.F {
-		narrow[i] = float32(f)
-	}
-	return quant.Encode(a.Type.DType, a.Packed, narrow, int(a.Type.Shape.Last()))
+	return quant.Encode(a.Type.DType, a.Packed, a.narrow(), int(a.Type.Shape.Last()))
 }
 
 // unpack makes the numbers what the bytes hold.
 func (a Array) unpack() error {
 	narrow := make([]float32, len(a.F))
 	err := quant.Decode(a.Type.DType, narrow, a.Packed, int(a.Type.Shape.Last()))
-	for i, f := range narrow {
-		a.F[i] = float64(f)
-	}
+	a.widen(narrow)
 	return err
 }
 
@@ -96,72 +90,59 @@ func round(t dtype.Type, f float64) float64 {
 }
 
 // Encode is the array as the bytes a device holds, little endian.
-func (a Array) Encode() ([]byte, error) {
-	b := make([]byte, 0, a.Type.Bytes())
-	switch a.Type.DType {
-	case dtype.F64:
-		for _, f := range a.F {
-			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(f))
-		}
-	case dtype.F32:
-		for _, f := range a.F {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(f)))
-		}
-	case dtype.F16:
-		for _, f := range a.F {
-			b = binary.LittleEndian.AppendUint16(b, dtype.ToF16(float32(f)))
-		}
-	case dtype.BF16:
-		for _, f := range a.F {
-			b = binary.LittleEndian.AppendUint16(b, dtype.ToBF16(float32(f)))
-		}
-	case dtype.I32:
-		for _, i := range a.I {
-			b = binary.LittleEndian.AppendUint32(b, uint32(i))
-		}
+func (a Array) Encode() (b []byte, err error) {
+	b = make([]byte, a.Type.Bytes())
+	switch t := a.Type.DType; {
+	case t.Block():
+		err = a.pack()
+		copy(b, a.Packed)
+	case t.IsPlain():
+		t.Encode(b, a.narrow())
+	case t == dtype.F64:
+		_, err = binary.Encode(b, binary.LittleEndian, a.F)
+	case t == dtype.I32:
+		_, err = binary.Encode(b, binary.LittleEndian, a.I)
 	default:
-		if !a.Type.DType.Block() {
-			return nil, fmt.Errorf("%v is not written as plain numbers", a.Type)
-		}
-		err := a.pack()
-		return append(b, a.Packed...), err
+		err = fmt.Errorf("%v is not written as plain numbers", a.Type)
 	}
-	return b, nil
+	return b, err
 }
 
 // Decode reads what Encode wrote.
-func Decode(t Type, b []byte) (Array, error) {
-	a := NewArray(t)
+func Decode(t Type, b []byte) (a Array, err error) {
+	a = NewArray(t)
 	if int64(len(b)) != t.Bytes() {
 		return a, fmt.Errorf("%d bytes for %v, want %d", len(b), t, t.Bytes())
 	}
-	switch t.DType {
-	case dtype.F64:
-		for i := range a.F {
-			a.F[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
-		}
-	case dtype.F32:
-		for i := range a.F {
-			a.F[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
-		}
-	case dtype.F16:
-		for i := range a.F {
-			a.F[i] = float64(dtype.FromF16(binary.LittleEndian.Uint16(b[2*i:])))
-		}
-	case dtype.BF16:
-		for i := range a.F {
-			a.F[i] = float64(dtype.FromBF16(binary.LittleEndian.Uint16(b[2*i:])))
-		}
-	case dtype.I32:
-		for i := range a.I {
-			a.I[i] = int32(binary.LittleEndian.Uint32(b[4*i:]))
-		}
-	default:
-		if !t.DType.Block() {
-			return a, fmt.Errorf("%v is not read as plain numbers", t)
-		}
+	switch d := t.DType; {
+	case d.Block():
 		copy(a.Packed, b)
-		return a, a.unpack()
+		err = a.unpack()
+	case d.IsPlain():
+		narrow := make([]float32, len(a.F))
+		d.Decode(narrow, b)
+		a.widen(narrow)
+	case d == dtype.F64:
+		_, err = binary.Decode(b, binary.LittleEndian, a.F)
+	case d == dtype.I32:
+		_, err = binary.Decode(b, binary.LittleEndian, a.I)
+	default:
+		err = fmt.Errorf("%v is not read as plain numbers", t)
 	}
-	return a, nil
+	return a, err
+}
+
+// narrow is the numbers in float32.
+func (a Array) narrow() []float32 {
+	list := make([]float32, len(a.F))
+	for i, f := range a.F {
+		list[i] = float32(f)
+	}
+	return list
+}
+
+func (a Array) widen(narrow []float32) {
+	for i, f := range narrow {
+		a.F[i] = float64(f)
+	}
 }

@@ -63,13 +63,7 @@ func inferAttentionGrad(a Attr, in []Type) ([]Type, error) {
 // attentionOperands checks q, k, v and the optional operands, which start at
 // position fixed.
 func attentionOperands(a Attr, in []Type, fixed int) error {
-	want := fixed
-	for _, has := range []bool{a.Segments, a.KeyMask, a.Mask} {
-		if has {
-			want++
-		}
-	}
-	if err := arity(in, want); err != nil {
+	if err := arity(in, fixed, a.Segments, a.KeyMask, a.Mask); err != nil {
 		return err
 	}
 	if err := check(float(in, 0, 1, 2), same(in, 1, 2), probability(a.Prob)); err != nil {
@@ -114,21 +108,34 @@ func attentionMasks(a Attr, in []Type, b, t, s int64) error {
 	return nil
 }
 
-// attentionPairs is how many query-key pairs are computed, causal and window
-// masks counted, others not.
+// documentTile is about how many keys are computed for a query in addition to those of its
+// document: kernels skip tiles, not single pairs.
+const documentTile = 80
+
+// attentionPairs is how many query-key pairs are computed, causal and window masks and
+// documents counted, others not.
 func attentionPairs(c Call) float64 {
 	t, s := float64(c.In[0].Shape[1]), float64(c.In[1].Shape[1])
-	pairs := t * s
-	if c.Attr.Causal {
-		// The i-th query sees s-t+i keys, but never more than the window.
-		w := s
-		if c.Attr.Window > 0 {
-			w = min(s, float64(c.Attr.Window))
-		}
-		growing := min(max(w-(s-t), 0), t)
-		pairs = growing*(s-t) + growing*(growing+1)/2 + (t-growing)*w
+	pairs := pairsOfRow(c.Attr, t, s)
+	if d := float64(c.Attr.Document); c.Attr.Segments && d > 0 && d < t && t == s {
+		perQuery := func(n float64) float64 { return pairsOfRow(c.Attr, n, n)/n + documentTile }
+		pairs *= perQuery(d) / perQuery(t)
 	}
 	return pairs * float64(c.In[0].Shape[0])
+}
+
+// pairsOfRow is how many pairs t queries and s keys of one document make.
+func pairsOfRow(a Attr, t, s float64) float64 {
+	if !a.Causal {
+		return t * s
+	}
+	// The i-th query sees s-t+i keys, but never more than the window.
+	w := s
+	if a.Window > 0 {
+		w = min(s, float64(a.Window))
+	}
+	growing := min(max(w-(s-t), 0), t)
+	return growing*(s-t) + growing*(growing+1)/2 + (t-growing)*w
 }
 
 func costAttention(c Call) Cost {

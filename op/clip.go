@@ -8,8 +8,8 @@ import (
 )
 
 func init() {
-	Register(Op{Kind: SumSquares, Infer: inferSumSquares, Cost: costSumRows, Accumulates: firstOutput, Reference: referenceSumSquares, Cases: (*CaseList).sumSquares})
-	Register(Op{Kind: ClipScale, Infer: inferClipScale, Reference: referenceClipScale, Scalars: []string{"max_norm", "loss_scale"}, Cases: (*CaseList).clipScale})
+	Register(Op{Kind: SumSquares, Takes: 1, Infer: inferSumSquares, Cost: costSumRows, Accumulates: firstOutput, Reference: referenceSumSquares, Cases: (*CaseList).sumSquares})
+	Register(Op{Kind: ClipScale, Takes: 1, Infer: inferClipScale, Reference: referenceClipScale, Scalars: []string{"max_norm", "loss_scale"}, Cases: (*CaseList).clipScale})
 }
 
 // SumSquares: Σ x² as f64, the part of the gradient norm one tensor gives.
@@ -19,9 +19,6 @@ func init() {
 const SumSquares Kind = "sum_squares"
 
 func inferSumSquares(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
 	return []Type{{dtype.F64, []int64{1}}}, float(in, 0)
 }
 
@@ -36,9 +33,6 @@ func inferSumSquares(a Attr, in []Type) ([]Type, error) {
 const ClipScale Kind = "clip_scale"
 
 func inferClipScale(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
 	if in[0].DType != dtype.F64 || len(in[0].Shape) != 1 {
 		return nil, fmt.Errorf("operand is %v, want f64 partial sums", in[0])
 	}

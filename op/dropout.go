@@ -9,7 +9,7 @@ import "fmt"
 const Dropout Kind = "dropout"
 
 func init() {
-	Register(Op{Kind: Dropout, Infer: inferDropout, Reference: referenceDropout, Cases: func(l *CaseList) {
+	Register(Op{Kind: Dropout, Takes: 1, Infer: inferDropout, Reference: referenceDropout, Cases: func(l *CaseList) {
 		for _, p := range []float64{0, 0.1, 0.5, 0.9} {
 			l.Add(fmt.Sprintf("p=%v", p), Dropout, Attr{Prob: p, Stream: 4}, l.X(3, 5, 11))
 		}
@@ -19,9 +19,6 @@ func init() {
 }
 
 func inferDropout(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
 	return []Type{in[0]}, check(float(in, 0), rank(in, 0, 1), probability(a.Prob))
 }
 

@@ -18,24 +18,18 @@ const (
 )
 
 func init() {
-	Register(Op{Kind: Copy, Infer: inferCopy, Accumulates: firstOutput, Reference: referenceCopy, Cases: (*CaseList).elementwise})
-	Register(Op{Kind: Scale, Infer: inferCopy, Accumulates: firstOutput, Reference: referenceScale})
-	Register(Op{Kind: Add, Infer: inferBroadcast, Accumulates: firstOutput, Reference: referenceAdd})
-	Register(Op{Kind: Mul, Infer: inferBroadcast, Accumulates: firstOutput, Reference: referenceMul})
-	Register(Op{Kind: Cast, Infer: inferCast, Reference: referenceCopy})
+	Register(Op{Kind: Copy, Takes: 1, Infer: inferCopy, Accumulates: firstOutput, Reference: referenceCopy, Cases: (*CaseList).elementwise})
+	Register(Op{Kind: Scale, Takes: 1, Infer: inferCopy, Accumulates: firstOutput, Reference: referenceScale})
+	Register(Op{Kind: Add, Takes: 2, Infer: inferBroadcast, Accumulates: firstOutput, Reference: referenceAdd})
+	Register(Op{Kind: Mul, Takes: 2, Infer: inferBroadcast, Accumulates: firstOutput, Reference: referenceMul})
+	Register(Op{Kind: Cast, Takes: 1, Infer: inferCast, Reference: referenceCopy})
 }
 
 func inferCopy(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
 	return []Type{in[0]}, float(in, 0)
 }
 
 func inferBroadcast(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 2); err != nil {
-		return nil, err
-	}
 	x, y := in[0], in[1]
 	cut := len(x.Shape) - len(y.Shape)
 	if cut < 0 || !x.Shape[cut:].Equal(y.Shape) || x.DType != y.DType {
@@ -45,9 +39,6 @@ func inferBroadcast(a Attr, in []Type) ([]Type, error) {
 }
 
 func inferCast(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
 	if !a.To.Float() || a.To.Block() {
 		return nil, fmt.Errorf("to %v, want a plain real type", a.To)
 	}

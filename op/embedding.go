@@ -15,15 +15,12 @@ import (
 const Embedding Kind = "embedding"
 
 func init() {
-	Register(Op{Kind: Embedding, Infer: inferEmbedding, Cost: costEmbedding, Reference: referenceEmbedding, Cases: (*CaseList).embedding,
+	Register(Op{Kind: Embedding, Takes: 2, Infer: inferEmbedding, Cost: costEmbedding, Reference: referenceEmbedding, Cases: (*CaseList).embedding,
 		IDs: func(c Call) IDs { return IDs{Operand: 0, Count: c.In[1].Shape[0]} }})
-	Register(Op{Kind: EmbeddingGrad, Infer: inferEmbeddingGrad, Cost: costEmbeddingGrad, Accumulates: firstOutput, Reference: referenceEmbeddingGrad})
+	Register(Op{Kind: EmbeddingGrad, Takes: 2, Infer: inferEmbeddingGrad, Cost: costEmbeddingGrad, Accumulates: firstOutput, Reference: referenceEmbeddingGrad})
 }
 
 func inferEmbedding(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 2); err != nil {
-		return nil, err
-	}
 	if err := check(ids(in, 0), float(in, 1), rank(in, 1, 2), nonempty(in, 1)); err != nil {
 		return nil, err
 	}
@@ -38,9 +35,6 @@ func inferEmbedding(a Attr, in []Type) ([]Type, error) {
 const EmbeddingGrad Kind = "embedding_grad"
 
 func inferEmbeddingGrad(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 2); err != nil {
-		return nil, err
-	}
 	if err := check(ids(in, 0), float(in, 1), rank(in, 1, 1)); err != nil {
 		return nil, err
 	}

@@ -9,14 +9,14 @@ import (
 const IgnoreIndex = -100
 
 func init() {
-	Register(Op{Kind: LinearCrossEntropy, Infer: inferLinearCrossEntropy, Cost: costLinearCrossEntropy, Reference: referenceLinearCrossEntropy,
+	Register(Op{Kind: LinearCrossEntropy, Takes: 4, Infer: inferLinearCrossEntropy, Cost: costLinearCrossEntropy, Reference: referenceLinearCrossEntropy,
 		Sizes: linearLossSizes, Workspace: linearLossWorkspace, IDs: linearLossTargets, Cases: (*CaseList).losses})
-	Register(Op{Kind: LinearCrossEntropyGrad, Infer: inferLinearCrossEntropyGrad, Cost: costLinearCrossEntropyGrad, Reference: referenceLinearCrossEntropyGrad,
+	Register(Op{Kind: LinearCrossEntropyGrad, Takes: 5, Infer: inferLinearCrossEntropyGrad, Cost: costLinearCrossEntropyGrad, Reference: referenceLinearCrossEntropyGrad,
 		Sizes: linearLossSizes, Workspace: linearLossWorkspace, IDs: linearLossTargets, Accumulates: linearLossParams})
-	Register(Op{Kind: CrossEntropy, Infer: inferCrossEntropy, Cost: costCrossEntropy, Reference: referenceCrossEntropy, IDs: lossTargets})
-	Register(Op{Kind: CrossEntropyGrad, Infer: inferCrossEntropyGrad, Cost: costCrossEntropy, Reference: referenceCrossEntropyGrad, IDs: lossTargets})
-	Register(Op{Kind: MeanSquare, Infer: inferMeanSquare, Cost: costCrossEntropy, Reference: referenceMeanSquare})
-	Register(Op{Kind: MeanSquareGrad, Infer: inferMeanSquareGrad, Reference: referenceMeanSquareGrad})
+	Register(Op{Kind: CrossEntropy, Takes: 3, Infer: inferCrossEntropy, Cost: costCrossEntropy, Reference: referenceCrossEntropy, IDs: lossTargets})
+	Register(Op{Kind: CrossEntropyGrad, Takes: 4, Infer: inferCrossEntropyGrad, Cost: costCrossEntropy, Reference: referenceCrossEntropyGrad, IDs: lossTargets})
+	Register(Op{Kind: MeanSquare, Takes: 3, Infer: inferMeanSquare, Cost: costCrossEntropy, Reference: referenceMeanSquare})
+	Register(Op{Kind: MeanSquareGrad, Takes: 4, Infer: inferMeanSquareGrad, Reference: referenceMeanSquareGrad})
 }
 
 // linearLossParams: the third output, behind loss and dx, is the gradient of the weight.
@@ -55,9 +55,6 @@ func lossTargets(c Call) IDs {
 const LinearCrossEntropy Kind = "linear_cross_entropy"
 
 func inferLinearCrossEntropy(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 4); err != nil {
-		return nil, err
-	}
 	return []Type{scalar32}, linearLossOperands(in)
 }
 
@@ -67,9 +64,6 @@ func inferLinearCrossEntropy(a Attr, in []Type) ([]Type, error) {
 const LinearCrossEntropyGrad Kind = "linear_cross_entropy_grad"
 
 func inferLinearCrossEntropyGrad(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 5); err != nil {
-		return nil, err
-	}
 	if err := check(linearLossOperands(in), scalars(in, 4)); err != nil {
 		return nil, err
 	}
@@ -104,9 +98,6 @@ func rowsMatch(in []Type, t int) error {
 const CrossEntropy Kind = "cross_entropy"
 
 func inferCrossEntropy(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 3); err != nil {
-		return nil, err
-	}
 	return []Type{scalar32}, check(float(in, 0), ids(in, 1), scalars(in, 2), rank(in, 0, 2), rowsMatch(in, 1))
 }
 
@@ -114,9 +105,6 @@ func inferCrossEntropy(a Attr, in []Type) ([]Type, error) {
 const CrossEntropyGrad Kind = "cross_entropy_grad"
 
 func inferCrossEntropyGrad(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 4); err != nil {
-		return nil, err
-	}
 	return []Type{in[0]}, check(float(in, 0), ids(in, 1), scalars(in, 2, 3), rank(in, 0, 2), rowsMatch(in, 1))
 }
 
@@ -127,9 +115,6 @@ func inferCrossEntropyGrad(a Attr, in []Type) ([]Type, error) {
 const MeanSquare Kind = "mean_square"
 
 func inferMeanSquare(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 3); err != nil {
-		return nil, err
-	}
 	return []Type{scalar32}, check(float(in, 0), same(in, 0, 1), scalars(in, 2))
 }
 
@@ -137,9 +122,6 @@ func inferMeanSquare(a Attr, in []Type) ([]Type, error) {
 const MeanSquareGrad Kind = "mean_square_grad"
 
 func inferMeanSquareGrad(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 4); err != nil {
-		return nil, err
-	}
 	return []Type{in[0]}, check(float(in, 0), same(in, 0, 1), scalars(in, 2, 3))
 }
 

@@ -26,11 +26,7 @@ func init() {
 }
 
 func inferMatMul(a Attr, in []Type) ([]Type, error) {
-	want := 2
-	if a.Bias || a.Plus {
-		want = 3
-	}
-	if err := arity(in, want); err != nil {
+	if err := arity(in, 2, a.Bias || a.Plus); err != nil {
 		return nil, err
 	}
 	if err := check(float(in, 0, 1), rank(in, 0, 1), rank(in, 1, 1)); err != nil {

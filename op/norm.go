@@ -6,10 +6,10 @@ import (
 )
 
 func init() {
-	Register(Op{Kind: RMSNorm, Infer: inferRMSNorm, Cost: costNorm, Reference: referenceRMSNorm, Cases: (*CaseList).norms})
-	Register(Op{Kind: RMSNormGrad, Infer: inferRMSNormGrad, Cost: costNorm, Accumulates: normParams, Reference: referenceRMSNormGrad})
+	Register(Op{Kind: RMSNorm, Takes: 2, Infer: inferRMSNorm, Cost: costNorm, Reference: referenceRMSNorm, Cases: (*CaseList).norms})
+	Register(Op{Kind: RMSNormGrad, Takes: 3, Infer: inferRMSNormGrad, Cost: costNorm, Accumulates: normParams, Reference: referenceRMSNormGrad})
 	Register(Op{Kind: LayerNorm, Infer: inferLayerNorm, Cost: costNorm, Reference: referenceLayerNorm})
-	Register(Op{Kind: LayerNormGrad, Infer: inferLayerNormGrad, Cost: costNorm, Accumulates: normParams, Reference: referenceLayerNormGrad})
+	Register(Op{Kind: LayerNormGrad, Takes: 3, Infer: inferLayerNormGrad, Cost: costNorm, Accumulates: normParams, Reference: referenceLayerNormGrad})
 }
 
 // normParams lists the outputs of a norm's gradient that belong to weight and bias; the
@@ -31,9 +31,6 @@ func normParams(a Attr) []int {
 const RMSNorm Kind = "rms_norm"
 
 func inferRMSNorm(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 2); err != nil {
-		return nil, err
-	}
 	return []Type{in[0]}, check(float(in, 0, 1), group(in))
 }
 
@@ -41,9 +38,6 @@ func inferRMSNorm(a Attr, in []Type) ([]Type, error) {
 const RMSNormGrad Kind = "rms_norm_grad"
 
 func inferRMSNormGrad(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 3); err != nil {
-		return nil, err
-	}
 	if a.InputOnly {
 		return []Type{in[0]}, check(float(in, 0, 1), group(in), same(in, 0, 2))
 	}
@@ -56,11 +50,7 @@ func inferRMSNormGrad(a Attr, in []Type) ([]Type, error) {
 const LayerNorm Kind = "layer_norm"
 
 func inferLayerNorm(a Attr, in []Type) ([]Type, error) {
-	want := 2
-	if a.Bias {
-		want = 3
-	}
-	if err := arity(in, want); err != nil {
+	if err := arity(in, 2, a.Bias); err != nil {
 		return nil, err
 	}
 	if a.Bias {
@@ -75,9 +65,6 @@ func inferLayerNorm(a Attr, in []Type) ([]Type, error) {
 const LayerNormGrad Kind = "layer_norm_grad"
 
 func inferLayerNormGrad(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 3); err != nil {
-		return nil, err
-	}
 	if err := check(float(in, 0, 1), vector(in, 1, in[0].Shape.Last()), same(in, 0, 2)); err != nil {
 		return nil, err
 	}

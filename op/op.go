@@ -14,6 +14,7 @@ package op
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/dtype"
 	"spillway/shape"
@@ -31,6 +32,15 @@ func (t Type) Bytes() int64 {
 		return t.Shape.Rows() * t.DType.Bytes(t.Shape.Last())
 	}
 	return t.DType.Bytes(t.Shape.Elements())
+}
+
+// Align is what the offset of an element is a multiple of: its size, or of a block type that
+// of f32 scales, with which it begins.
+func (t Type) Align() int64 {
+	if t.DType.Block() {
+		return dtype.F32.Bytes(1)
+	}
+	return max(t.DType.Bytes(1), 1)
 }
 
 // String prints "f32[4 2048]".
@@ -72,6 +82,10 @@ type Attr struct {
 	Segments bool `json:"segments,omitempty"`
 	KeyMask  bool `json:"key_mask,omitempty"`
 	Mask     bool `json:"mask,omitempty"`
+	// Document is how many tokens the document has that a position is in, on average over
+	// all positions; 0: sequences are one document. It changes what attention costs, not
+	// what it computes.
+	Document int64 `json:"document,omitempty"`
 	// Inverse rotates back: the gradient of Rope.
 	Inverse bool `json:"inverse,omitempty"`
 
@@ -157,7 +171,13 @@ func Make(kind Kind, attr Attr, in ...Type) (Call, error) {
 			return Call{}, fmt.Errorf("%s: operand %d: %w", kind, i, err)
 		}
 	}
-	out, err := o.Infer(attr, in)
+	if o.Takes > 0 {
+		err = arity(in, o.Takes)
+	}
+	var out []Type
+	if err == nil {
+		out, err = o.Infer(attr, in)
+	}
 	if err != nil {
 		return Call{}, fmt.Errorf("%s: %w", kind, err)
 	}
@@ -184,11 +204,7 @@ func (c Call) Check() error {
 // Cost of the call. Kinds without a rule of their own cost one operation per
 // output element.
 func (c Call) Cost() Cost {
-	cost := Cost{Bytes: c.Traffic()}
-	o, err := c.Kind.def()
-	if err != nil {
-		return cost
-	}
+	cost, o := Cost{Bytes: c.Traffic()}, c.Kind.facts()
 	if o.Cost == nil {
 		for _, t := range c.Out {
 			cost.Flops += float64(t.Shape.Elements())
@@ -213,23 +229,26 @@ func (c Call) Traffic() (n int64) {
 	return n
 }
 
+// Empty says that there is nothing to compute.
+func (c Call) Empty() bool {
+	return !slices.ContainsFunc(c.Out, func(t Type) bool { return t.Shape.Elements() > 0 })
+}
+
 // InPlace lists, for each output that is the same memory as an operand, that
 // operand; nil for calls that write to memory of their own.
 func (c Call) InPlace() []int {
-	o, err := c.Kind.def()
-	if err != nil || o.InPlace == nil {
-		return nil
+	if o := c.Kind.facts(); o.InPlace != nil {
+		return o.InPlace(c)
 	}
-	return o.InPlace(c)
+	return nil
 }
 
 // Workspace is the scratch memory, in bytes, that a good kernel for the call needs.
 func (c Call) Workspace() int64 {
-	o, err := c.Kind.def()
-	if err != nil || o.Workspace == nil {
-		return 0
+	if o := c.Kind.facts(); o.Workspace != nil {
+		return o.Workspace(c)
 	}
-	return o.Workspace(c)
+	return 0
 }
 
 // IDs describes the operand of a call that names rows of a table or classes.
@@ -242,9 +261,8 @@ type IDs struct {
 // IDs of a call; ok is false where it has none. Kernels clamp ids that are outside,
 // so whoever makes batches must look.
 func (c Call) IDs() (ids IDs, ok bool) {
-	o, err := c.Kind.def()
-	if err != nil || o.IDs == nil {
-		return IDs{}, false
+	if o := c.Kind.facts(); o.IDs != nil {
+		return o.IDs(c), true
 	}
-	return o.IDs(c), true
+	return IDs{}, false
 }

@@ -253,3 +253,35 @@ func TestVariantsReadTheirNames(t *testing.T) {
 		t.Errorf("hope+dropout is read as %v, %v", v, err)
 	}
 }
+
+// Attention over packed documents costs what the tiles take in which some pair is of one
+// document: counted tile by tile, compared with the formula.
+func TestAttentionPairsOfDocuments(t *testing.T) {
+	const tile, n = 64, 2048
+	for _, window := range []int64{0, 256} {
+		for _, document := range []int64{70, 150, 300, 700, 2048} {
+			tiles := func(d int64) (count float64) {
+				for q := int64(0); q < n; q += tile {
+					for k := int64(0); k <= q; k += tile {
+						last := min(k+tile-1, q+tile-1) // the latest key that some query of the tile sees
+						if (q/d <= last/d) && (window == 0 || last > q-window) {
+							count++
+						}
+					}
+				}
+				return count
+			}
+			attr := Attr{Heads: 1, KVHeads: 1, Causal: true, Window: window, Segments: true}
+			call, err := Make(Attention, attr, f(1, n, 2), f(1, n, 2), f(1, n, 2), i(1, n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole := attentionPairs(call)
+			call.Attr.Document = document
+			got, want := attentionPairs(call)/whole, tiles(document)/tiles(n)
+			if math.Abs(got-want) > 0.25*want {
+				t.Errorf("documents of %d, window %d: %.3f of the pairs of one document, tiles say %.3f", document, window, got, want)
+			}
+		}
+	}
+}

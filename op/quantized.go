@@ -10,7 +10,7 @@ import (
 
 func init() {
 	Register(Op{Kind: QuantizedMatmul, Infer: inferQuantizedMatmul, Cost: costQuantizedMatmul, Reference: referenceQuantizedMatmul, Cases: (*CaseList).quantizedMatmul})
-	Register(Op{Kind: Dequantize, Infer: inferDequantize, Reference: referenceCopy, Cases: func(l *CaseList) {
+	Register(Op{Kind: Dequantize, Takes: 1, Infer: inferDequantize, Reference: referenceCopy, Cases: func(l *CaseList) {
 		for _, codec := range quant.Weights() {
 			kind := codec.Type
 			for _, dims := range [][]int{{1}, {64}, {3, 43}, {129, 130}} { // the last has two groups
@@ -34,11 +34,7 @@ func init() {
 const QuantizedMatmul Kind = "quantized_matmul"
 
 func inferQuantizedMatmul(a Attr, in []Type) ([]Type, error) {
-	want := 2
-	if a.Bias {
-		want = 3
-	}
-	if err := arity(in, want); err != nil {
+	if err := arity(in, 2, a.Bias); err != nil {
 		return nil, err
 	}
 	if err := check(float(in, 0), rank(in, 0, 1), quantized(in, 1), matrix(in, 1)); err != nil {
@@ -147,9 +143,6 @@ func (l *CaseList) quantizedMatmul() {
 const Dequantize Kind = "dequantize"
 
 func inferDequantize(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
 	if err := check(quantized(in, 0), rank(in, 0, 1)); err != nil {
 		return nil, err
 	}

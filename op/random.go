@@ -28,11 +28,27 @@ func (s Stream) Uniform(position uint64) float32 {
 // average instead of lost. It uses the first 16 random bits of a position; numbers that
 // bfloat16 can represent, infinities and NaN stay as they are.
 func (s Stream) RoundStochastic(f float32, position uint64) uint16 {
+	return roundBF16(f, s.Bits(position)>>8)
+}
+
+// roundBF16 adds 16 random bits to those that bfloat16 has no room for.
+func roundBF16(f float32, random uint32) uint16 {
 	bits := math.Float32bits(f)
 	if bits&0x7f800000 == 0x7f800000 {
 		return dtype.ToBF16(f)
 	}
-	return uint16((bits + s.Bits(position)>>8) >> 16)
+	return uint16((bits + random) >> 16)
+}
+
+// StateStream is the stream that numbers of an optimizer's state in bf16 are rounded with; the
+// states of a param count from 0. Weights in bf16 have the first stream of the same key.
+func StateStream(key uint64, state int) Stream { return NewStream(key, uint32(1+state)) }
+
+// RoundState rounds a number of an optimizer's state to bfloat16 as RoundStochastic does, with
+// 16 random bits of its own. Those of four neighbouring positions are parts of one number,
+// which vectors and GPUs compute once for all four.
+func (s Stream) RoundState(f float32, position uint64) uint16 {
+	return roundBF16(f, uint32(mix(uint64(s)+position/4)>>(position%4*16))&0xffff)
 }
 
 // Uniform is one random number of a stream.

@@ -8,18 +8,15 @@ import (
 )
 
 func init() {
-	Register(Op{Kind: Split, Infer: inferSplit, Reference: referenceSplit, Cases: (*CaseList).rearrangements})
+	Register(Op{Kind: Split, Takes: 1, Infer: inferSplit, Reference: referenceSplit, Cases: (*CaseList).rearrangements})
 	Register(Op{Kind: Concat, Infer: inferConcat, Reference: referenceConcat})
-	Register(Op{Kind: SumRows, Infer: inferSumRows, Cost: costSumRows, Accumulates: firstOutput, Reference: referenceSumRows})
+	Register(Op{Kind: SumRows, Takes: 1, Infer: inferSumRows, Cost: costSumRows, Accumulates: firstOutput, Reference: referenceSumRows})
 }
 
 // Split: cuts the last dimension into parts of Attr.Sizes.
 const Split Kind = "split"
 
 func inferSplit(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
 	if err := check(float(in, 0), rank(in, 0, 1)); err != nil {
 		return nil, err
 	}
@@ -60,9 +57,6 @@ func inferConcat(a Attr, in []Type) ([]Type, error) {
 const SumRows Kind = "sum_rows"
 
 func inferSumRows(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
 	cut := int64(len(in[0].Shape)) - a.InnerDims
 	if a.InnerDims < 1 || cut < 0 {
 		return nil, fmt.Errorf("keeps %d dimensions of %v", a.InnerDims, in[0])

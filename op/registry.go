@@ -13,6 +13,8 @@ type Kind string
 // Op is what is true of an op on every device.
 type Op struct {
 	Kind Kind
+	// Takes is the number of operands; 0 where it differs, and Infer counts them.
+	Takes int
 	// Infer is the shape rule: it gives the types of the outputs, or says why the
 	// operands do not fit.
 	Infer func(a Attr, in []Type) ([]Type, error)
@@ -68,6 +70,14 @@ func (k Kind) def() (*Op, error) {
 	return nil, fmt.Errorf("unknown op kind %q; import the package that registers it", string(k))
 }
 
+// facts is def without the error: of an unknown kind nothing is known.
+func (k Kind) facts() *Op {
+	if o := registry[k]; o != nil {
+		return o
+	}
+	return &Op{}
+}
+
 // UnmarshalText reads a name and refuses one that nobody registered.
 func (k *Kind) UnmarshalText(b []byte) error {
 	*k = Kind(b)
@@ -80,18 +90,14 @@ func Kinds() []Kind { return slices.Sorted(maps.Keys(registry)) }
 
 // Accumulates lists the outputs that obey Attr.Accumulate.
 func (k Kind) Accumulates(a Attr) []int {
-	o, err := k.def()
-	if err != nil || o.Accumulates == nil {
-		return nil
+	if o := k.facts(); o.Accumulates != nil {
+		return o.Accumulates(a)
 	}
-	return o.Accumulates(a)
+	return nil
 }
 
 // WholeParam reports whether an update needs a param whole.
-func (k Kind) WholeParam() bool {
-	o, err := k.def()
-	return err == nil && o.WholeParam
-}
+func (k Kind) WholeParam() bool { return k.facts().WholeParam }
 
 // Slots finds scalars of a kind by name: their places in Args.Scalars. Kernels ask
 // once, when they are prepared. It panics on a name that the op does not have, which is
@@ -99,11 +105,7 @@ func (k Kind) WholeParam() bool {
 func (k Kind) Slots(names ...string) []int {
 	slots := make([]int, len(names))
 	for i, name := range names {
-		slots[i] = -1
-		if o, err := k.def(); err == nil {
-			slots[i] = slices.Index(o.Scalars, name)
-		}
-		if slots[i] < 0 {
+		if slots[i] = slices.Index(k.facts().Scalars, name); slots[i] < 0 {
 			panic(fmt.Sprintf("op %s has no scalar %q", k, name))
 		}
 	}

@@ -17,13 +17,10 @@ import (
 const Rope Kind = "rope"
 
 func init() {
-	Register(Op{Kind: Rope, Infer: inferRope, Reference: referenceRope, Cases: (*CaseList).rope})
+	Register(Op{Kind: Rope, Takes: 3, Infer: inferRope, Reference: referenceRope, Cases: (*CaseList).rope})
 }
 
 func inferRope(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 3); err != nil {
-		return nil, err
-	}
 	if err := check(float(in, 0), ids(in, 1), rank(in, 0, 2)); err != nil {
 		return nil, err
 	}

@@ -9,8 +9,13 @@ import (
 
 // Small helpers of the shape rules.
 
-// arity refuses a wrong number of operands.
-func arity(in []Type, want int) error {
+// arity refuses a wrong number of operands; each optional one that is there counts too.
+func arity(in []Type, want int, optional ...bool) error {
+	for _, there := range optional {
+		if there {
+			want++
+		}
+	}
 	if len(in) != want {
 		return fmt.Errorf("takes %d operands, got %d", want, len(in))
 	}

@@ -10,7 +10,7 @@ import "strings"
 //	linear losses      rows, vocabulary, width
 //	everything else    bytes of traffic
 func (c Call) Sizes() []int64 {
-	if o, err := c.Kind.def(); err == nil && o.Sizes != nil {
+	if o := c.Kind.facts(); o.Sizes != nil {
 		sizes := o.Sizes(c)
 		return sizes[:]
 	}
@@ -31,7 +31,7 @@ func (c Call) Variant() Variant {
 
 // Axes is how many sizes its calls have.
 func (v Variant) Axes() int {
-	if o, err := v.Kind.def(); err == nil && o.Sizes != nil {
+	if v.Kind.facts().Sizes != nil {
 		return 3
 	}
 	return 1

@@ -11,10 +11,13 @@ package op
 //	f32, bf16     a number below the normal ones, which a CPU takes many times as
 //	              long for, becomes zero of its sign before it is used for the step:
 //	              without a gradient it would stay there for ever.
-//	bf16, f16     n elements of two bytes, rounded to the nearest, ties to even. In
-//	              f16 a number that is not zero is not rounded to zero, but to ±2^-24,
-//	              and a finite one not to infinity, but to ±65504: the roots of small
-//	              squares are divided by.
+//	bf16          n elements of two bytes, rounded stochastically by Stream.RoundState:
+//	              with the stream of Args.Key and of the state's number, and positions
+//	              from Args.Row on. Rounded to the nearest, a mean whose decay of 0.999 is
+//	              less than half a unit in its last place would never shrink.
+//	f16           n elements of two bytes, rounded to the nearest, ties to even. A number
+//	              that is not zero is not rounded to zero, but to ±2^-24, and a finite one
+//	              not to infinity, but to ±65504: the roots of small squares are divided by.
 //	dyn8, udyn8   first the scales, ceil(n/256) f32 at the start, then the n codes, a
 //	              byte each, at byte 4·ceil(n/256): element i is code value · scale
 //	              i/256. A number that is not zero is not coded as zero, unless its

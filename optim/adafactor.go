@@ -151,19 +151,6 @@ func costAdafactor(c op.Call) op.Cost {
 	return op.Cost{Flops: 20 * float64(c.In[0].Shape.Elements()), Bytes: c.Traffic() + c.In[0].Bytes() + 3*c.In[1].Bytes()}
 }
 
-// matrices cuts a shape into its matrices: how many, and their rows and columns. A
-// vector is one row.
-func matrices(s shape.Shape) (n, rows, cols int) {
-	switch len(s) {
-	case 0:
-		return 1, 1, 1
-	case 1:
-		return 1, 1, int(s[0])
-	}
-	last := len(s) - 1
-	return int(s[:last-1].Elements()), int(s[last-1]), int(s[last])
-}
-
 func referenceAdafactor(c op.Call, in, out []op.Array, args op.Args) {
 	if skipped(c, in, out) {
 		return
@@ -185,6 +172,9 @@ func referenceAdafactor(c op.Call, in, out []op.Array, args op.Args) {
 		if first == 3 {
 			u = a.beta1*in[2].F[i] + (1-a.beta1)*u
 			out[1].F[i] = u
+			if t := c.In[2].DType; t == dtype.BF16 {
+				out[1].F[i] = storedState(t, float32(u), 0, args, i)
+			}
 		}
 		out[0].F[i] = w - rate*a.decay*w - u
 	}
@@ -203,8 +193,9 @@ func referenceSteps(s shape.Shape, g []float64, clip float64, a adafactorNumbers
 		}
 		return step
 	}
-	n, rows, cols := matrices(s)
-	for k := range n {
+	last := len(s) - 1
+	matrices, rows, cols := int(s[:last-1].Elements()), int(s[last-1]), int(s[last])
+	for k := range matrices {
 		row, col := squares[0].F[k*rows:(k+1)*rows], squares[1].F[k*cols:(k+1)*cols]
 		at := func(i, j int) int { return (k*rows+i)*cols + j }
 		for i := range row {
@@ -249,6 +240,12 @@ func rootMeanSquare(list []float64) float64 {
 	return math.Sqrt(sum / float64(len(list)))
 }
 
+func adafactorCases(l *op.CaseList) {
+	for _, dims := range [][]int{{1}, {1031}, {5, 7}, {33, 129}, {600, 3}, {2, 9, 70}} {
+		adafactorCasesOf(l, dims...)
+	}
+}
+
 func adafactorCasesOf(l *op.CaseList, dims ...int) {
 	positive := func(a op.Array, u func(int) float64) {
 		for i := range a.F {
@@ -275,11 +272,5 @@ func adafactorCasesOf(l *op.CaseList, dims ...int) {
 	add(" first iteration", op.Attr{}, AdafactorStep{Rate: 1e-2, Take: 1, Eps: 1e-30, MinScale: 1e-3, Threshold: 1})
 	for _, kept := range []dtype.Type{dtype.F32, dtype.BF16} {
 		add(" with a mean in "+kept.String(), op.Attr{}, fixed, op.SpreadAs(kept, dims...))
-	}
-}
-
-func adafactorCases(l *op.CaseList) {
-	for _, dims := range [][]int{{1}, {1031}, {5, 7}, {33, 129}, {600, 3}, {2, 9, 70}} {
-		adafactorCasesOf(l, dims...)
 	}
 }

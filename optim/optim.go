@@ -14,10 +14,8 @@
 package optim
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"spillway/dtype"
@@ -86,10 +84,9 @@ func (c Config) String() string {
 // Get is the value of a hyper-parameter; 0 of one that the optimizer does not have.
 func (c Config) Get(name string) float64 {
 	if r, err := find(c.Name); err == nil {
-		for _, o := range r.options(&c) {
-			if v, is := o.target.(*float64); is && o.name == name {
-				return *v
-			}
+		o, _ := findOption(r.options(&c), name)
+		if v, is := o.target.(*float64); is {
+			return *v
 		}
 	}
 	return 0
@@ -102,16 +99,16 @@ func (c *Config) Set(name string, value float64) error {
 	if err != nil {
 		return err
 	}
-	options := r.options(c)
-	i := slices.IndexFunc(options, func(o option) bool { return o.name == name })
-	if i < 0 {
-		return fmt.Errorf("optimizer %s: it has no option %q; its options are %s", c.Name, name, optionNames(options))
+	o, err := findOption(r.options(c), name)
+	if err != nil {
+		return fmt.Errorf("optimizer %s: %w", c.Name, err)
 	}
-	if v, is := options[i].target.(*float64); is {
-		*v = value
-		return nil
+	v, is := o.target.(*float64)
+	if !is {
+		return fmt.Errorf("optimizer %s: %s is not a number", c.Name, name)
 	}
-	return fmt.Errorf("optimizer %s: %s is not a number", c.Name, name)
+	*v = value
+	return nil
 }
 
 // MarshalJSON writes the hyper-parameters by their names: {"name": "adamw", "lr": ...}.
@@ -144,11 +141,11 @@ func (c *Config) UnmarshalJSON(b []byte) error {
 	}
 	options := append(r.options(c), option{"name", &c.Name, false}, option{"storage", &c.Storage, false})
 	for name, raw := range m {
-		i := slices.IndexFunc(options, func(o option) bool { return o.name == name })
-		if i < 0 {
-			return fmt.Errorf("optimizer %s: it has no option %q; its options are %s", c.Name, name, optionNames(options))
+		o, err := findOption(options, name)
+		if err != nil {
+			return fmt.Errorf("optimizer %s: %w", c.Name, err)
 		}
-		if err := json.NewDecoder(bytes.NewReader(raw)).Decode(options[i].target); err != nil {
+		if err := json.Unmarshal(raw, o.target); err != nil {
 			return fmt.Errorf("optimizer %s: %s: %w", c.Name, name, err)
 		}
 	}

@@ -14,12 +14,16 @@ type option struct {
 	flag   bool
 }
 
-func optionNames(options []option) string {
+// findOption finds an option by its name.
+func findOption(options []option, name string) (option, error) {
 	var names []string
 	for _, o := range options {
+		if o.name == name {
+			return o, nil
+		}
 		names = append(names, o.name)
 	}
-	return strings.Join(names, ", ")
+	return option{}, fmt.Errorf("it has no option %q; its options are %s", name, strings.Join(names, ", "))
 }
 
 // readOptions sets what "a=1,b=true,c" says; a name alone is a switch.
@@ -32,20 +36,11 @@ func readOptions(options []option, text string) error {
 		if !valued {
 			value = "true"
 		}
-		if err := setOption(options, strings.TrimSpace(name), strings.TrimSpace(value)); err != nil {
+		o, err := findOption(options, strings.TrimSpace(name))
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func setOption(options []option, name, value string) error {
-	for _, o := range options {
-		if o.name != name {
-			continue
-		}
-		usual := optionText(o)
-		var err error
+		value, usual := strings.TrimSpace(value), optionText(o)
 		switch t := o.target.(type) {
 		case *float64:
 			if *t, err = strconv.ParseFloat(value, 64); o.flag {
@@ -59,11 +54,10 @@ func setOption(options []option, name, value string) error {
 			*t = value
 		}
 		if err != nil {
-			return fmt.Errorf("%s=%s is not a value for it; write it like %s=%s", name, value, name, usual)
+			return fmt.Errorf("%s=%s is not a value for it; write it like %s=%s", o.name, value, o.name, usual)
 		}
-		return nil
 	}
-	return fmt.Errorf("it has no option %q; its options are %s", name, optionNames(options))
+	return nil
 }
 
 // writeOptions is what readOptions reads, of the options that differ from the others.

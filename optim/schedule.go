@@ -93,7 +93,11 @@ func (s Schedule) Check() error {
 // Factor is what the rate is multiplied by in iteration i, counted from 0.
 func (s Schedule) Factor(i int) float64 {
 	if i < s.Warmup {
-		return s.Start + (1-s.Start)*s.warmupFactor(i)
+		risen := float64(i) / float64(s.Warmup)
+		if s.Log {
+			risen = math.Log(float64(max(i, 1))) / math.Log(float64(s.Warmup))
+		}
+		return s.Start + (1-s.Start)*risen
 	}
 	done := min(float64(i-s.Warmup)/float64(max(s.Total-s.Warmup, 1)), 1)
 	switch s.Kind {
@@ -105,12 +109,4 @@ func (s Schedule) Factor(i int) float64 {
 		return math.Pow(s.Gamma, float64((i-s.Warmup)/s.Every))
 	}
 	return 1
-}
-
-// warmupFactor is how far the warm-up has come.
-func (s Schedule) warmupFactor(i int) float64 {
-	if s.Log {
-		return math.Log(float64(max(i, 1))) / math.Log(float64(s.Warmup))
-	}
-	return float64(i) / float64(s.Warmup)
 }

@@ -162,10 +162,18 @@ func (u *Update) reference(c op.Call, in, out []op.Array, args op.Args) {
 		}
 		out[0].F[i] = float64(w)
 		for k := range states {
-			out[1+k].F[i] = float64(cells[k].Value)
+			out[1+k].F[i] = storedState(states[k].Type.DType, cells[k].Value, k, args, i)
 		}
 	}
 	storeWeight(c, out, args)
+}
+
+// storedState is element i of a state as it is stored, where that is rounded with random numbers.
+func storedState(t dtype.Type, f float32, state int, args op.Args, i int) float64 {
+	if t == dtype.BF16 {
+		f = dtype.FromBF16(op.StateStream(args.Key, state).RoundState(f, args.Row+uint64(i)))
+	}
+	return float64(f)
 }
 
 // skipped reports whether the clip factor skips the update, and copies what stays as it is.

@@ -19,18 +19,17 @@ func (m Map) Apply(r *planner.Request, memory Memory) (notices []string, err err
 			return notices, err
 		}
 		lacks, err := r.Shortfall()
-		if err != nil || lacks == nil || lacks.Tier != plan.OnDevice || !lower(memory.Devices, lacks.Needed-lacks.Budget) {
+		if err != nil || lacks == nil || lacks.Tier != plan.OnDevice {
 			return notices, err // planning reports what is wrong, if anything
+		}
+		left := false // something to lower
+		for d, n := range memory.Devices {
+			left = left || n > 0
+			memory.Devices[d] = max(n-(lacks.Needed-lacks.Budget), 0)
+		}
+		if !left {
+			return notices, nil
 		}
 		memory.Given = true
 	}
-}
-
-// lower lowers all limits by some bytes. It says whether anything was left to lower.
-func lower(limits map[int]int64, by int64) (some bool) {
-	for d, n := range limits {
-		some = some || n > 0
-		limits[d] = max(n-by, 0)
-	}
-	return some
 }

@@ -20,7 +20,7 @@ import (
 	"strings"
 
 	"spillway/plan"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/spec"
 )
 
@@ -91,7 +91,7 @@ func Blocks(m *spec.Model) []Block {
 
 // Places gives every block its place, and notices about what in the map means
 // nothing here. Memory limits what the words may use.
-func (m Map) Places(blocks []Block, memory Memory) (map[string]planner.Place, []string, error) {
+func (m Map) Places(blocks []Block, memory Memory) (map[string]strategy.Place, []string, error) {
 	if m.Word != "" {
 		targets, err := byWord(m.Word, blocks, memory)
 		return targets.places(blocks), nil, err
@@ -105,22 +105,25 @@ type targets map[string]Target
 
 // places turns targets into places: what rests off the devices runs on the first
 // device that is named.
-func (t targets) places(blocks []Block) map[string]planner.Place {
+func (t targets) places(blocks []Block) map[string]strategy.Place {
 	first := -1
 	for _, b := range blocks {
 		if at := t[b.Name]; first < 0 && at.Tier == plan.OnDevice {
 			first = at.Device
 		}
 	}
-	list := map[string]planner.Place{}
+	list := map[string]strategy.Place{}
 	for name, at := range t {
-		list[name] = planner.Place{Tier: at.Tier, Device: at.Device}
+		list[name] = strategy.Place{Tier: at.Tier, Device: at.Device}
 		if at.Tier != plan.OnDevice {
-			list[name] = planner.Place{Tier: at.Tier, Device: max(first, 0)}
+			list[name] = strategy.Place{Tier: at.Tier, Device: max(first, 0)}
 		}
 	}
 	return list
 }
+
+// mostNames is how many params an error names.
+const mostNames = 8
 
 // byName finds the place of every param and from that of every block.
 func (m Map) byName(blocks []Block) (targets, []string, error) {
@@ -142,11 +145,20 @@ func (m Map) byName(blocks []Block) (targets, []string, error) {
 			}
 		}
 	}
-	if len(missing) > 0 {
-		return nil, nil, fmt.Errorf("device map: %d params have no place: %s; name their modules, or \"\" for all others", len(missing), shortened(missing))
+	if n := len(missing); n > 0 {
+		if n > mostNames {
+			missing = append(missing[:mostNames], fmt.Sprintf("and %d more", n-mostNames))
+		}
+		return nil, nil, fmt.Errorf("device map: %d params have no place: %s; name their modules, or \"\" for all others", n, strings.Join(missing, ", "))
 	}
 	err := m.shared(blocks, at, used)
-	return at, m.unused(used), err
+	var notices []string
+	for _, key := range slices.Sorted(maps.Keys(m.Modules)) {
+		if !used[key] {
+			notices = append(notices, fmt.Sprintf("device map: %q names no weights of this model and places nothing", key))
+		}
+	}
+	return at, notices, err
 }
 
 // keyOf finds the longest key that is a param's name or a part of it before a dot.
@@ -182,23 +194,4 @@ func (m Map) shared(blocks []Block, at targets, used map[string]bool) error {
 		}
 	}
 	return nil
-}
-
-// unused are notices of keys that place nothing.
-func (m Map) unused(used map[string]bool) (notices []string) {
-	for _, key := range slices.Sorted(maps.Keys(m.Modules)) {
-		if !used[key] {
-			notices = append(notices, fmt.Sprintf("device map: %q names no weights of this model and places nothing", key))
-		}
-	}
-	return notices
-}
-
-// shortened lists some names of many.
-func shortened(names []string) string {
-	const most = 8
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

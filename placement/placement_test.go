@@ -7,11 +7,11 @@ import (
 	"spillway/graph"
 	"spillway/internal/tiny"
 	"spillway/plan"
-	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // placesOf a tiny model by a map, each as the place is written.
-func placesOf(t *testing.T, config, text string) (map[string]planner.Place, []string, error) {
+func placesOf(t *testing.T, config, text string) (map[string]strategy.Place, []string, error) {
 	t.Helper()
 	m, err := ParseMap(text)
 	if err != nil {
@@ -25,8 +25,8 @@ func TestMapByNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	on := func(tier plan.Tier, d int) planner.Place { return planner.Place{Tier: tier, Device: d} }
-	for name, want := range map[string]planner.Place{
+	on := func(tier plan.Tier, d int) strategy.Place { return strategy.Place{Tier: tier, Device: d} }
+	for name, want := range map[string]strategy.Place{
 		"model.embed_tokens": on(plan.OnDevice, 1), "model.layers.0": on(plan.OnDevice, 0), "model.layers.1": on(plan.OnDevice, 0),
 		// the longer name wins; it runs on the first device there is
 		"model.layers.2": on(plan.OnHost, 1), "model.layers.3": on(plan.OnDevice, 0), "lm_head": on(plan.OnDevice, 1),
@@ -46,7 +46,7 @@ func TestMapOfTiedWeights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if places["lm_head"] != (planner.Place{Tier: plan.OnDevice, Device: 1}) {
+	if places["lm_head"] != (strategy.Place{Tier: plan.OnDevice, Device: 1}) {
 		t.Errorf("the head is on %v, its norm on 1", places["lm_head"])
 	}
 	if _, _, err := placesOf(t, tiny.Llama, `{"": 0, "lm_head": 1}`); err == nil || !strings.Contains(err.Error(), "tied") {

@@ -18,60 +18,48 @@ func byWord(word string, blocks []Block, memory Memory) (targets, error) {
 	if word != Sequential {
 		balance(limits, blocks, word == BalancedLow0, memory.Given)
 	}
-	return fill(blocks, limits, memory.Host), nil
+	var list []space
+	for i, d := range slices.Sorted(maps.Keys(limits)) {
+		list = append(list, space{Target{plan.OnDevice, d}, limits[d], i == 0})
+	}
+	if memory.Host > 0 {
+		list = append(list, space{Target{Tier: plan.OnHost}, memory.Host, true})
+	}
+	return fill(blocks, append(list, space{target: Target{Tier: plan.OnDisk}})), nil
 }
 
-// fill gives devices their blocks in order, never going back to one that was left:
-// devices, then the host, then disk.
-func fill(blocks []Block, limits map[int]int64, host int64) targets {
-	room := spaces(limits, host)
+// space is a device, the host or the disk.
+type space struct {
+	target Target
+	limit  int64
+	keeps  bool // space for the largest block still to come
+}
+
+// fill gives spaces their blocks in order, never going back to one that was left. The disk,
+// which is the last, takes all that is left.
+func fill(blocks []Block, list []space) targets {
 	at, used := targets{}, int64(0)
-	reserve := largestAfter(blocks)
-	for i := 0; i < len(blocks); {
-		b, r := blocks[i], room[0]
-		kept := int64(0)
-		if r.keeps {
-			kept = reserve[i]
+	after := make([]int64, len(blocks)+1) // by block: the size of the largest from it on
+	for i := len(blocks) - 1; i >= 0; i-- {
+		after[i] = max(after[i+1], blocks[i].Bytes)
+	}
+	for i, b := range blocks {
+		for ; list[0].target.Tier != plan.OnDisk; list, used = list[1:], 0 {
+			limit := list[0].limit
+			if list[0].keeps {
+				limit -= after[i+1]
+			}
+			if used+b.Bytes <= limit {
+				break
+			}
 		}
-		if r.target.Tier == plan.OnDisk || used+b.Bytes <= r.limit-kept {
-			at[b.Name] = r.target
-			used += b.Bytes
-			i++
-			continue
-		}
-		room, used = room[1:], 0
+		at[b.Name] = list[0].target
+		used += b.Bytes
 	}
 	return at
 }
 
-// room is a device, the host or the disk.
-type space struct {
-	target Target
-	limit  int64
-	keeps  bool // room for the largest block still to come
-}
-
-// rooms lists where there is room, in the order it is filled.
-func spaces(limits map[int]int64, host int64) (list []space) {
-	for i, d := range slices.Sorted(maps.Keys(limits)) {
-		list = append(list, space{Target{plan.OnDevice, d}, limits[d], i == 0})
-	}
-	if host > 0 {
-		list = append(list, space{Target{Tier: plan.OnHost}, host, true})
-	}
-	return append(list, space{target: Target{Tier: plan.OnDisk}})
-}
-
-// largestAfter gives, for each block, the size of the largest that comes after it.
-func largestAfter(blocks []Block) []int64 {
-	after := make([]int64, len(blocks))
-	for i := len(blocks) - 2; i >= 0; i-- {
-		after[i] = max(after[i+1], blocks[i+1].Bytes)
-	}
-	return after
-}
-
-// cautious is the share of a single device that is used where the user set no
+// singleDeviceShare is the share of a single device that is used where the user set no
 // limit.
 const singleDeviceShare = 0.9
 
@@ -98,43 +86,33 @@ func balance(limits map[int]int64, blocks []Block, low0, given bool) {
 	if low0 {
 		share = total / int64(len(devices)-1)
 	}
-	share += int64(1.25 * float64(max(largestLayer(blocks), meanModule(blocks))))
+	var largest int64 // of the blocks that the model repeats
+	for _, b := range blocks {
+		if b.Layer {
+			largest = max(largest, b.Bytes)
+		}
+	}
+	share += int64(1.25 * float64(max(largest, total/modules(blocks))))
 	for i, d := range devices[:len(devices)-1] {
 		if !low0 || i > 0 {
 			limits[d] = min(share, limits[d])
 		}
 	}
-	if low0 {
-		lowerFirst(limits, devices, total)
-	}
-}
-
-// lowerFirst leaves the first device only what the others cannot take.
-func lowerFirst(limits map[int]int64, devices []int, total int64) {
-	for _, d := range devices[1:] {
-		total -= limits[d]
-	}
-	limits[devices[0]] = min(max(total, 0), limits[devices[0]])
-}
-
-// largestLayer is the size of the largest block that the model repeats.
-func largestLayer(blocks []Block) (most int64) {
-	for _, b := range blocks {
-		if b.Layer {
-			most = max(most, b.Bytes)
+	if low0 { // the first device gets only what the others cannot take
+		for _, d := range devices[1:] {
+			total -= limits[d]
 		}
+		limits[devices[0]] = min(max(total, 0), limits[devices[0]])
 	}
-	return most
 }
 
-// meanModule is the mean size of the modules that have params themselves.
-func meanModule(blocks []Block) int64 {
-	modules, total := map[string]bool{}, int64(0)
+// modules counts those that have params themselves, and at least one.
+func modules(blocks []Block) int64 {
+	names := map[string]bool{}
 	for _, b := range blocks {
-		total += b.Bytes
 		for _, p := range b.Params {
-			modules[p[:max(strings.LastIndexByte(p, '.'), 0)]] = true
+			names[p[:max(strings.LastIndexByte(p, '.'), 0)]] = true
 		}
 	}
-	return total / int64(max(len(modules), 1))
+	return int64(max(len(names), 1))
 }

@@ -18,7 +18,7 @@ func (p *Plan) Accesses() [][]Access {
 	}
 	total := 0
 	for i := range p.Instructions {
-		total += p.Instructions[i].bufferCount()
+		total += max(2, len(p.Instructions[i].Bindings))
 	}
 	list := make([]Access, 0, total) // of all instructions, one after the other
 	all := make([][]Access, len(p.Instructions))
@@ -35,52 +35,27 @@ func (p *Plan) Accesses() [][]Access {
 	return all
 }
 
-// bufferCount is how many buffers an instruction touches, tables aside.
-func (s *Instruction) bufferCount() int {
-	switch s.Verb {
-	case Move:
-		return 2
-	case Free:
-		return 0
-	}
-	return len(s.Bindings)
-}
-
 func appendAccesses(list []Access, s *Instruction, programs []regionUses) []Access {
 	switch s.Verb {
 	case Move:
 		return append(list, Access{Buffer: s.Src, Read: true}, Access{Buffer: s.Dst, Write: true})
 	case Run:
 		for _, b := range s.Bindings {
-			u := programs[s.Program].of(b.Region, b.Index)
-			list = append(list, Access{b.Buffer, u.read, u.write})
+			u := programs[s.Program].find(b.Region, b.Index)
+			list = append(list, Access{b.Buffer, u != nil && u.read, u != nil && u.write})
 		}
-	case Reduce:
+	case Reduce: // partial sums become the clip factor; gradients are added to the first
 		for _, b := range s.Bindings {
-			read, write := reduceAccess(b)
-			list = append(list, Access{b.Buffer, read, write})
+			list = append(list, Access{b.Buffer, b.Region != InClip, b.Region == InClip || b.Region == InGrad && b.Index == 0})
 		}
-	case Update:
+	case Update: // the frame is only written, and so are weights that have a master
 		_, master := s.Bound(InMaster, 0)
 		for _, b := range s.Bindings {
-			read, write := updateAccess(b, master)
-			list = append(list, Access{b.Buffer, read, write})
+			only := b.Region == InFrame || b.Region == InWeight && master
+			list = append(list, Access{b.Buffer, !only, only || b.Region == InWeight || b.Region == InMaster || b.Region == InState})
 		}
 	}
 	return list
-}
-
-// reduceAccess: partial sums become the clip factor; gradients are added to the first.
-func reduceAccess(b Binding) (read, write bool) {
-	return b.Region != InClip, b.Region == InClip || b.Region == InGrad && b.Index == 0
-}
-
-// updateAccess: the frame is only written, and so are weights that have a master.
-func updateAccess(b Binding, master bool) (read, write bool) {
-	if b.Region == InFrame || b.Region == InWeight && master {
-		return false, true
-	}
-	return true, b.Region == InWeight || b.Region == InMaster || b.Region == InState
 }
 
 // regionUses says how a program uses its regions. There are a handful, so a list will do.
@@ -92,23 +67,21 @@ type regionUse struct {
 	read, write bool
 }
 
-func (u regionUses) of(r Region, index int) regionUse {
+func (u regionUses) find(r Region, index int) *regionUse {
 	for i := range u {
 		if u[i].index == index && u[i].region == r {
-			return u[i]
+			return &u[i]
 		}
 	}
-	return regionUse{}
+	return nil
 }
 
-func (u regionUses) mark(r Region, index int, read, write bool) regionUses {
-	for i := range u {
-		if u[i].index == index && u[i].region == r {
-			u[i].read, u[i].write = u[i].read || read, u[i].write || write
-			return u
-		}
+func (u *regionUses) mark(at Place, read, write bool) {
+	if had := u.find(at.Region, at.Index); had != nil {
+		had.read, had.write = had.read || read, had.write || write
+		return
 	}
-	return append(u, regionUse{r, index, read, write})
+	*u = append(*u, regionUse{at.Region, at.Index, read, write})
 }
 
 // regionAccess follows from the ports of a program: inputs are read, outputs are
@@ -116,27 +89,18 @@ func (u regionUses) mark(r Region, index int, read, write bool) regionUses {
 func (g *Program) regionAccess() regionUses {
 	uses := regionUses{{region: InFrame, write: true}}
 	for _, in := range g.Graph.Inputs {
-		at := g.Places[in.Value]
-		uses = uses.mark(at.Region, at.Index, true, false)
+		uses.mark(g.Places[in.Value], true, false)
 	}
-	for _, out := range g.Graph.Outputs {
-		at := g.Places[out.Value]
-		uses = uses.mark(at.Region, at.Index, g.accumulates(out.Value), true)
-	}
-	return uses
-}
-
-// accumulates says whether a value is added to what its place holds.
-func (g *Program) accumulates(v graph.Value) bool {
+	added := map[graph.Value]bool{} // to what their places hold
 	for _, n := range g.Graph.Nodes {
-		if !n.Attr.Accumulate {
-			continue
-		}
-		for _, i := range n.Kind.Accumulates(n.Attr) {
-			if n.Out[i] == v {
-				return true
+		if n.Attr.Accumulate {
+			for _, i := range n.Kind.Accumulates(n.Attr) {
+				added[n.Out[i]] = true
 			}
 		}
 	}
-	return false
+	for _, out := range g.Graph.Outputs {
+		uses.mark(g.Places[out.Value], added[out.Value], true)
+	}
+	return uses
 }

@@ -31,15 +31,16 @@
 package plan
 
 import (
+	"encoding/json"
+
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
 	_ "spillway/optim" // registers the updates that plans name
 )
 
-// Version of the JSON form. 3: instructions, optimizer state, phases and captured graphs
-// have the names they have in the code.
-const Version = 3
+// Version of the JSON form. 4: the choices that the planner made are in it.
+const Version = 4
 
 // Plan is one iteration and the memory it needs.
 type Plan struct {
@@ -50,10 +51,14 @@ type Plan struct {
 	// Strategies are the names of those that the plan makes use of: zero-2, cpu-offload.
 	Strategies []string `json:"strategies"`
 	Reason     string   `json:"reason"`
+	// Choices are what the planner decided, in its own form. Everything else follows from
+	// them and from the model, so a plan from a file can be held against both.
+	Choices json.RawMessage `json:"choices,omitempty"`
 
-	MicroBatchSize int64 `json:"micro_batch_size"` // sequences per micro-batch
-	Seq            int64 `json:"seq"`              // positions per sequence
-	MicroBatches   int   `json:"micro_batches"`    // per iteration
+	MicroBatchSize int64 `json:"micro_batch_size"`   // sequences per micro-batch
+	Seq            int64 `json:"seq"`                // positions per sequence
+	MicroBatches   int   `json:"micro_batches"`      // per iteration
+	Document       int64 `json:"document,omitempty"` // tokens of the document a position is in, for the forecast
 
 	Devices      []Device      `json:"devices"`
 	Arenas       []Arena       `json:"arenas"`

@@ -43,6 +43,5 @@ func versionError(version int) error {
 
 // Write puts the plan out as JSON that Read takes.
 func (p *Plan) Write(w io.Writer) error {
-	e := json.NewEncoder(w)
-	return e.Encode(p)
+	return json.NewEncoder(w).Encode(p)
 }

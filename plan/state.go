@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/dtype"
 	"spillway/op"
@@ -40,12 +41,7 @@ func (s Span) Elements() int64 { return s.Shape.Elements() }
 
 // HasBlockState says whether a state of the param has blocks of elements with one scale.
 func (p SlabParam) HasBlockState() bool {
-	for _, s := range p.States {
-		if s.Type.DType.Block() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.States, func(s op.State) bool { return s.Type.DType.Block() })
 }
 
 // Within is the part of a param inside a piece, as a vector; frozen if there is none.
@@ -80,14 +76,15 @@ func (u *Optimizer) Spans(s *Slab, piece Piece) []Span {
 			last := &list[len(list)-1]
 			last.grow(last.Elements() + part.Type.Shape.Elements())
 		default:
-			list = append(list, spanOf(part))
+			list = append(list, whole(part))
+			list[len(list)-1].grow(part.Type.Shape.Elements())
 		}
 	}
 	var at int64
 	for _, span := range list {
 		for i := range span.States {
 			state := &span.States[i]
-			state.Offset = alignState(at)
+			state.Offset = (at + StateAlignment - 1) / StateAlignment * StateAlignment
 			at = state.Offset + state.Type.Bytes()
 		}
 	}
@@ -104,20 +101,12 @@ func StateBytes(spans []Span) (bytes int64) {
 	return bytes
 }
 
-func alignState(n int64) int64 { return (n + StateAlignment - 1) / StateAlignment * StateAlignment }
-
 // whole is a param that is updated by itself.
 func whole(p SlabParam) Span {
 	s := Span{Name: p.Name, Offset: p.Offset, Element: p.Element, Shape: p.Type.Shape, Type: p.Type.DType, Decay: p.Decay}
 	for _, state := range p.States {
 		s.States = append(s.States, StatePlace{Type: state.Type})
 	}
-	return s
-}
-
-func spanOf(part SlabParam) Span {
-	s := whole(part)
-	s.grow(part.Type.Shape.Elements())
 	return s
 }
 

@@ -12,6 +12,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/quant"
 	"spillway/shape"
 )
@@ -22,8 +23,8 @@ func withStates(t testing.TB) *plan.Plan {
 	goal := tiny.AdamW(1, false)
 	goal.Optimizer.States = tiny.MixedStates("exp_avg", "exp_avg_sq")
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, goal, tiny.Site(1<<20), func(slabs, blocks int) planner.Choice {
-		c := planner.Uniform(true, true, planner.SaveMatmuls, 2)(slabs, blocks)
+	p, err := planner.Build(m, goal, tiny.Site(1<<20), func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(true, true, strategy.SaveMatmuls, 2)(slabs, blocks)
 		c.PieceElements = 512
 		return c
 	})

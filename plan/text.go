@@ -18,7 +18,14 @@ func (p *Plan) Text(w io.Writer) error {
 	for i, a := range p.Arenas {
 		fmt.Fprintf(&b, "arena %d %s %s, %d bytes\n", i, a.Name, a.Tier, a.Bytes)
 	}
-	states := p.stateTexts()
+	states := map[int]string{} // by home of states: which it holds, ", 7 × exp_avg dyn8 and exp_avg_sq udyn8"
+	for _, s := range p.Slabs {
+		for _, piece := range s.Pieces {
+			if piece.State >= 0 {
+				states[piece.State] = s.stateText(piece)
+			}
+		}
+	}
 	for i, buf := range p.Buffers {
 		if buf.Home {
 			fmt.Fprintf(&b, "home %s: %s, arena %d at %d, %d bytes%s\n", p.label(i), buf.Class, buf.Arena, buf.Offset, buf.Bytes, states[i])
@@ -42,20 +49,6 @@ func (p *Plan) Text(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, strings.TrimPrefix(b.String(), "\n"))
 	return err
-}
-
-// stateTexts says which states the homes of states hold:
-// ", 7 × exp_avg dyn8 and exp_avg_sq udyn8".
-func (p *Plan) stateTexts() map[int]string {
-	texts := map[int]string{}
-	for _, s := range p.Slabs {
-		for _, piece := range s.Pieces {
-			if piece.State >= 0 {
-				texts[piece.State] = s.stateText(piece)
-			}
-		}
-	}
-	return texts
 }
 
 func (s *Slab) stateText(piece Piece) (text string) {
@@ -89,7 +82,7 @@ func (p *Plan) instructionText(b *strings.Builder, i int) {
 	fmt.Fprintf(b, "\n%4d %-7s ", i, s.Lane)
 	switch s.Verb {
 	case Move:
-		fmt.Fprintf(b, "move %s to %s, %v", p.label(s.Src), p.where(s.Dst), units.Bytes(p.Buffers[s.Src].Bytes))
+		fmt.Fprintf(b, "move %s to #%d %s@%d, %v", p.label(s.Src), s.Dst, p.TierOf(s.Dst), p.Buffers[s.Dst].Offset, units.Bytes(p.Buffers[s.Src].Bytes))
 	case Run:
 		fmt.Fprintf(b, "run %s", p.Programs[s.Program].Graph.Name)
 		if s.MicroBatch >= 0 {
@@ -126,8 +119,4 @@ func (p *Plan) bindText(b *strings.Builder, s *Instruction) {
 // label names a buffer by its number and name.
 func (p *Plan) label(id int) string {
 	return fmt.Sprintf("#%d[%s]", id, p.Buffers[id].Name)
-}
-
-func (p *Plan) where(id int) string {
-	return fmt.Sprintf("#%d %s@%d", id, p.TierOf(id), p.Buffers[id].Offset)
 }

@@ -1,6 +1,9 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // P9: the next iteration waits for what carries over where it must.
 
@@ -48,18 +51,9 @@ func (p *Plan) verifyCarriedOver(i int, ended []bool) error {
 // iterations, as they do at results. State on disk is complete after every iteration, so
 // nothing carries over in a plan with a disk.
 func (p *Plan) CanCarryOver(s *Instruction) bool {
-	if s.Verb != Move || s.Lane != Out || p.TierOf(s.Src) != OnDevice || p.hasDisk() {
+	if s.Verb != Move || s.Lane != Out || p.TierOf(s.Src) != OnDevice || slices.ContainsFunc(p.Arenas, func(a Arena) bool { return a.Tier == OnDisk }) {
 		return false
 	}
 	to, class := p.TierOf(s.Dst), p.Buffers[s.Dst].Class
 	return (to == OnHost || to == Pinned) && class != ResultData && class != BatchData
-}
-
-func (p *Plan) hasDisk() bool {
-	for _, a := range p.Arenas {
-		if a.Tier == OnDisk {
-			return true
-		}
-	}
-	return false
 }

@@ -9,6 +9,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // with is the plan with one instruction replaced.
@@ -96,8 +97,8 @@ func TestNothingCarriesOverWithADisk(t *testing.T) {
 	site := tiny.Site(1 << 20)
 	site.Disk = planner.Disk{Budget: 1 << 30, Read: 1e9, Write: 1e9}
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, false), site, func(slabs, blocks int) planner.Choice {
-		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+	p, err := planner.Build(m, tiny.AdamW(2, false), site, func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(true, true, strategy.SaveNone, 2)(slabs, blocks)
 		c.OnDisk = make([]bool, slabs)
 		c.OnDisk[0] = true
 		return c

@@ -2,8 +2,7 @@ package plan
 
 import (
 	"fmt"
-
-	"spillway/graph"
+	"slices"
 )
 
 // P4: instructions by themselves.
@@ -35,9 +34,9 @@ func (p *Plan) verifyInstruction(i int) error {
 	if s.Verb == Free {
 		return p.buffersExist(s.Dst)
 	}
-	if s.Verb != Move {
-		if err := p.verifyRank(s); err != nil {
-			return err
+	for _, b := range s.Bindings { // a process reaches memory of its own rank
+		if at := p.Devices[p.Arenas[p.Buffers[b.Buffer].Arena].Device]; s.Verb != Move && at.Rank != p.Devices[s.Device].Rank {
+			return fmt.Errorf("it runs on rank %d and binds %s to memory of rank %d", p.Devices[s.Device].Rank, b.Region, at.Rank)
 		}
 	}
 	if s.Lane != Compute && s.Lane != In && s.Lane != Out {
@@ -45,9 +44,6 @@ func (p *Plan) verifyInstruction(i int) error {
 	}
 	switch s.Verb {
 	case Move:
-		if err := p.buffersExist(s.Src, s.Dst); err != nil {
-			return err
-		}
 		return p.verifyMove(s)
 	case Run:
 		return p.verifyRun(s)
@@ -59,18 +55,11 @@ func (p *Plan) verifyInstruction(i int) error {
 	return fmt.Errorf("there is no such verb")
 }
 
-// verifyRank: a process reaches memory of its own rank.
-func (p *Plan) verifyRank(s *Instruction) error {
-	for _, b := range s.Bindings {
-		if at := p.Devices[p.Arenas[p.Buffers[b.Buffer].Arena].Device]; at.Rank != p.Devices[s.Device].Rank {
-			return fmt.Errorf("it runs on rank %d and binds %s to memory of rank %d", p.Devices[s.Device].Rank, b.Region, at.Rank)
-		}
-	}
-	return nil
-}
-
 // verifyMove: a move fills a buffer, or a part of one that is written in parts.
 func (p *Plan) verifyMove(s *Instruction) error {
+	if err := p.buffersExist(s.Src, s.Dst); err != nil {
+		return err
+	}
 	a, b := p.Buffers[s.Src].Bytes, p.Buffers[s.Dst].Bytes
 	whole := s.Offset == 0 && a == b
 	part := p.Buffers[s.Dst].Class == Workspace && s.Offset >= 0 && s.Offset <= b && a <= b-s.Offset
@@ -139,25 +128,11 @@ func (p *Plan) verifyRun(s *Instruction) error {
 			return fmt.Errorf("program %s: value %d takes bytes %d to %d of %s %d, which has %d", g.Graph.Name, v+1, at.Offset, at.Offset+t.Bytes(), at.Region, at.Index, bound)
 		}
 	}
-	return g.placed()
-}
-
-// placed checks that every value the program touches has a place.
-func (g *Program) placed() error {
-	touched := func(list []graph.Value) error {
-		for _, v := range list {
+	for _, n := range g.Graph.Nodes {
+		for _, v := range slices.Concat(n.In, n.Out) {
 			if g.Places[v].Region == "" {
 				return fmt.Errorf("program %s: value %d has no place", g.Graph.Name, v)
 			}
-		}
-		return nil
-	}
-	for _, n := range g.Graph.Nodes {
-		if err := touched(n.In); err != nil {
-			return err
-		}
-		if err := touched(n.Out); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -14,6 +14,12 @@ func verifyArenas(p *Plan) error {
 	if p.MicroBatches < 1 || p.MicroBatchSize < 1 || len(p.Devices) == 0 {
 		return fmt.Errorf("%d micro-batches of %d sequences on %d devices", p.MicroBatches, p.MicroBatchSize, len(p.Devices))
 	}
+	if p.MicroBatches > max(len(p.Instructions), 1) {
+		return fmt.Errorf("%d micro-batches by %d instructions", p.MicroBatches, len(p.Instructions))
+	}
+	if err := p.verifyBatch(); err != nil {
+		return err
+	}
 	last := 0
 	for _, d := range p.Devices {
 		if d.Rank != last && d.Rank != last+1 {
@@ -27,7 +33,9 @@ func verifyArenas(p *Plan) error {
 			return fmt.Errorf("arena %s has device %d and %d bytes", a.Name, a.Device, a.Bytes)
 		}
 		if a.Tier == OnDevice || a.Tier == OnDisk {
-			used[a.Device] += a.Bytes
+			if used[a.Device] += a.Bytes; used[a.Device] < 0 {
+				return fmt.Errorf("%s: the arenas have more bytes than can be counted", p.Devices[a.Device].Name)
+			}
 		}
 	}
 	for d, dev := range p.Devices {
@@ -42,6 +50,24 @@ func verifyArenas(p *Plan) error {
 		if size := p.Arenas[b.Arena].Bytes; b.Offset < 0 || b.Bytes < 0 || b.Offset > size || b.Bytes > size-b.Offset {
 			return fmt.Errorf("buffer %d %s takes bytes %d to %d of an arena of %d", i, b.Name, b.Offset, b.Offset+b.Bytes, size)
 		}
+	}
+	return nil
+}
+
+// verifyBatch: what a micro-batch consists of has a position or more for each of its
+// sequences, so that nobody makes anything as large as sizes that are not real.
+func (p *Plan) verifyBatch() error {
+	if p.Seq < 0 || len(p.Batch) == 0 {
+		return nil
+	}
+	var bytes int64
+	for _, b := range p.Buffers {
+		if b.Class == BatchData {
+			bytes = max(bytes, b.Bytes)
+		}
+	}
+	if p.MicroBatchSize > bytes || p.Seq > bytes || p.MicroBatchSize*p.Seq > bytes {
+		return fmt.Errorf("micro-batches of %d × %d in a buffer of %d bytes", p.MicroBatchSize, p.Seq, bytes)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/graph"
 )
@@ -36,7 +37,7 @@ func (g *Program) verifyFrame() error {
 	}
 	last := make([]int, len(g.Graph.Types))
 	for i, n := range g.Graph.Nodes {
-		for _, v := range append(n.In[:len(n.In):len(n.In)], n.Out...) {
+		for _, v := range slices.Concat(n.In, n.Out) {
 			last[v] = i
 		}
 	}

@@ -3,6 +3,7 @@ package plan_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,13 +12,14 @@ import (
 	"spillway/internal/tiny"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // streamed is a sound plan that moves, recomputes, clips and updates.
 func streamed(t testing.TB, clip bool) *plan.Plan {
 	t.Helper()
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, clip), tiny.Site(1<<20), planner.Uniform(true, true, planner.SaveMatmuls, 2))
+	p, err := planner.Build(m, tiny.AdamW(2, clip), tiny.Site(1<<20), strategy.Uniform(true, true, strategy.SaveMatmuls, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,17 +228,16 @@ func deviceHome(t testing.TB, p *plan.Plan) int {
 // A plan without any of the damage is sound with pages, a captured graph and a phase.
 func TestVerifyAcceptsWhatIsSound(t *testing.T) {
 	p := clone(t, streamed(t, true).Capture())
-	p.Buffers[deviceHome(t, p)].Pages = &plan.Pages{Table: clipBuffer(t, p), Bytes: 4}
-	eval, err := p.Evaluation()
+	p, err := planner.WithEvaluation(p, tiny.Site(1<<30))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Phases = append(p.Phases, eval)
+	p.Buffers[deviceHome(t, p)].Pages = &plan.Pages{Table: clipBuffer(t, p), Bytes: 4}
 	if err := plan.Verify(clone(t, p)); err != nil {
 		t.Error(err)
 	}
 	var runs, updates int
-	for _, s := range eval.Instructions {
+	for _, s := range p.Phases[0].Instructions {
 		switch s.Verb {
 		case plan.Run:
 			runs++
@@ -252,7 +253,7 @@ func TestVerifyAcceptsWhatIsSound(t *testing.T) {
 // A plan of another version is refused by its version, before anything else is read.
 func TestReadNamesTheVersion(t *testing.T) {
 	_, err := plan.Read(strings.NewReader(`{"version":2,"micros":1,"steps":[]}`))
-	if err == nil || !strings.Contains(err.Error(), "its version is 2, this program reads 3") {
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("its version is 2, this program reads %d", plan.Version)) {
 		t.Errorf("got %v", err)
 	}
 }

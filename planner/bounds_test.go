@@ -9,6 +9,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/spec"
 )
 
@@ -53,16 +54,16 @@ func TestSharesOfADevice(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name         string
-		bounds       planner.Bounds
+		bounds       strategy.Bounds
 		changes      func(*plan.Plan) bool
 		smallestFill float64 // that what the share is about can be brought down to
 	}{
-		{"activations", planner.Bounds{SaveBelow: 0.9}, func(p *plan.Plan) bool { return p.Forecast.Flops > standard.Forecast.Flops && offDevice(p) == 0 }, 0.9},
-		{"activations, all", planner.Bounds{SaveBelow: 0.01}, func(p *plan.Plan) bool { return !keeps(p) && offDevice(p) == 0 }, 1},
-		{"homes, later", planner.Bounds{StayBelow: 0.9}, func(p *plan.Plan) bool { return offDevice(p) == 0 }, 0.9},
-		{"homes", planner.Bounds{StayBelow: 0.7}, func(p *plan.Plan) bool { return offDevice(p) > 0 && offDevice(p) < 2*len(p.Slabs) }, 0.7},
-		{"homes, all", planner.Bounds{StayBelow: 0.01}, func(p *plan.Plan) bool { return offDevice(p) == 2*len(p.Slabs) }, 1},
-		{"neither", planner.Bounds{SaveBelow: 1, StayBelow: 1}, func(p *plan.Plan) bool { return p.Peak()[plan.OnDevice] == all }, 1},
+		{"activations", strategy.Bounds{SaveBelow: 0.9}, func(p *plan.Plan) bool { return p.Forecast.Flops > standard.Forecast.Flops && offDevice(p) == 0 }, 0.9},
+		{"activations, all", strategy.Bounds{SaveBelow: 0.01}, func(p *plan.Plan) bool { return !keeps(p) && offDevice(p) == 0 }, 1},
+		{"homes, later", strategy.Bounds{StayBelow: 0.9}, func(p *plan.Plan) bool { return offDevice(p) == 0 }, 0.9},
+		{"homes", strategy.Bounds{StayBelow: 0.7}, func(p *plan.Plan) bool { return offDevice(p) > 0 && offDevice(p) < 2*len(p.Slabs) }, 0.7},
+		{"homes, all", strategy.Bounds{StayBelow: 0.01}, func(p *plan.Plan) bool { return offDevice(p) == 2*len(p.Slabs) }, 1},
+		{"neither", strategy.Bounds{SaveBelow: 1, StayBelow: 1}, func(p *plan.Plan) bool { return p.Peak()[plan.OnDevice] == all }, 1},
 	} {
 		goal := tiny.AdamW(1, false)
 		goal.Bounds = c.bounds
@@ -127,13 +128,13 @@ func TestWindowIsTaken(t *testing.T) {
 // whatever else fits or is faster.
 func TestStayOnTheDevice(t *testing.T) {
 	m := trained(t)
-	stay := planner.Constraints{Weights: plan.OnDevice, State: plan.OnDevice}
-	check := func(i planner.Constraints, budget int64) (*plan.Plan, error) {
+	stay := strategy.Constraints{Weights: plan.OnDevice, State: plan.OnDevice}
+	check := func(i strategy.Constraints, budget int64) (*plan.Plan, error) {
 		goal := tiny.AdamW(1, false)
 		goal.Constraints = i
 		return planner.Make(m, goal, tiny.Site(budget))
 	}
-	stay.Activations = planner.Saved
+	stay.Activations = strategy.Saved
 	standard, err := check(stay, 1<<30)
 	if err != nil || standard.Strategy != "standard" {
 		t.Fatalf("%v, %v", standard, err)
@@ -142,7 +143,7 @@ func TestStayOnTheDevice(t *testing.T) {
 	if _, err := check(stay, all-1); err == nil {
 		t.Error("a standard plan was made without room for it")
 	}
-	stay.Activations = planner.Recomputed
+	stay.Activations = strategy.Recomputed
 	p, err := check(stay, 1<<30)
 	if err != nil || keeps(p) || offDevice(p) > 0 || !slices.Contains(p.Strategies, "checkpointing") {
 		t.Errorf("%v, %v", p, err)
@@ -150,14 +151,14 @@ func TestStayOnTheDevice(t *testing.T) {
 	if p.Peak()[plan.OnDevice] >= all {
 		t.Errorf("recomputing takes %d bytes, keeping %d", p.Peak()[plan.OnDevice], all)
 	}
-	p, err = check(planner.Constraints{Weights: plan.OnDevice, State: plan.OnHost}, 1<<30)
+	p, err = check(strategy.Constraints{Weights: plan.OnDevice, State: plan.OnHost}, 1<<30)
 	if err != nil || offDevice(p) != len(p.Slabs) || !slices.Contains(p.Strategies, "optimizer-offload") {
 		t.Errorf("%v, %v", p, err)
 	}
-	if _, err := check(planner.Constraints{Activations: "sold"}, 1<<30); err == nil || !strings.Contains(err.Error(), "sold") {
+	if _, err := check(strategy.Constraints{Activations: "sold"}, 1<<30); err == nil || !strings.Contains(err.Error(), "sold") {
 		t.Errorf("%v", err)
 	}
-	for _, i := range []planner.Constraints{{Activations: planner.Recomputed}, {Weights: plan.OnHost}} {
+	for _, i := range []strategy.Constraints{{Activations: strategy.Recomputed}, {Weights: plan.OnHost}} {
 		if i.SatisfiedBy(m, standard) == nil {
 			t.Errorf("the standard plan passes for %+v", i)
 		}
@@ -169,7 +170,7 @@ func TestWaysRuledOut(t *testing.T) {
 	site := tiny.Site(1 << 30)
 	site.Devices = 2
 	goal := tiny.AdamW(4, false)
-	for range planner.Parallelisms {
+	for range strategy.Parallelisms {
 		p, err := planner.Make(m, goal, site)
 		if err != nil {
 			t.Fatal(err)
@@ -179,14 +180,14 @@ func TestWaysRuledOut(t *testing.T) {
 				t.Errorf("without %q the plan is %q", goal.Bounds.Without, p.Strategy)
 			}
 		}
-		next := map[bool]planner.Parallelism{true: planner.ZeRO2, false: planner.Pipeline}[len(goal.Bounds.Without) == 0]
+		next := map[bool]strategy.Parallelism{true: strategy.ZeRO2, false: strategy.Pipeline}[len(goal.Bounds.Without) == 0]
 		goal.Bounds.Without = append(goal.Bounds.Without, next)
 	}
-	goal.Constraints.Parallelism = planner.Pipeline
+	goal.Constraints.Parallelism = strategy.Pipeline
 	if _, err := planner.Make(m, goal, site); err == nil || !strings.Contains(err.Error(), "ruled out") {
 		t.Errorf("%v", err)
 	}
-	for _, b := range []planner.Bounds{{SaveBelow: 1.5}, {StayBelow: -1}, {Prefetch: -2}} {
+	for _, b := range []strategy.Bounds{{SaveBelow: 1.5}, {StayBelow: -1}, {Prefetch: -2}} {
 		goal := tiny.AdamW(1, false)
 		goal.Bounds = b
 		if _, err := planner.Make(m, goal, site); err == nil {

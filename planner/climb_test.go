@@ -5,7 +5,7 @@ import (
 
 	"spillway/graph"
 	"spillway/plan"
-	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // Where half of the blocks, and a quarter, are too many to keep the values of, a few are
@@ -13,7 +13,7 @@ import (
 // the host updates, the slab whose gradient comes last is better updated by the device.
 func TestSmallStridesFillTheDevice(t *testing.T) {
 	r := named(t, "llama-3-8b", "h200:24GiB,host:125GiB@update=135GB/s", 8, 4096, graph.Train)
-	r.Goal.Constraints = planner.Constraints{Weights: plan.OnHost, State: plan.OnHost}
+	r.Goal.Constraints = strategy.Constraints{Weights: plan.OnHost, State: plan.OnHost}
 	p, _, err := r.Plan()
 	if err != nil {
 		t.Fatal(err)

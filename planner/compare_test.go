@@ -9,6 +9,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // Every row holds what a plan made for it alone takes; nothing that fits is faster
@@ -126,7 +127,7 @@ func TestWhatFitsStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(p.Strategy, "offload") {
-			r.Goal.Constraints = planner.Constraints{Weights: plan.OnDevice, State: plan.OnDevice}
+			r.Goal.Constraints = strategy.Constraints{Weights: plan.OnDevice, State: plan.OnDevice}
 			q, _, err := r.Plan()
 			if err != nil || p.Forecast.StepSeconds > 0.98*q.Forecast.StepSeconds {
 				t.Errorf("%s: %s takes %v s, %v", name, p.Strategy, p.Forecast.StepSeconds, err)
@@ -143,25 +144,25 @@ func TestCompareRecomputesEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peak := func(level planner.Level) int64 {
+	peak := func(level strategy.Level) int64 {
 		m, err := r.Trace(r.MicroBatchSize, r.Seq)
 		if err != nil {
 			t.Fatal(err)
 		}
 		site := r.Site
 		site.Budget = 1 << 40
-		p, err := planner.Build(m, r.Goal, site, planner.Uniform(false, false, level, 0))
+		p, err := planner.Build(m, r.Goal, site, strategy.Uniform(false, false, level, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p.Peak()[plan.OnDevice]
 	}
-	if peak(planner.SaveNone) >= peak(planner.SaveAttention) {
+	if peak(strategy.SaveNone) >= peak(strategy.SaveAttention) {
 		t.Fatal("saving nothing takes no less than saving attention's outputs")
 	}
 	for _, c := range list {
-		if c.Name == "checkpointing" && (c.Fits || c.Device != peak(planner.SaveNone)) {
-			t.Errorf("checkpointing takes %d bytes at least, with nothing saved it takes %d", c.Device, peak(planner.SaveNone))
+		if c.Name == "checkpointing" && (c.Fits || c.Device != peak(strategy.SaveNone)) {
+			t.Errorf("checkpointing takes %d bytes at least, with nothing saved it takes %d", c.Device, peak(strategy.SaveNone))
 		}
 	}
 }

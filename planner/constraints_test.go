@@ -9,20 +9,21 @@ import (
 	"spillway/internal/tiny"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/spec"
 )
 
 var (
-	host0 = planner.Place{Tier: plan.OnHost}
-	dev0  = planner.Place{Tier: plan.OnDevice}
-	dev1  = planner.Place{Tier: plan.OnDevice, Device: 1}
-	host1 = planner.Place{Tier: plan.OnHost, Device: 1}
-	disk0 = planner.Place{Tier: plan.OnDisk}
+	host0 = strategy.Place{Tier: plan.OnHost}
+	dev0  = strategy.Place{Tier: plan.OnDevice}
+	dev1  = strategy.Place{Tier: plan.OnDevice, Device: 1}
+	host1 = strategy.Place{Tier: plan.OnHost, Device: 1}
+	disk0 = strategy.Place{Tier: plan.OnDisk}
 )
 
 // placed makes a place for each of the tiny model's six blocks.
-func placed(m *spec.Model, list ...planner.Place) map[string]planner.Place {
-	places := map[string]planner.Place{}
+func placed(m *spec.Model, list ...strategy.Place) map[string]strategy.Place {
+	places := map[string]strategy.Place{}
 	for i, b := range m.Blocks {
 		places[b.Name] = list[i]
 	}
@@ -30,7 +31,7 @@ func placed(m *spec.Model, list ...planner.Place) map[string]planner.Place {
 }
 
 // checkPlaced reads the plan itself: where each param's bytes are, who runs what.
-func checkPlaced(t *testing.T, m *spec.Model, p *plan.Plan, places map[string]planner.Place) {
+func checkPlaced(t *testing.T, m *spec.Model, p *plan.Plan, places map[string]strategy.Place) {
 	t.Helper()
 	slab := map[string]plan.Slab{}
 	for _, s := range p.Slabs {
@@ -64,7 +65,7 @@ func checkPlaced(t *testing.T, m *spec.Model, p *plan.Plan, places map[string]pl
 // Blocks rest and run where the user puts them, in every task and on one device or
 // two, contiguous or not.
 func TestPlacesAreHonoured(t *testing.T) {
-	for name, list := range map[string][]planner.Place{
+	for name, list := range map[string][]strategy.Place{
 		"all on the device": {dev0, dev0, dev0, dev0, dev0, dev0},
 		"all on the host":   {host0, host0, host0, host0, host0, host0},
 		"some on the host":  {dev0, host0, dev0, host0, dev0, dev0},
@@ -95,17 +96,17 @@ func TestPlacesAreHonoured(t *testing.T) {
 
 func TestPlacesAreChecked(t *testing.T) {
 	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Infer})
-	good := func() map[string]planner.Place { return placed(m, dev0, dev0, dev0, dev0, dev0, dev0) }
+	good := func() map[string]strategy.Place { return placed(m, dev0, dev0, dev0, dev0, dev0, dev0) }
 	for _, c := range []struct {
 		want   string
-		change func(map[string]planner.Place)
+		change func(map[string]strategy.Place)
 	}{
-		{"model.layers.2 has no place", func(p map[string]planner.Place) { delete(p, "model.layers.2") }},
-		{"there are 1", func(p map[string]planner.Place) { p["lm_head"] = dev1 }},
-		{"no block \"model.layers.9\"", func(p map[string]planner.Place) { p["model.layers.9"] = dev0 }},
-		{"disk", func(p map[string]planner.Place) { p["lm_head"] = planner.Place{Tier: plan.OnDisk} }},
+		{"model.layers.2 has no place", func(p map[string]strategy.Place) { delete(p, "model.layers.2") }},
+		{"there are 1", func(p map[string]strategy.Place) { p["lm_head"] = dev1 }},
+		{"no block \"model.layers.9\"", func(p map[string]strategy.Place) { p["model.layers.9"] = dev0 }},
+		{"disk", func(p map[string]strategy.Place) { p["lm_head"] = strategy.Place{Tier: plan.OnDisk} }},
 	} {
-		goal := planner.Goal{Constraints: planner.Constraints{Places: good()}}
+		goal := planner.Goal{Constraints: strategy.Constraints{Places: good()}}
 		c.change(goal.Constraints.Places)
 		if _, err := planner.Make(m, goal, tiny.Site(1<<20)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want an error with %q", err, c.want)
@@ -116,11 +117,11 @@ func TestPlacesAreChecked(t *testing.T) {
 // A plan that puts a block elsewhere is found out.
 func TestHappened(t *testing.T) {
 	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(1, false), tiny.Site(1<<20), planner.Uniform(false, false, planner.SaveAll, 1))
+	p, err := planner.Build(m, tiny.AdamW(1, false), tiny.Site(1<<20), strategy.Uniform(false, false, strategy.SaveAll, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, i := range map[string]planner.Constraints{
+	for name, i := range map[string]strategy.Constraints{
 		"weights": {Weights: plan.OnHost}, "state": {State: plan.OnHost},
 		"a block's tier":   {Places: placed(m, dev0, host0, dev0, dev0, dev0, dev0)},
 		"a block's device": {Places: placed(m, dev0, dev0, dev0, dev0, dev0, dev1)},
@@ -129,7 +130,7 @@ func TestHappened(t *testing.T) {
 			t.Errorf("%s: all is on device 0, and nobody minds", name)
 		}
 	}
-	all := planner.Constraints{Places: placed(m, dev0, dev0, dev0, dev0, dev0, dev0)}
+	all := strategy.Constraints{Places: placed(m, dev0, dev0, dev0, dev0, dev0, dev0)}
 	if err := all.SatisfiedBy(m, p); err != nil {
 		t.Error(err)
 	}
@@ -139,7 +140,7 @@ func TestHappened(t *testing.T) {
 func TestDemandDisk(t *testing.T) {
 	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Train})
 	goal, site := tiny.AdamW(1, true), tiny.Site(1<<20)
-	goal.Constraints = planner.Constraints{Weights: plan.OnDisk, State: plan.OnDisk}
+	goal.Constraints = strategy.Constraints{Weights: plan.OnDisk, State: plan.OnDisk}
 	if _, err := planner.Make(m, goal, site); err == nil || !strings.Contains(err.Error(), "no disk tier") {
 		t.Errorf("without a disk: %v", err)
 	}
@@ -158,9 +159,9 @@ func TestDemandDisk(t *testing.T) {
 // Ways and host memory that are asked for are taken though others are faster.
 func TestDemandAParallelism(t *testing.T) {
 	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Train})
-	for _, way := range planner.Parallelisms {
+	for _, way := range strategy.Parallelisms {
 		goal := tiny.AdamW(4, false)
-		goal.Constraints = planner.Constraints{Parallelism: way, State: plan.OnHost}
+		goal.Constraints = strategy.Constraints{Parallelism: way, State: plan.OnHost}
 		site := tiny.Site(1 << 20)
 		site.Devices = 2
 		p, err := planner.Make(m, goal, site)
@@ -181,10 +182,10 @@ func TestDemandAParallelism(t *testing.T) {
 		devices int
 		want    string
 	}{
-		{planner.Goal{MicroBatches: 4, Constraints: planner.Constraints{Parallelism: planner.Pipeline}}, 2, "without training use model-parallel"},
-		{planner.Goal{MicroBatches: 4, Constraints: planner.Constraints{Parallelism: planner.ZeRO2}}, 1, "there is one"},
-		{planner.Goal{MicroBatches: 1, Constraints: planner.Constraints{Parallelism: planner.ZeRO3}}, 2, "accumulate 2"},
-		{planner.Goal{Constraints: planner.Constraints{Parallelism: "magic"}}, 2, "magic"},
+		{planner.Goal{MicroBatches: 4, Constraints: strategy.Constraints{Parallelism: strategy.Pipeline}}, 2, "without training use model-parallel"},
+		{planner.Goal{MicroBatches: 4, Constraints: strategy.Constraints{Parallelism: strategy.ZeRO2}}, 1, "there is one"},
+		{planner.Goal{MicroBatches: 1, Constraints: strategy.Constraints{Parallelism: strategy.ZeRO3}}, 2, "accumulate 2"},
+		{planner.Goal{Constraints: strategy.Constraints{Parallelism: "magic"}}, 2, "magic"},
 	} {
 		site := tiny.Site(1 << 20)
 		site.Devices = c.devices

@@ -10,6 +10,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // updatesBy counts the updates of a plan by the host and by devices.
@@ -42,7 +43,7 @@ func TestSlowLinksUpdateOnTheHost(t *testing.T) {
 			t.Errorf("a link of %s: %s; the host updates %.0f%% of the slabs, with the faster link %.0f%%", link, p.Strategy, 100*share, 100*before)
 		}
 		before = share
-		for _, who := range planner.Updaters {
+		for _, who := range strategy.Updaters {
 			r.Goal.Constraints.Updates = who
 			q, _, err := r.Plan()
 			if err != nil {
@@ -62,8 +63,8 @@ func TestHostUpdatesMoveGradientsAndWeights(t *testing.T) {
 	for _, streamed := range []bool{false, true} {
 		goal := tiny.AdamW(1, false)
 		goal.Master = true // so that nobody needs to read the weights
-		p, err := planner.Build(m, goal, tiny.Site(1<<30), func(slabs, blocks int) planner.Choice {
-			c := planner.Uniform(streamed, true, planner.SaveAll, 2)(slabs, blocks)
+		p, err := planner.Build(m, goal, tiny.Site(1<<30), func(slabs, blocks int) strategy.Choice {
+			c := strategy.Uniform(streamed, true, strategy.SaveAll, 2)(slabs, blocks)
 			for range slabs {
 				c.UpdatedByCPU = append(c.UpdatedByCPU, true)
 			}
@@ -93,7 +94,7 @@ func TestHostUpdatesMoveGradientsAndWeights(t *testing.T) {
 
 func TestWhoUpdates(t *testing.T) {
 	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 16, Task: graph.Train})
-	for _, who := range planner.Updaters {
+	for _, who := range strategy.Updaters {
 		goal := tiny.AdamW(2, true)
 		goal.Constraints.Updates = who
 		p, err := planner.Make(m, goal, tiny.Site(1<<20))
@@ -101,7 +102,7 @@ func TestWhoUpdates(t *testing.T) {
 			t.Fatal(err)
 		}
 		host, device := updatesBy(p)
-		if (host > 0) != (who != planner.ByDevice) || (device > 0) != (who != planner.ByCPU) {
+		if (host > 0) != (who != strategy.ByDevice) || (device > 0) != (who != strategy.ByCPU) {
 			t.Errorf("asking for %s: %d updates by the host, %d by the device", who, host, device)
 		}
 	}
@@ -109,7 +110,7 @@ func TestWhoUpdates(t *testing.T) {
 	whole.Optimizer.Rule = optim.Adafactor
 	elsewhere.Constraints.State = plan.OnDevice
 	for says, goal := range map[string]planner.Goal{"whole params": whole, "to be stored on device": elsewhere, "nothing is trained": nothing} {
-		goal.Constraints.Updates = planner.ByCPU
+		goal.Constraints.Updates = strategy.ByCPU
 		if _, err := planner.Make(m, goal, tiny.Site(1<<20)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}

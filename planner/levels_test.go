@@ -7,6 +7,7 @@ import (
 	"spillway/graph"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // Each level keeps less than the one before and takes longer. What attention gives is small
@@ -19,8 +20,8 @@ func TestLevelsTradeMemoryForTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seconds, bytes []float64
-	for level := planner.SaveAll; level <= planner.SaveNone; level++ {
-		p, err := planner.Build(m, r.Goal, r.Site, planner.Uniform(false, false, level, 1))
+	for level := strategy.SaveAll; level <= strategy.SaveNone; level++ {
+		p, err := planner.Build(m, r.Goal, r.Site, strategy.Uniform(false, false, level, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,10 +32,10 @@ func TestLevelsTradeMemoryForTime(t *testing.T) {
 			t.Errorf("from level %d to the next: %v s and %v s, %v and %v bytes", i, seconds[i], seconds[i+1], bytes[i], bytes[i+1])
 		}
 	}
-	price := func(less, more planner.Level) float64 {
+	price := func(less, more strategy.Level) float64 {
 		return (bytes[more] - bytes[less]) / (seconds[less] - seconds[more])
 	}
-	if attention, matmuls := price(planner.SaveNone, planner.SaveAttention), price(planner.SaveAttention, planner.SaveMatmuls); attention > matmuls/2 {
+	if attention, matmuls := price(strategy.SaveNone, strategy.SaveAttention), price(strategy.SaveAttention, strategy.SaveMatmuls); attention > matmuls/2 {
 		t.Errorf("a second takes %.3g bytes of attention's outputs, and %.3g of matmuls", attention, matmuls)
 	}
 }

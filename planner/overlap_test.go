@@ -11,6 +11,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/spec"
 	"spillway/units"
 )
@@ -23,9 +24,9 @@ const deepEnough = `{"model_type":"llama","vocab_size":1000,"hidden_size":1024,"
 
 // allStreamed streams everything, from the disk if asked, and has the host update if
 // asked.
-func allStreamed(disk, host bool) func(slabs, blocks int) planner.Choice {
-	return func(slabs, blocks int) planner.Choice {
-		c := planner.Uniform(true, true, planner.SaveNone, 3)(slabs, blocks)
+func allStreamed(disk, host bool) func(slabs, blocks int) strategy.Choice {
+	return func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(true, true, strategy.SaveNone, 3)(slabs, blocks)
 		c.PrefetchStates, c.OnDisk = 2, make([]bool, slabs)
 		for i := range c.OnDisk {
 			c.OnDisk[i] = disk
@@ -94,8 +95,8 @@ func TestNoRunWaitsForWhatLeaves(t *testing.T) {
 	site := planner.Site{DType: dtype.BF16, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Kernels: sim.NewVirtual(gpu0(machine.Device{}), dtype.BF16, 0, 256)}
 	forecast := func(r machine.Device, loose bool) *plan.Forecast {
 		site.Device = gpu0(r)
-		p, err := planner.Build(model, goal, site, func(slabs, blocks int) planner.Choice {
-			c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+		p, err := planner.Build(model, goal, site, func(slabs, blocks int) strategy.Choice {
+			c := strategy.Uniform(true, true, strategy.SaveNone, 2)(slabs, blocks)
 			c.DelayedReuse = loose
 			return c
 		})
@@ -140,8 +141,8 @@ func TestClippedUpdatesHideToo(t *testing.T) {
 		goal := planner.Goal{MicroBatches: 1, Optimizer: &planner.Optimizer{Rule: optim.Adam, States: planner.FullStates("exp_avg", "exp_avg_sq"), Clip: true}}
 		site := planner.Site{Device: gpu0(c.rates), DType: dtype.BF16, Budget: 1 << 40, HostBudget: 1 << 40, Alignment: planner.Alignment, Kernels: sim.NewVirtual(gpu0(c.rates), dtype.BF16, 0, 256)}
 		forecast := func(delayed bool) *plan.Forecast {
-			p, err := planner.Build(model, goal, site, func(slabs, blocks int) planner.Choice {
-				c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+			p, err := planner.Build(model, goal, site, func(slabs, blocks int) strategy.Choice {
+				c := strategy.Uniform(true, true, strategy.SaveNone, 2)(slabs, blocks)
 				c.DelayedReuse, c.DelayedUpdates = true, delayed
 				return c
 			})

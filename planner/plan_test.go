@@ -20,28 +20,29 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/spec"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write golden plans anew")
 
 // randomChoice of everything a choice leaves open.
-func randomChoice(r *rand.Rand) func(slabs, blocks int) planner.Choice {
-	return func(slabs, blocks int) planner.Choice {
-		c := planner.Choice{Streamed: make([]bool, slabs), OffloadedState: make([]bool, slabs), Level: make([]planner.Level, blocks), OffloadedActivations: make([]bool, blocks), Prefetch: 1 + r.IntN(4), PrefetchStates: r.IntN(3), PieceElements: 256 * int64(r.IntN(8)), BreadthFirst: true}
+func randomChoice(r *rand.Rand) func(slabs, blocks int) strategy.Choice {
+	return func(slabs, blocks int) strategy.Choice {
+		c := strategy.Choice{Streamed: make([]bool, slabs), OffloadedState: make([]bool, slabs), Level: make([]strategy.Level, blocks), OffloadedActivations: make([]bool, blocks), Prefetch: 1 + r.IntN(4), PrefetchStates: r.IntN(3), PieceElements: 256 * int64(r.IntN(8)), BreadthFirst: true}
 		for i := range slabs {
 			c.Streamed[i], c.OffloadedState[i] = r.IntN(2) == 0, r.IntN(2) == 0
 		}
 		for i := range blocks {
-			c.Level[i], c.OffloadedActivations[i] = planner.Level(r.IntN(4)), r.IntN(3) == 0
+			c.Level[i], c.OffloadedActivations[i] = strategy.Level(r.IntN(4)), r.IntN(3) == 0
 		}
 		return c
 	}
 }
 
 // overDevices spreads a choice over several devices in one of the ways there are.
-func overDevices(r *rand.Rand, choose func(slabs, blocks int) planner.Choice) func(slabs, blocks int) planner.Choice {
-	return func(slabs, blocks int) planner.Choice {
+func overDevices(r *rand.Rand, choose func(slabs, blocks int) strategy.Choice) func(slabs, blocks int) strategy.Choice {
+	return func(slabs, blocks int) strategy.Choice {
 		c := choose(slabs, blocks)
 		c.Devices, c.BreadthFirst = 1+r.IntN(3), r.IntN(2) == 0
 		switch r.IntN(3) {
@@ -77,7 +78,7 @@ func TestEveryChoiceGivesASoundPlan(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		keep, err := planner.Build(m, goal, tiny.Site(1<<30), planner.Uniform(false, false, planner.SaveAll, 0))
+		keep, err := planner.Build(m, goal, tiny.Site(1<<30), strategy.Uniform(false, false, strategy.SaveAll, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,9 +90,9 @@ func TestEveryChoiceGivesASoundPlan(t *testing.T) {
 
 // A plan as text, reviewed as a diff when it changes.
 func TestGoldenPlans(t *testing.T) {
-	for name, choose := range map[string]func(slabs, blocks int) planner.Choice{
-		"standard": planner.Uniform(false, false, planner.SaveAll, 0),
-		"streamed": planner.Uniform(true, true, planner.SaveNone, 2),
+	for name, choose := range map[string]func(slabs, blocks int) strategy.Choice{
+		"standard": strategy.Uniform(false, false, strategy.SaveAll, 0),
+		"streamed": strategy.Uniform(true, true, strategy.SaveNone, 2),
 	} {
 		m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
 		p, err := planner.Build(m, tiny.AdamW(1, name == "standard"), tiny.Site(1<<20), choose)
@@ -176,7 +177,7 @@ func TestStreamedInferenceReachesTheLinkBound(t *testing.T) {
 	if !slices.Contains(best.Strategies, "cpu-offload") || best.Forecast.Bound != "link to device" {
 		t.Fatalf("strategy %q bound by %s", best.Strategy, best.Forecast.Bound)
 	}
-	all, err := planner.Build(m, r.Goal, r.Site, planner.Uniform(true, false, planner.SaveAll, 2))
+	all, err := planner.Build(m, r.Goal, r.Site, strategy.Uniform(true, false, strategy.SaveAll, 2))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@
 //	search    candidates, estimates, climbing, miniatures of deep models
 //	advise    requests: what would fit, the largest batch, comparisons, savings
 //
-// This package is what callers need of them, under one name.
+// This package is what callers need of the others, under one name.
 package planner
 
 import (
@@ -27,7 +27,6 @@ import (
 	"spillway/planner/forecast"
 	"spillway/planner/goal"
 	"spillway/planner/search"
-	"spillway/planner/strategy"
 )
 
 // What is wanted, and where: see package goal.
@@ -39,18 +38,6 @@ type (
 	Kernels   = goal.Kernels
 	FitError  = goal.FitError
 	FitOption = goal.FitOption
-)
-
-// What can be chosen or demanded: see package strategy.
-type (
-	Constraints = strategy.Constraints
-	Bounds      = strategy.Bounds
-	Choice      = strategy.Choice
-	Level       = strategy.Level
-	Parallelism = strategy.Parallelism
-	Place       = strategy.Place
-	Updater     = strategy.Updater
-	Activations = strategy.Activations
 )
 
 // What can be asked: see package advise.
@@ -67,36 +54,14 @@ type (
 // Alignment of buffers: see package goal.
 const Alignment = goal.Alignment
 
-// Constants of package strategy.
-const (
-	SaveAll       = strategy.SaveAll
-	SaveMatmuls   = strategy.SaveMatmuls
-	SaveAttention = strategy.SaveAttention
-	SaveNone      = strategy.SaveNone
-
-	ZeRO1         = strategy.ZeRO1
-	ZeRO2         = strategy.ZeRO2
-	ZeRO3         = strategy.ZeRO3
-	ModelParallel = strategy.ModelParallel
-	Pipeline      = strategy.Pipeline
-
-	ByDevice = strategy.ByDevice
-	ByCPU    = strategy.ByCPU
-	ByBoth   = strategy.ByBoth
-
-	Saved      = strategy.Saved
-	Recomputed = strategy.Recomputed
-)
-
-// Functions and lists of the parts.
+// Functions of the parts.
 var (
-	Make         = search.Make
-	Build        = search.Build
-	Timeline     = forecast.Timeline
-	Savings      = advise.Savings
-	SiteOf       = goal.SiteOf
-	FullStates   = goal.FullStates
-	Uniform      = strategy.Uniform
-	Parallelisms = strategy.Parallelisms
-	Updaters     = strategy.Updaters
+	Make           = search.Make
+	Build          = search.Build
+	Rebuild        = search.Rebuild
+	WithEvaluation = search.WithEvaluation
+	Timeline       = forecast.Timeline
+	Savings        = advise.Savings
+	SiteOf         = goal.SiteOf
+	FullStates     = goal.FullStates
 )

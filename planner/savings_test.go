@@ -8,6 +8,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/op"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/quant"
 	"spillway/spec"
 )
@@ -48,7 +49,7 @@ var fourRows = planner.Setting{Train: true, MicroBatchSize: 4, Seq: 32, MicroBat
 func TestSavingsSaveWhatTheySay(t *testing.T) {
 	base, of := climb(t, fourRows, 1<<20)
 	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 4, Seq: 32, Task: graph.Train})
-	standard, err := planner.Build(m, tiny.AdamW(1, false), tiny.Site(1<<30), planner.Uniform(false, false, planner.SaveAll, 0))
+	standard, err := planner.Build(m, tiny.AdamW(1, false), tiny.Site(1<<30), strategy.Uniform(false, false, strategy.SaveAll, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // With whole gradients devices add theirs once; with sharded ones after every round
@@ -18,8 +19,8 @@ func TestWholeAndShardedGradients(t *testing.T) {
 	site.Devices = 2
 	const rounds = 3
 	build := func(shard bool) *plan.Plan {
-		p, err := planner.Build(m, tiny.AdamW(2*rounds, false), site, func(slabs, blocks int) planner.Choice {
-			c := planner.Uniform(false, false, planner.SaveAll, 0)(slabs, blocks)
+		p, err := planner.Build(m, tiny.AdamW(2*rounds, false), site, func(slabs, blocks int) strategy.Choice {
+			c := strategy.Uniform(false, false, strategy.SaveAll, 0)(slabs, blocks)
 			c.Devices, c.ShardGradients = 2, shard
 			return c
 		})

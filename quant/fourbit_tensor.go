@@ -60,33 +60,21 @@ func (f *FourBit) stream(rows, cols int64, from ReadFunc) io.Reader {
 type Codes struct {
 	// Absmax of the blocks; all are known after io.EOF.
 	Absmax []float32
-	parallelReader
-
-	code  *FourBit
-	block int64
-	n     int64
-	from  ReadFunc
+	*parallelReader
 }
 
 // NewCodes encodes n numbers in blocks of a given even size that divides 65536.
 func NewCodes(code *FourBit, block int, n int64, from ReadFunc) *Codes {
-	c := &Codes{Absmax: make([]float32, (n+int64(block)-1)/int64(block)), code: code, block: int64(block), n: n, from: from}
-	c.parts, c.make = partsOf(n), c.encodePart
+	c := &Codes{Absmax: make([]float32, (n+int64(block)-1)/int64(block))}
+	halved := func(count int64) int64 { return (count + 1) / 2 }
+	c.parallelReader = encodeParts(n, partElements, from, halved, func(first int64, b *buffer) error {
+		absmax := c.Absmax[first/int64(block):][:ceil(len(b.numbers), block)]
+		code.Encode(b.bytes, absmax, b.numbers, block)
+		if firstNonFinite(absmax) < 0 {
+			return nil
+		}
+		bad := firstNonFinite(b.numbers)
+		return fmt.Errorf("element %d is %v, which has no 4-bit code", first+int64(bad), b.numbers[bad])
+	})
 	return c
-}
-
-func (c *Codes) encodePart(part int64, b *buffer) ([]byte, error) {
-	first := part * partElements
-	n := int(min(c.n-first, partElements))
-	b.resize(n, ceil(n, 2))
-	if err := c.from(first, b.numbers); err != nil {
-		return nil, err
-	}
-	absmax := c.Absmax[first/c.block:][:ceil(n, int(c.block))]
-	c.code.Encode(b.bytes, absmax, b.numbers, int(c.block))
-	if firstNonFinite(absmax) < 0 {
-		return b.bytes, nil
-	}
-	bad := firstNonFinite(b.numbers)
-	return nil, fmt.Errorf("element %d is %v, which has no 4-bit code", first+int64(bad), b.numbers[bad])
 }

@@ -19,6 +19,20 @@ type parallelReader struct {
 	left    []byte // of the part taken last
 }
 
+// encodeParts reads as n numbers that are pulled and encoded a step at a time. A buffer has
+// the numbers of the part that begins at the element first, and size bytes for their codes.
+func encodeParts(n, step int64, from ReadFunc, size func(count int64) int64, encode func(first int64, b *buffer) error) *parallelReader {
+	return &parallelReader{parts: (n + step - 1) / step, make: func(part int64, b *buffer) ([]byte, error) {
+		first := part * step
+		count := min(n-first, step)
+		b.resize(int(count), int(size(count)))
+		if err := from(first, b.numbers); err != nil {
+			return nil, err
+		}
+		return b.bytes, encode(first, b)
+	}}
+}
+
 // buffer is where one part is made.
 type buffer struct {
 	numbers []float32

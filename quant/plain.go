@@ -12,16 +12,10 @@ func Plain(t dtype.Type, n int64, from ReadFunc) (io.Reader, error) {
 	if !t.IsPlain() {
 		return nil, fmt.Errorf("%v is not a plain type; use f32, bf16 or f16", t)
 	}
-	return &parallelReader{parts: partsOf(n), make: func(part int64, r *buffer) ([]byte, error) {
-		first := part * partElements
-		count := min(n-first, partElements)
-		r.resize(int(count), int(t.Bytes(count)))
-		if err := from(first, r.numbers); err != nil {
-			return nil, err
-		}
-		t.Encode(r.bytes, r.numbers)
-		return r.bytes, nil
-	}}, nil
+	return encodeParts(n, partElements, from, t.Bytes, func(_ int64, b *buffer) error {
+		t.Encode(b.bytes, b.numbers)
+		return nil
+	}), nil
 }
 
 // WritePlain writes n numbers in a plain type, converted on all cores on the way.

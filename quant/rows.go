@@ -62,11 +62,7 @@ func RowScale(b []byte, n, row int) float32 { return getF32(b[n:], row) }
 type RowCodes struct {
 	// Scales of the rows; all are known after io.EOF.
 	Scales []float32
-	parallelReader
-
-	code rowCode
-	cols int64
-	from ReadFunc
+	*parallelReader
 }
 
 // NewRowCodes encodes a matrix in a type with a scale for each row.
@@ -75,39 +71,24 @@ func NewRowCodes(t dtype.Type, rows, cols int64, from ReadFunc) *RowCodes {
 }
 
 func newRowCodes(code rowCode, rows, cols int64, from ReadFunc) *RowCodes {
-	c := &RowCodes{Scales: make([]float32, rows), code: code, cols: cols, from: from}
-	c.parts, c.make = (rows+c.rowsPerPart()-1)/c.rowsPerPart(), c.encodePart
-	return c
-}
-
-func (c *RowCodes) rowsPerPart() int64 { return max(1, partElements/max(c.cols, 1)) }
-
-func (c *RowCodes) encodePart(part int64, b *buffer) ([]byte, error) {
-	first := part * c.rowsPerPart()
-	scales := c.Scales[first:min(first+c.rowsPerPart(), int64(len(c.Scales)))]
-	n := len(scales) * int(c.cols)
-	b.resize(n, n)
-	if err := c.from(first*c.cols, b.numbers); err != nil {
-		return nil, err
-	}
-	for i := range scales {
-		from, to := i*int(c.cols), (i+1)*int(c.cols)
-		scale, err := c.row(b.bytes[from:to], b.numbers[from:to])
-		if err != nil {
-			return nil, fmt.Errorf("row %d: %w", first+int64(i), err)
+	c, width := &RowCodes{Scales: make([]float32, rows)}, max(cols, 1)
+	sameSize := func(count int64) int64 { return count }
+	c.parallelReader = encodeParts(rows*cols, max(1, partElements/width)*width, from, sameSize, func(first int64, b *buffer) error {
+		for at := 0; at < len(b.numbers); at += int(cols) {
+			row, i := b.numbers[at:at+int(cols)], (first+int64(at))/cols
+			scale, err := code.encode(b.bytes[at:], row)
+			if err == nil && firstNonFinite([]float32{scale}) >= 0 {
+				bad := firstNonFinite(row)
+				err = fmt.Errorf("element %d is %v, which has no 8-bit code", bad, row[bad])
+			}
+			if err != nil {
+				return fmt.Errorf("row %d: %w", i, err)
+			}
+			c.Scales[i] = scale
 		}
-		scales[i] = scale
-	}
-	return b.bytes, nil
-}
-
-func (c *RowCodes) row(codes []byte, row []float32) (float32, error) {
-	scale, err := c.code.encode(codes, row)
-	if bad := firstNonFinite([]float32{scale}); bad >= 0 && err == nil {
-		bad = firstNonFinite(row)
-		err = fmt.Errorf("element %d is %v, which has no 8-bit code", bad, row[bad])
-	}
-	return scale, err
+		return nil
+	})
+	return c
 }
 
 // F32Bytes are numbers as the bytes of f32.

@@ -33,22 +33,16 @@ func (c *Codec) stream(rows, cols int64, from ReadFunc) io.Reader {
 		unit = max(cols, 1)
 	}
 	n, step := rows*cols, max(1, partElements/unit)*unit
-	return &parallelReader{parts: (n + step - 1) / step, make: func(part int64, b *buffer) ([]byte, error) {
-		first := part * step
-		count := min(n-first, step)
-		size := c.Bytes(count)
-		if c.Block == 0 {
-			size = count / cols * c.Bytes(cols)
-		}
-		b.resize(int(count), int(size))
-		if err := from(first, b.numbers); err != nil {
-			return nil, err
-		}
+	size := c.Bytes
+	if c.Block == 0 {
+		size = func(count int64) int64 { return count / cols * c.Bytes(cols) }
+	}
+	return encodeParts(n, step, from, size, func(first int64, b *buffer) error {
 		if bad := firstNonFinite(b.numbers); bad >= 0 {
-			return nil, fmt.Errorf("element %d is %v, which %v cannot hold", first+int64(bad), b.numbers[bad], c.Type)
+			return fmt.Errorf("element %d is %v, which %v cannot hold", first+int64(bad), b.numbers[bad], c.Type)
 		}
-		return b.bytes, c.Encode(b.bytes, b.numbers, int(cols))
-	}}
+		return c.Encode(b.bytes, b.numbers, int(cols))
+	})
 }
 
 // tailReader reads as the storage behind the codes, once all are made.
@@ -67,5 +61,3 @@ func (r *tailReader) Read(p []byte) (int, error) {
 // partElements is how many elements are one part of a stream: whole blocks of every size
 // there is.
 const partElements = 64 << 10
-
-func partsOf(n int64) int64 { return (n + partElements - 1) / partElements }

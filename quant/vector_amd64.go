@@ -13,26 +13,11 @@ func available() []path {
 	return all
 }
 
-//go:noescape
 func fourBitAVX512(codes []byte, absmax, src []float32, s *search)
-
-//go:noescape
 func largestAVX512(x []float32) (bits uint32)
-
-//go:noescape
 func rowI8AVX512(codes []byte, row []float32, factor float32)
-
-//go:noescape
 func dynamicAVX512(codes []byte, src []float32, r float32, cells *Cells, zero, below uint32)
-
-//go:noescape
 func fourBitAVX2(codes []byte, absmax, src []float32, s *search)
-
-//go:noescape
 func largestAVX2(x []float32) (bits uint32)
-
-//go:noescape
 func rowI8AVX2(codes []byte, row []float32, factor float32)
-
-//go:noescape
 func dynamicAVX2(codes []byte, src []float32, r float32, cells *Cells, zero, below uint32)

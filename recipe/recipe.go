@@ -21,13 +21,10 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"spillway"
 	"spillway/data"
 	"spillway/optim"
-	"spillway/run"
 	"spillway/units"
 )
 
@@ -139,20 +136,24 @@ func (r *Recipe) Flags() *flag.FlagSet { return r.flags }
 // declare gives every setting its name, its help and its field.
 func (r *Recipe) declare(f *flag.FlagSet) {
 	f.StringVar(&r.Model, ModelKey, "", "a model folder, or the name of a preset")
-	enumAs(f, &r.Task, "method", "train `full|lora|qlora`:\nfull trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
-		map[string]spillway.Task{"full": spillway.Train, "lora": spillway.LoRA, "qlora": spillway.QLoRA})
+	parsed(f, Version, VersionKey, "of the names below", func(text string) error {
+		if text != Version {
+			return fmt.Errorf("this program reads version %s; write it again with --print-recipe", Version)
+		}
+		return nil
+	})
+	r.methodFlag(f)
 	r.Plan.Flags(f)
 	f.StringVar(&r.Device, "device", "", DeviceHelp)
-	size(f, &r.MaxHostMemory, "max-host-memory", "use at most `SIZE` of host memory; the memory of a CPU device is part of it (default: all that is available)")
+	parsed(f, "", "max-host-memory", "use at most `SIZE` of host memory; the memory of a CPU device is part of it (default: all that is available)", func(text string) (err error) {
+		r.MaxHostMemory, err = units.ParseBytes(text)
+		return err
+	})
 	r.Data.flags(f)
 	r.Eval.flags(f)
 	r.Training.flags(f)
 	r.Output.flags(f)
-	for alias, name := range Aliases {
-		if of := f.Lookup(name); of != nil {
-			f.Var(of.Value, alias, of.Usage)
-		}
-	}
+	addAliases(f)
 }
 
 // ModelKey is the key of a recipe that names the model; on the command line it is the
@@ -168,7 +169,14 @@ func (d *Data) flags(f *flag.FlagSet) {
 	enumAs(f, &d.Format, "format", "JSON lines hold `auto|text|completion|instruct|chat`; auto looks at the names of their fields", formats)
 	f.StringVar(&d.Fields, "fields", "", "`NAMES` of the fields of JSON lines, separated by colons: text, or prompt:completion, or instruction:input:output,\nor messages (default: these)")
 	f.StringVar(&d.ChatTemplate, "chat-template", "", "write conversations with the Jinja template in `FILE` (default: the model's own)")
-	f.Var(date(&d.Today), "today", "the `DATE` that chat templates see when they ask for it")
+	parsed(f, d.Today.Format(time.DateOnly), "today", "the `DATE` that chat templates see when they ask for it", func(text string) error {
+		day, err := time.Parse(time.DateOnly, text)
+		if err != nil {
+			return fmt.Errorf("it is a date such as %s", d.Today.Format(time.DateOnly))
+		}
+		d.Today = day
+		return nil
+	})
 	f.StringVar(&d.Tokenizer, "tokenizer", "", "a tokenizer.json `FILE`, a .bin file as llama2.c has them, or bytes (default: the model's own; bytes for a model of 256 tokens)")
 	enumAs(f, &d.TokenBytes, "token-bytes", "bytes per token in .bin files, `2|4` (default: 2 where the vocabulary allows it)", map[string]int{"2": 2, "4": 4})
 	f.BoolVar(&d.SkipBadLines, "skip-bad-lines", false, "leave out lines that cannot be used, and count them, instead of refusing the file")
@@ -187,12 +195,12 @@ func (e *Eval) flags(f *flag.FlagSet) {
 
 func (t *Training) flags(f *flag.FlagSet) {
 	atLeast(f, &t.MaxSteps, 0, "max-steps", "take `N` optimizer steps in all (default: as many as --epochs need)")
-	atLeast(f, &t.Epochs, 1, "epochs", "pass over the data `N` times; --max-steps overrides it")
+	atLeast(f, &t.Epochs, 1, "epochs", "pass over the data `N` times, where --max-steps is not given")
 	within(f, &t.LearningRate, 0, math.Inf(1), "learning-rate", "peak learning rate `X`")
 	parsed(f, "constant", "lr-scheduler", "learning rate schedule: `constant|linear|cosine|step`, with options if wanted: cosine:floor=0.1", func(text string) (err error) {
 		t.Scheduler, err = optim.ParseSchedule(text)
 		return err
-	})
+	}, optim.Constant, optim.Linear, optim.Cosine, optim.Step)
 	atLeast(f, &t.WarmupSteps, 0, "warmup-steps", "raise the learning rate to its peak during the first `N` steps")
 	parsed(f, "", "weight-decay", "weight decay `X`, not applied to biases and norms (default: the optimizer's, 0.01 of adamw)", func(text string) error {
 		x, err := strconv.ParseFloat(text, 64)
@@ -214,30 +222,6 @@ func (o *Output) flags(f *flag.FlagSet) {
 	f.StringVar(&o.Timeline, "timeline", "", "write when each instruction of the third step ran to `FILE`, which Perfetto and chrome://tracing show")
 }
 
-// settingErrorf is an error of settings that contradict each other.
-func settingErrorf(format string, args ...any) error {
-	return &run.SettingError{Err: fmt.Errorf(format, args...)}
-}
-
-// Check refuses settings that contradict each other.
-func (r *Recipe) Check() error {
-	switch e := r.Eval; {
-	case r.Model == "":
-		return settingErrorf("there is no model: name a folder or a preset")
-	case len(r.Data.Files) == 0:
-		return settingErrorf("--data is missing: name a file of text to train on")
-	case e.Split > 0 && len(e.Files) > 0:
-		return settingErrorf("--eval-split and --eval-data: give one of them")
-	case e.Split == 1:
-		return settingErrorf("--eval-split 1 leaves nothing to train on; it is a share below 1")
-	case e.Steps == 0 && (e.Patience > 0 || e.KeepBest):
-		return settingErrorf("--patience and --keep-best compare evaluations: say with --eval-steps how often to evaluate")
-	case r.Training.Adapter != "" && r.Task == spillway.Train:
-		return settingErrorf("--adapter is to start from with --method lora or qlora, not full")
-	}
-	return nil
-}
-
 // Evaluates says whether anything is evaluated.
 func (r *Recipe) Evaluates() bool {
 	return r.Eval.Steps > 0 || r.Eval.Split > 0 || len(r.Eval.Files) > 0
@@ -246,7 +230,9 @@ func (r *Recipe) Evaluates() bool {
 // OptimizerConfig is the optimizer with the learning rate and the weight decay of the recipe.
 func (r *Recipe) OptimizerConfig() optim.Config {
 	c := r.Plan.Optimizer
-	c.LR = r.Training.LearningRate
+	if !hasOption(r.flags.Lookup("optimizer").Value.String(), "lr") {
+		c.LR = r.Training.LearningRate
+	}
 	if r.Training.WeightDecay != nil {
 		c.WeightDecay = *r.Training.WeightDecay
 	}
@@ -254,11 +240,7 @@ func (r *Recipe) OptimizerConfig() optim.Config {
 }
 
 // Given says whether a setting was set, under its name or another program's.
-func (r *Recipe) Given(name string) bool {
-	of, given := r.flags.Lookup(name), false
-	r.flags.Visit(func(f *flag.Flag) { given = given || of != nil && f.Value == of.Value })
-	return given
-}
+func (r *Recipe) Given(name string) bool { return Given(r.flags, name) }
 
 // Read reads the recipe in a file. What the file leaves out has the defaults.
 func Read(file string) (*Recipe, error) {
@@ -281,10 +263,7 @@ func (r *Recipe) Read(file string) error {
 		given[s.name] = r.Given(s.name)
 	}
 	for _, s := range d.settings {
-		if s.name == versionKey && s.values[0] != strconv.Itoa(Version) {
-			return d.at(s, fmt.Errorf("a recipe of version %s, this program reads version %d; write it again with --print-recipe", s.values[0], Version))
-		}
-		if s.name == versionKey || given[s.name] {
+		if given[s.name] {
 			continue
 		}
 		for _, v := range s.values {
@@ -298,48 +277,34 @@ func (r *Recipe) Read(file string) error {
 
 // Version of recipe files. One without a version is taken to be of this one.
 const (
-	Version    = 2
-	versionKey = "version"
+	Version    = "2"
+	VersionKey = "version"
 )
 
 // Write writes what is set as a recipe, and everything else with its default as comments.
 func (r *Recipe) Write(w io.Writer) error {
-	set := map[string][]string{versionKey: {strconv.Itoa(Version)}}
-	known := slices.DeleteFunc(r.keys(), func(k key) bool { return Aliases[k.name] != "" })
+	set := map[string][]string{}
+	known := slices.DeleteFunc(r.keys(), func(k *flag.Flag) bool { return Aliases[k.Name] != "" })
 	for _, k := range known {
-		f := r.flags.Lookup(k.name)
-		if f == nil || !r.Given(k.name) {
+		if k.Name != VersionKey && !r.Given(k.Name) {
 			continue
 		}
-		set[k.name] = []string{f.Value.String()}
-		if list, ok := f.Value.(*List); ok {
-			set[k.name] = list.values
+		set[k.Name] = []string{k.Value.String()}
+		if list, ok := k.Value.(*List); ok {
+			set[k.Name] = list.values
 		}
 	}
 	return write(w, known, set)
 }
 
-// keys are the settings as recipes have them, the version first.
-func (r *Recipe) keys() []key {
-	known := []key{{name: versionKey, help: "of the names below", value: strconv.Itoa(Version)}}
-	r.flags.VisitAll(func(f *flag.Flag) {
-		_, help := flag.UnquoteUsage(f)
-		k := key{name: f.Name, help: strings.Join(strings.Fields(help), " "), value: f.DefValue}
-		if _, k.list = f.Value.(*List); k.list {
-			k.value = "[]"
-		}
-		known = append(known, k)
+// keys are the settings in the order of recipes: the version and the model first.
+func (r *Recipe) keys() (known []*flag.Flag) {
+	r.flags.VisitAll(func(f *flag.Flag) { known = append(known, f) })
+	first := []string{ModelKey, VersionKey}
+	slices.SortStableFunc(known, func(a, b *flag.Flag) int {
+		return cmp.Compare(slices.Index(first, b.Name), slices.Index(first, a.Name))
 	})
-	slices.SortStableFunc(known[1:], func(a, b key) int { return cmp.Compare(order(a), order(b)) })
 	return known
-}
-
-// order puts the model before everything else.
-func order(k key) int {
-	if k.name == ModelKey {
-		return 0
-	}
-	return 1
 }
 
 // DeviceHelp explains --device where devices are opened.

@@ -7,102 +7,107 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"spillway/units"
 )
 
-// value is a setting that is more than the values of package flag: text is how it
-// stands, set reads it.
+// value is a setting that is read at once, so that a mistake in it is found with the others.
 type value struct {
-	text func() string
-	set  func(string) error
+	text  string // as a user would write it
+	parse func(string) error
+	words []string // some that it takes
+}
+
+// Words are some that a setting takes, for completion on the command line.
+func Words(f *flag.Flag) []string {
+	if v, ok := f.Value.(*value); ok {
+		return v.words
+	}
+	return nil
 }
 
 // String is the value as a user would write it.
-func (v *value) String() string {
-	if v.text == nil {
-		return ""
-	}
-	return v.text()
-}
+func (v *value) String() string { return v.text }
 
 // Set reads what a user wrote.
-func (v *value) Set(text string) error { return v.set(text) }
+func (v *value) Set(text string) error {
+	err := v.parse(text)
+	if err == nil {
+		v.text = text
+	}
+	return err
+}
+
+// parsed declares a setting with its default, and words that it takes.
+func parsed(fs *flag.FlagSet, text string, name, help string, parse func(string) error, words ...string) {
+	fs.Var(&value{text, parse, words}, name, help)
+}
 
 // enum is one of some words. An empty default is shown as nothing.
 func enum[T ~string](fs *flag.FlagSet, to *T, name, help string, words ...T) {
-	fs.Var(&value{
-		text: func() string { return string(*to) },
-		set: func(text string) error {
-			if !slices.Contains(words, T(text)) {
-				return fmt.Errorf("it is one of %s", joined(words))
-			}
-			*to = T(text)
-			return nil
-		},
-	}, name, help)
-}
-
-// joined lists words: "auto, text, chat".
-func joined[T ~string](words []T) string {
-	list := make([]string, 0, len(words))
+	var list []string
 	for _, w := range words {
 		if w != "" {
 			list = append(list, string(w))
 		}
 	}
-	return strings.Join(list, ", ")
+	parsed(fs, string(*to), name, help, func(text string) error {
+		if !slices.Contains(words, T(text)) {
+			return fmt.Errorf("it is one of %s", strings.Join(list, ", "))
+		}
+		*to = T(text)
+		return nil
+	}, list...)
+}
+
+// enumAs is one of some words, each of which stands for a value.
+func enumAs[T comparable](fs *flag.FlagSet, to *T, name, help string, words map[string]T) {
+	usual := ""
+	for word, of := range words {
+		if of == *to {
+			usual = word
+		}
+	}
+	parsed(fs, usual, name, help, func(text string) error {
+		of, ok := words[text]
+		if !ok {
+			return fmt.Errorf("it is one of %s", strings.Join(slices.Sorted(maps.Keys(words)), ", "))
+		}
+		*to = of
+		return nil
+	}, slices.Sorted(maps.Keys(words))...)
 }
 
 // atLeast is an integer that may not be below a bound.
 func atLeast[T int | int64](fs *flag.FlagSet, to *T, least T, name, help string) {
-	fs.Var(&value{
-		text: func() string { return strconv.FormatInt(int64(*to), 10) },
-		set: func(text string) error {
-			n, err := strconv.ParseInt(text, 10, 64)
-			if err != nil || int64(T(n)) != n {
-				return fmt.Errorf("%q is not an integer", text)
-			}
-			if T(n) < least {
-				return fmt.Errorf("it is at least %d", least)
-			}
-			*to = T(n)
-			return nil
-		},
-	}, name, help)
+	text := "" // nothing is said
+	if *to >= least {
+		text = strconv.FormatInt(int64(*to), 10)
+	}
+	parsed(fs, text, name, help, func(text string) error {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || int64(T(n)) != n {
+			return fmt.Errorf("%q is not an integer", text)
+		}
+		if T(n) < least {
+			return fmt.Errorf("it is at least %d", least)
+		}
+		*to = T(n)
+		return nil
+	})
 }
 
 // within is a number between two bounds, both included.
 func within(fs *flag.FlagSet, to *float64, least, most float64, name, help string) {
-	fs.Var(&value{
-		text: func() string { return strconv.FormatFloat(*to, 'g', -1, 64) },
-		set: func(text string) error {
-			x, err := strconv.ParseFloat(text, 64)
-			if err != nil {
-				return fmt.Errorf("%q is not a number", text)
-			}
-			if !(x >= least && x <= most) {
-				return fmt.Errorf("it is a number from %v to %v", least, most)
-			}
-			*to = x
-			return nil
-		},
-	}, name, help)
-}
-
-// parsed is a text that is read at once, so that a mistake in it is found with the others.
-func parsed(fs *flag.FlagSet, text string, name, help string, parse func(string) error) {
-	fs.Var(&value{
-		text: func() string { return text },
-		set: func(given string) error {
-			if err := parse(given); err != nil {
-				return err
-			}
-			text = given
-			return nil
-		},
-	}, name, help)
+	parsed(fs, strconv.FormatFloat(*to, 'g', -1, 64), name, help, func(text string) error {
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a number", text)
+		}
+		if !(x >= least && x <= most) {
+			return fmt.Errorf("it is a number from %v to %v", least, most)
+		}
+		*to = x
+		return nil
+	})
 }
 
 // List is a setting with several values. On the command line they are separated by commas,
@@ -116,9 +121,6 @@ type List struct {
 
 // String has commas between the values.
 func (l *List) String() string { return strings.Join(l.values, ",") }
-
-// Values are those there are now.
-func (l *List) Values() []string { return l.values }
 
 // Set adds values; the first one given replaces the default.
 func (l *List) Set(text string) error {
@@ -170,50 +172,4 @@ func byName[V any](fs *flag.FlagSet, to *map[string]V, parse func(string) (V, er
 		*to = out
 		return nil
 	}}, name, help)
-}
-
-// enumAs is one of some words, each of which stands for a value. The zero value is shown
-// as nothing, or by its word.
-func enumAs[T comparable](fs *flag.FlagSet, to *T, name, help string, words map[string]T) {
-	fs.Var(&value{
-		text: func() string {
-			for word, of := range words {
-				if of == *to {
-					return word
-				}
-			}
-			return ""
-		},
-		set: func(text string) error {
-			of, ok := words[text]
-			if !ok {
-				return fmt.Errorf("it is one of %s", strings.Join(slices.Sorted(maps.Keys(words)), ", "))
-			}
-			*to = of
-			return nil
-		},
-	}, name, help)
-}
-
-// date is a day such as 2024-07-26.
-func date(to *time.Time) flag.Value {
-	return &value{
-		text: func() string { return to.Format(time.DateOnly) },
-		set: func(text string) error {
-			day, err := time.Parse(time.DateOnly, text)
-			if err != nil {
-				return fmt.Errorf("it is a date such as %s", to.Format(time.DateOnly))
-			}
-			*to = day
-			return nil
-		},
-	}
-}
-
-// size is an amount of memory such as 4GiB.
-func size(fs *flag.FlagSet, to *units.Bytes, name, help string) {
-	parsed(fs, "", name, help, func(text string) (err error) {
-		*to, err = units.ParseBytes(text)
-		return err
-	})
 }

@@ -1,9 +1,9 @@
 package recipe
 
 import (
+	"flag"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -11,7 +11,7 @@ import (
 
 // write writes a file: the settings that have values first, then all others with their
 // defaults, as comments. set has values by name; parse reads the same values back.
-func write(w io.Writer, known []key, set map[string][]string) error {
+func write(w io.Writer, known []*flag.Flag, set map[string][]string) error {
 	var b strings.Builder
 	for name := range set {
 		if _, err := find(name, known); err != nil {
@@ -19,43 +19,51 @@ func write(w io.Writer, known []key, set map[string][]string) error {
 		}
 	}
 	for _, k := range known {
-		if values, ok := set[k.name]; ok {
+		if values, ok := set[k.Name]; ok {
 			if err := writeSetting(&b, k, values); err != nil {
 				return fmt.Errorf("writing a recipe: %w", err)
 			}
 		}
 	}
-	others := slices.DeleteFunc(slices.Clone(known), func(k key) bool { _, ok := set[k.name]; return ok })
-	if len(others) > 0 {
+	if len(set) < len(known) {
 		b.WriteString("\n# Defaults:\n")
 	}
-	for _, k := range others {
-		fmt.Fprintf(&b, "# %s: %s  # %s\n", k.name, k.value, k.help)
+	for _, k := range known {
+		if _, ok := set[k.Name]; !ok {
+			value := k.DefValue
+			if isList(k) {
+				value = "[]"
+			}
+			fmt.Fprintf(&b, "# %s: %s  # %s\n", k.Name, value, help(k))
+		}
 	}
 	_, err := io.WriteString(w, strings.TrimPrefix(b.String(), "\n"))
 	return err
 }
 
-func writeSetting(b *strings.Builder, k key, values []string) error {
-	if k.list {
-		fmt.Fprintf(b, "%s:  # %s\n", k.name, k.help)
-		for _, v := range values {
-			text, err := scalar(v)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(b, "  - %s\n", text)
+// help of a setting in one line.
+func help(k *flag.Flag) string {
+	_, text := flag.UnquoteUsage(k)
+	return strings.Join(strings.Fields(text), " ")
+}
+
+func writeSetting(b *strings.Builder, k *flag.Flag, values []string) error {
+	if !isList(k) {
+		if len(values) != 1 {
+			return fmt.Errorf("%d values of %s, it takes one", len(values), k.Name)
 		}
-		return nil
-	}
-	if len(values) != 1 {
-		return fmt.Errorf("%d values of %s, it takes one", len(values), k.name)
-	}
-	text, err := scalar(values[0])
-	if err != nil {
+		text, err := scalar(values[0])
+		fmt.Fprintf(b, "%s: %s  # %s\n", k.Name, text, help(k))
 		return err
 	}
-	fmt.Fprintf(b, "%s: %s  # %s\n", k.name, text, k.help)
+	fmt.Fprintf(b, "%s:  # %s\n", k.Name, help(k))
+	for _, v := range values {
+		text, err := scalar(v)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(b, "  - %s\n", text)
+	}
 	return nil
 }
 

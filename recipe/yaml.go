@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"strings"
 
@@ -9,14 +10,14 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"spillway/internal/suggest"
 )
 
-// key is a setting that a file may have.
-type key struct {
-	name  string
-	help  string // one line
-	value string // the default, as one would write it
-	list  bool   // it may have several values
+// isList says whether a setting may have several values.
+func isList(f *flag.Flag) bool {
+	_, ok := f.Value.(*List)
+	return ok
 }
 
 // setting is a line of a file: a key with its values.
@@ -36,14 +37,19 @@ type document struct {
 const maxFile = 1 << 20
 
 // parse reads a file whose keys must be known. Keys may be written with _ for -.
-func parse(file string, raw []byte, known []key) (document, error) {
+func parse(file string, raw []byte, known []*flag.Flag) (document, error) {
 	r := document{file: file}
 	if len(raw) > maxFile {
 		return r, fmt.Errorf("%s: a recipe of %d bytes; at most %d are read", file, len(raw), maxFile)
 	}
 	parsed, err := parser.ParseBytes(raw, 0)
+	var syntax *yaml.SyntaxError
+	if errors.As(err, &syntax) {
+		return r, r.errorAt(syntax.Token, "%s", syntax.Message)
+	}
 	if err != nil {
-		return r, r.syntaxError(err)
+		first, _, _ := strings.Cut(err.Error(), "\n") // the parser draws lines below it
+		return r, r.errorAt(nil, "%s", first)
 	}
 	if len(parsed.Docs) > 1 {
 		return r, r.errorAt(parsed.Docs[1].GetToken(), "a second document; a recipe is one")
@@ -79,17 +85,7 @@ func (r document) errorAt(at *token.Token, format string, args ...any) error {
 	return e
 }
 
-// syntax is the parser's error without the lines it draws.
-func (r document) syntaxError(err error) error {
-	var s *yaml.SyntaxError
-	if errors.As(err, &s) {
-		return r.errorAt(s.Token, "%s", s.Message)
-	}
-	first, _, _ := strings.Cut(err.Error(), "\n")
-	return r.errorAt(nil, "%s", first)
-}
-
-func (r *document) read(body ast.Node, known []key) error {
+func (r *document) read(body ast.Node, known []*flag.Flag) error {
 	switch body := body.(type) {
 	case nil, *ast.CommentGroupNode:
 		return nil
@@ -107,7 +103,7 @@ func (r *document) read(body ast.Node, known []key) error {
 }
 
 // setting takes one line in.
-func (r *document) setting(node *ast.MappingValueNode, known []key) error {
+func (r *document) setting(node *ast.MappingValueNode, known []*flag.Flag) error {
 	at := node.Key.GetToken()
 	s := setting{name: strings.ReplaceAll(at.Value, "_", "-"), line: at.Position.Line, column: at.Position.Column}
 	k, err := find(s.name, known)
@@ -122,7 +118,7 @@ func (r *document) setting(node *ast.MappingValueNode, known []key) error {
 	if s.values, err = r.values(s.name, node.Value); err != nil {
 		return err
 	}
-	if len(s.values) != 1 && !k.list {
+	if len(s.values) != 1 && !isList(k) {
 		return r.at(s, fmt.Errorf("%s has %d values, it takes one", s.name, len(s.values)))
 	}
 	r.settings = append(r.settings, s)
@@ -163,39 +159,13 @@ func (r document) value(name string, node ast.Node) (string, error) {
 }
 
 // find is a setting by its name; the error says which name is near.
-func find(name string, known []key) (key, error) {
-	nearest, least := "", len(name)/2+1
+func find(name string, known []*flag.Flag) (*flag.Flag, error) {
+	var names []string
 	for _, k := range known {
-		if k.name == name {
+		if k.Name == name {
 			return k, nil
 		}
-		if d := distance(name, k.name); d < least {
-			nearest, least = k.name, d
-		}
+		names = append(names, k.Name)
 	}
-	if nearest == "" {
-		return key{}, fmt.Errorf("there is no setting %q", name)
-	}
-	return key{}, fmt.Errorf("there is no setting %q; did you mean %s?", name, nearest)
-}
-
-// distance is how many letters must be put in, taken out or changed to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return nil, fmt.Errorf("there is no setting %q%s", name, suggest.Hint(name, names))
 }

@@ -1,20 +1,23 @@
 package recipe
 
 import (
+	"flag"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 )
 
-var known = []key{
-	{name: "model", help: "what to train"},
-	{name: "data", help: "files", list: true},
-	{name: "lr", help: "the rate", value: "1e-4"},
-	{name: "eval-every", help: "iterations", value: "0"},
-	{name: "resume", help: "go on", value: "false"},
-	{name: "schedule", help: "of the rate", value: "constant"},
-}
+// known are settings as a recipe has them.
+var known = func() (list []*flag.Flag) {
+	fs := flag.NewFlagSet("test", flag.ContinueOnError)
+	fs.Var(&List{}, "data", "files")
+	for _, k := range [][3]string{{"model", "what to train", ""}, {"lr", "the rate", "1e-4"}, {"eval-every", "iterations", "0"}, {"resume", "go on", "false"}, {"schedule", "of the rate", "constant"}} {
+		fs.String(k[0], k[2], k[1])
+	}
+	fs.VisitAll(func(f *flag.Flag) { list = append(list, f) })
+	return list
+}()
 
 func TestRead(t *testing.T) {
 	text := `# a recipe
@@ -99,14 +102,6 @@ func TestWrittenRecipesAreparse(t *testing.T) {
 	}
 	if err := write(&b, known, map[string][]string{"modl": {"x"}}); err == nil || !strings.Contains(err.Error(), "did you mean model") {
 		t.Errorf("an unknown setting: %v", err)
-	}
-}
-
-func TestDistance(t *testing.T) {
-	for pair, want := range map[[2]string]int{{"", ""}: 0, {"abc", "abc"}: 0, {"kitten", "kitchen"}: 2, {"", "ab"}: 2, {"lr", "rl"}: 2} {
-		if got := distance(pair[0], pair[1]); got != want {
-			t.Errorf("%v: %d, want %d", pair, got, want)
-		}
 	}
 }
 

@@ -53,12 +53,8 @@ func (b *bench) time(call op.Call, span time.Duration) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	once, err := w.row(1)
-	if err != nil {
-		return 0, err
-	}
-	best, launches := once, launchesIn(span, once)
-	pause := time.Duration(launches) * once
+	best, launches := w.once, launchesIn(span, w.once)
+	pause := time.Duration(launches) * w.once
 	for range workTries {
 		if call.Cost().Matrix {
 			time.Sleep(min(2*pause, b.rest))
@@ -85,11 +81,12 @@ type work struct {
 	call   op.Call
 	kernel device.Kernel
 	launch *device.Launch
+	once   time.Duration // what a single launch took
 	issued time.Duration // what launching took in the last row, per launch
 }
 
 // prepare gives a call its kernel and operands, and runs it once to load what is loaded at
-// first use.
+// first use, and once more to time it.
 func (b *bench) prepare(call op.Call) (*work, error) {
 	k, err := b.dev.Kernel(call)
 	if err != nil {
@@ -99,7 +96,9 @@ func (b *bench) prepare(call op.Call) (*work, error) {
 	if w.launch, err = b.place(call, k.Workspace()); err != nil {
 		return nil, fmt.Errorf("%v: %w", call, err)
 	}
-	_, err = w.row(1)
+	if _, err = w.row(1); err == nil {
+		w.once, err = w.row(1)
+	}
 	return w, err
 }
 
@@ -172,8 +171,16 @@ func (w *work) captured(took time.Duration) (best time.Duration, err error) {
 func (b *bench) place(call op.Call, workspace int64) (*device.Launch, error) {
 	l, size := device.Arrange(call, workspace, b.dev.Info().Alignment)
 	l.Args = &op.Args{Scalars: typicalArgs}
-	if err := b.grow(size); err != nil {
-		return nil, err
+	if b.memory == nil || b.memory.Size() < size {
+		if b.memory != nil {
+			if err := b.memory.Free(); err != nil {
+				return nil, err
+			}
+		}
+		var err error
+		if b.memory, err = b.dev.Alloc(size); err != nil {
+			return nil, err
+		}
 	}
 	l.Place(b.memory)
 	for i := range call.In {
@@ -199,21 +206,6 @@ func Time(dev device.Device, call op.Call) (took time.Duration, err error) {
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	return b.time(call, largeSpan)
-}
-
-// grow makes the memory at least so large; its contents are lost.
-func (b *bench) grow(size int64) (err error) {
-	if b.memory != nil && b.memory.Size() >= size {
-		return nil
-	}
-	if b.memory != nil {
-		if err := b.memory.Free(); err != nil {
-			return err
-		}
-		b.memory = nil
-	}
-	b.memory, err = b.dev.Alloc(size)
-	return err
 }
 
 // noiseElements is how many different random numbers an operand has; they repeat.

@@ -75,7 +75,17 @@ func (o Options) cached(key string, measure func(*entry) error) (entry, error) {
 	}
 	stored := e
 	stored.Notes = e.Notes[notes:] // what was wrong with the old file is not wrong with this one
-	if err := o.store(stored); err != nil {
+	if o.Cache == "" {
+		return e, nil
+	}
+	text, err := json.MarshalIndent(stored, "", "  ")
+	if err == nil {
+		err = vfs.MkdirAll(vfs.OS, o.Cache)
+	}
+	if err == nil {
+		err = vfs.ReplaceBytes(vfs.OS, o.path(key), append(text, '\n'))
+	}
+	if err != nil {
 		e.note("the measured rates could not be stored for next time: %v", err)
 	}
 	return e, nil
@@ -86,14 +96,6 @@ func (o Options) path(key string) string {
 	h := fnv.New64a()
 	h.Write([]byte(key))
 	return filepath.Join(o.Cache, fmt.Sprintf("rates-%016x.json", h.Sum64()))
-}
-
-// kernelCache is the folder in which backends store what they compile; "" for none.
-func (o Options) kernelCache() string {
-	if o.Cache == "" {
-		return ""
-	}
-	return filepath.Join(o.Cache, "kernels")
 }
 
 func (o Options) load(key string) (e entry, err error) {
@@ -107,28 +109,14 @@ func (o Options) load(key string) (e entry, err error) {
 	if err == nil {
 		err = json.Unmarshal(text, &e)
 	}
+	if err == nil {
+		if e.Version != cacheVersion || e.Key != key {
+			return e, errNotCached
+		}
+		err = e.check()
+	}
 	if err != nil {
-		return e, fmt.Errorf("%s: %w", o.path(key), err)
-	}
-	if e.Version != cacheVersion || e.Key != key {
-		return e, errNotCached
-	}
-	if err := e.check(); err != nil {
 		return e, fmt.Errorf("%s: %w", o.path(key), err)
 	}
 	return e, nil
-}
-
-func (o Options) store(e entry) error {
-	if o.Cache == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(e, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := vfs.MkdirAll(vfs.OS, o.Cache); err != nil {
-		return err
-	}
-	return vfs.ReplaceBytes(vfs.OS, o.path(e.Key), append(text, '\n'))
 }

@@ -74,7 +74,12 @@ func tighter(a, b units.Bytes) units.Bytes {
 // tightest walks from the group up to the root. A missing group is skipped: inside a
 // container the path may be that of the outside.
 func (h hierarchy) tightest(root, group string) (limit, left units.Bytes, err error) {
-	base := h.base(root)
+	base := root
+	for _, f := range slices.Backward(h.folders) {
+		if st, err := os.Stat(filepath.Join(root, f)); err == nil && st.IsDir() {
+			base = filepath.Join(root, f)
+		}
+	}
 	left = unlimited
 	for g := path.Clean("/" + group); ; g = path.Dir(g) {
 		l, r, err := h.read(filepath.Join(base, g))
@@ -86,15 +91,6 @@ func (h hierarchy) tightest(root, group string) (limit, left units.Bytes, err er
 			return limit, left, nil
 		}
 	}
-}
-
-func (h hierarchy) base(root string) string {
-	for _, f := range h.folders {
-		if st, err := os.Stat(filepath.Join(root, f)); err == nil && st.IsDir() {
-			return filepath.Join(root, f)
-		}
-	}
-	return root
 }
 
 // read reads the limit of one group, zero for none, and what is left under it: memory that

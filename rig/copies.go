@@ -42,7 +42,16 @@ func measureCopies(d *machine.Device, dev device.Device, s calibrationSizes) (er
 	// Noise must not take the share out of the range that links have.
 	share := machine.Bidirectional(both / (d.Link.In + d.Link.Out))
 	d.Link.Bidirectional = min(max(share, machine.HalfDuplex), machine.FullDuplex)
-	d.Link.Latency, err = c.small()
+	const times = 200 // of small copies, one of which takes the latency
+	to, from := c.part(c.device, 0), c.part(c.host, 0)
+	to.Bytes, from.Bytes = 256, 256
+	best, err := c.time(func() (err error) {
+		for i := 0; i < times && err == nil; i++ {
+			err = c.in.Copy(to, from)
+		}
+		return err
+	})
+	d.Link.Latency = best / times
 	return err
 }
 
@@ -104,20 +113,4 @@ func (c *copies) time(work func() error) (best time.Duration, err error) {
 		}
 	}
 	return best, nil
-}
-
-// small is the time of one of many small copies.
-func (c *copies) small() (time.Duration, error) {
-	const times = 200
-	to, from := c.part(c.device, 0), c.part(c.host, 0)
-	to.Bytes, from.Bytes = 256, 256
-	best, err := c.time(func() error {
-		for range times {
-			if err := c.in.Copy(to, from); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return best / times, err
 }

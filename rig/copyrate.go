@@ -28,7 +28,13 @@ func copyRate(n units.Bytes, cores int) units.Rate {
 	}
 	var best time.Duration
 	for round := range copyRounds + 1 {
-		took := timeCopies(to, from)
+		var done sync.WaitGroup
+		start := time.Now()
+		for i := range to {
+			done.Go(func() { copyChunks(to[i], from[i]) })
+		}
+		done.Wait()
+		took := max(time.Since(start), 1)
 		if round > 0 && (best == 0 || took < best) { // round 0 touches the targets
 			best = took
 		}
@@ -36,16 +42,6 @@ func copyRate(n units.Bytes, cores int) units.Rate {
 	from, to = nil, nil
 	debug.FreeOSMemory() // the measurement must not stay in the resident set
 	return units.Rate(float64(part*cores) / best.Seconds())
-}
-
-func timeCopies(to, from [][]byte) time.Duration {
-	var done sync.WaitGroup
-	start := time.Now()
-	for i := range to {
-		done.Go(func() { copyChunks(to[i], from[i]) })
-	}
-	done.Wait()
-	return max(time.Since(start), 1)
 }
 
 func copyChunks(to, from []byte) {

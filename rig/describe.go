@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"spillway/device"
 	"spillway/machine"
 	"spillway/units"
@@ -70,10 +72,11 @@ func describeDisk(m *machine.Machine, path string) error {
 	if path == "" {
 		return nil
 	}
-	free, err := freeBytes(path)
-	if err != nil {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
 		return fmt.Errorf("asking for the free space of %s: %w; name a folder that exists", path, err)
 	}
+	free := units.Bytes(uint64(st.Bavail) * uint64(st.Bsize)) // for a user without privileges
 	if free == 0 {
 		m.Note("the disk of %s is full, so there is no disk tier", path)
 	}

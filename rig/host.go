@@ -107,7 +107,11 @@ func (o Options) measureHost(e *entry, h machine.Host) error {
 		}
 	}
 	o.Report("optimizer steps")
-	if e.Host.Update, err = o.updateRate(dev); err != nil {
+	params, err := o.updateParams()
+	if err == nil {
+		e.Host.Update, err = watchUpdates(dev, params, func() int64 { return 0 })
+	}
+	if err != nil {
 		e.note("the rate of optimizer steps could not be measured: %v", err)
 	}
 	e.Device = &machine.Device{Kind: machine.CPU, Tables: machine.Tables{}}
@@ -130,15 +134,13 @@ func cpuMatmul(dev device.Device, t dtype.Type, side int64, patience time.Durati
 		if err != nil {
 			return 0, err
 		}
-		best := time.Duration(0)
-		for start := time.Now(); best == 0 || time.Since(start) < patience; {
+		best := w.once
+		for start := time.Now(); time.Since(start) < patience; {
 			took, err := w.row(1)
 			if err != nil {
 				return 0, err
 			}
-			if best == 0 || took < best {
-				best = took
-			}
+			best = min(best, took)
 		}
 		return best, nil
 	})
@@ -146,15 +148,6 @@ func cpuMatmul(dev device.Device, t dtype.Type, side int64, patience time.Durati
 		err = errors.New("the CPU backend has none")
 	}
 	return rate, err
-}
-
-// updateRate measures AdamW on all cores.
-func (o Options) updateRate(cpu device.Device) (units.Rate, error) {
-	params, err := o.updateParams()
-	if err != nil {
-		return 0, err
-	}
-	return updateBandwidth(cpu, params)
 }
 
 // updateParams is how many params optimizer steps are measured with: several times what

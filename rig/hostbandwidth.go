@@ -17,12 +17,6 @@ import (
 // watchTime is how long optimizer steps are timed; tests have less of it.
 var watchTime = 500 * time.Millisecond
 
-// updateBandwidth is the memory bandwidth, reads plus writes, of AdamW steps on so many params of
-// f32, in bytes per second.
-func updateBandwidth(host device.Device, params int64) (units.Rate, error) {
-	return watchUpdates(host, params, func() int64 { return 0 })
-}
-
 // measureHostBandwidth runs optimizer steps on the CPU while copies go both ways, and counts
 // what the host's memory carries of both.
 func measureHostBandwidth(d *machine.Device, dev device.Device, s calibrationSizes) (err error) {
@@ -34,13 +28,19 @@ func measureHostBandwidth(d *machine.Device, dev device.Device, s calibrationSiz
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	both := c.keepBusy(dev)
+	var both busyLink
+	var copies sync.WaitGroup
+	var inErr, outErr error
+	copies.Go(func() { inErr = both.repeat(dev, c.in, c.part(c.device, 0), c.part(c.host, 0)) })
+	copies.Go(func() { outErr = both.repeat(dev, c.out, c.part(c.host, 1), c.part(c.device, 1)) })
 	d.Link.HostBandwidth, err = watchUpdates(s.Host, s.Params, both.bytes.Load)
-	return errors.Join(err, both.end())
+	both.stop.Store(true)
+	copies.Wait()
+	return errors.Join(err, inErr, outErr)
 }
 
-// watchUpdates is the memory bandwidth of AdamW steps plus that of copies; copied returns the
-// bytes of copies so far.
+// watchUpdates is the memory bandwidth, reads plus writes, of AdamW steps on so many params of
+// f32, plus that of copies; copied returns the bytes of copies so far.
 func watchUpdates(host device.Device, params int64, copied func() int64) (rate units.Rate, err error) {
 	b, err := newBench(host)
 	if err != nil {
@@ -69,26 +69,10 @@ func watchUpdates(host device.Device, params int64, copied func() int64) (rate u
 // AdamW is a call that updates so many params in f32.
 func AdamW(params int64) (op.Call, error) { return plain[optim.Adam](dtype.F32, 1, params) }
 
-// busyLink copies in both directions until it is ended.
+// busyLink copies until it is stopped.
 type busyLink struct {
-	bytes  atomic.Int64 // copied so far
-	stop   atomic.Bool
-	copies sync.WaitGroup
-	errs   [2]error
-}
-
-// keepBusy copies one half of the memory in and the other out until the link is ended.
-func (c *copies) keepBusy(dev device.Device) *busyLink {
-	b := &busyLink{}
-	b.copies.Go(func() { b.errs[0] = b.repeat(dev, c.in, c.part(c.device, 0), c.part(c.host, 0)) })
-	b.copies.Go(func() { b.errs[1] = b.repeat(dev, c.out, c.part(c.host, 1), c.part(c.device, 1)) })
-	return b
-}
-
-func (b *busyLink) end() error {
-	b.stop.Store(true)
-	b.copies.Wait()
-	return errors.Join(b.errs[:]...)
+	bytes atomic.Int64 // copied so far
+	stop  atomic.Bool
 }
 
 // repeat always has two copies queued, so that the link never waits for this goroutine.

@@ -55,15 +55,11 @@ func (b *bench) sustained(call op.Call, span time.Duration) (time.Duration, erro
 	if err != nil {
 		return 0, err
 	}
-	once, err := w.row(1)
-	if err != nil {
-		return 0, err
-	}
 	var sum time.Duration
 	rows := 0
 	for start := time.Now(); rows == 0 || time.Since(start) < span; {
 		counts := time.Since(start) >= time.Duration(settledShare*float64(span))
-		took, err := w.row(launchesIn(largeSpan, once))
+		took, err := w.row(launchesIn(largeSpan, w.once))
 		if err != nil {
 			return 0, err
 		}

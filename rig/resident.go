@@ -24,7 +24,12 @@ func PeakResident() (int64, error) { return readStatus("VmHWM") }
 func readStatus(name string) (int64, error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if errors.Is(err, fs.ErrNotExist) {
-		return peakByRusage()
+		var usage unix.Rusage
+		err := unix.Getrusage(unix.RUSAGE_SELF, &usage)
+		if runtime.GOOS == "darwin" { // counts bytes, all others KiB
+			return usage.Maxrss, err
+		}
+		return usage.Maxrss << 10, err
 	}
 	if err != nil {
 		return 0, err
@@ -36,15 +41,4 @@ func readStatus(name string) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("/proc/self/status has no %s", name)
-}
-
-func peakByRusage() (int64, error) {
-	var usage unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
-		return 0, err
-	}
-	if runtime.GOOS == "darwin" { // counts bytes, all others KiB
-		return usage.Maxrss, nil
-	}
-	return usage.Maxrss << 10, nil
 }

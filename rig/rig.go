@@ -117,17 +117,13 @@ func OpenList(names []string, o Options) (r *Rig, err error) {
 		return r, err
 	}
 	if r.Reason != "" && len(o.Machine.Devices) == 0 {
-		r.Machine.Note("device: %s (%s)", deviceTitle(r.Machine.Devices[0]), r.Reason)
+		title := r.Machine.Devices[0].Name // "cuda:0"
+		if r.Machine.Devices[0].Kind == machine.CPU {
+			title = "CPU"
+		}
+		r.Machine.Note("device: %s (%s)", title, r.Reason)
 	}
 	return r, nil
-}
-
-// deviceTitle is how notes name a device: "CPU", or "cuda:0".
-func deviceTitle(d machine.Device) string {
-	if d.Kind == machine.CPU {
-		return "CPU"
-	}
-	return d.Name
 }
 
 // splitNames splits what --device says. What names no driver belongs to the names before.
@@ -137,27 +133,18 @@ func splitNames(text string) (names []string) {
 		return []string{"auto"}
 	}
 	for name := range strings.SplitSeq(text, ",") {
-		if driver, _, _ := strings.Cut(name, ":"); len(names) == 0 || isDriver(driver) {
+		if driver, _, _ := strings.Cut(name, ":"); len(names) == 0 || driver == hostCPU || slices.Contains(device.Drivers(), driver) {
 			names = append(names, name)
 			continue
 		}
-		for i := range names {
-			names[i] = withOption(names[i], name)
+		for i := range names { // an option of them
+			if !strings.Contains(names[i], ":") {
+				names[i] += ":"
+			}
+			names[i] += "," + name
 		}
 	}
 	return names
-}
-
-func isDriver(name string) bool {
-	return name == hostCPU || slices.Contains(device.Drivers(), name)
-}
-
-// withOption adds an option to the configuration of a device's name.
-func withOption(name, option string) string {
-	if !strings.Contains(name, ":") {
-		name += ":"
-	}
-	return name + "," + option
 }
 
 // The driver of the CPU, and what machines call the CPU of this computer.
@@ -242,7 +229,11 @@ func (r *Rig) add(name string) error {
 	if err != nil {
 		return err
 	}
-	opened, err := device.Open(name, device.Options{Cache: r.o.kernelCache(), LibraryPaths: r.o.LibraryPaths, HostMemory: int64(host)})
+	o := device.Options{LibraryPaths: r.o.LibraryPaths, HostMemory: int64(host)}
+	if r.o.Cache != "" {
+		o.Cache = filepath.Join(r.o.Cache, "kernels")
+	}
+	opened, err := device.Open(name, o)
 	if err == nil {
 		r.Devices, r.names = append(r.Devices, opened), append(r.names, name)
 	}

@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"spillway/units"
 )
 
@@ -145,15 +143,6 @@ func (f *systemFacts) readCPU(path string) error {
 		f.notes = append(f.notes, "the name of the CPU could not be read from "+path)
 	}
 	return lines.Err()
-}
-
-// freeBytes is how much a user without privileges may still write in the folder.
-func freeBytes(path string) (units.Bytes, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(path, &st); err != nil {
-		return 0, err
-	}
-	return units.Bytes(uint64(st.Bavail) * uint64(st.Bsize)), nil
 }
 
 // readNumber reads a file of one number; ok is false for "max" and for a missing file.

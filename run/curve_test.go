@@ -16,7 +16,7 @@ import (
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/train"
 )
 
@@ -209,7 +209,7 @@ func optimizer(t *testing.T, text string) optim.Config {
 }
 
 // agree trains on the GPU by several plans and compares their losses.
-func (c curve) agree(t *testing.T, what string, like spillway.Options, others map[string]planner.Constraints) {
+func (c curve) agree(t *testing.T, what string, like spillway.Options, others map[string]strategy.Constraints) {
 	t.Helper()
 	c.Iterations = 20
 	dev, m := openGPU(t)
@@ -232,13 +232,13 @@ func (c curve) agree(t *testing.T, what string, like spillway.Options, others ma
 func TestPlacesAgreeOnTheGPU(t *testing.T) {
 	c := openCurve(t)
 	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
-		c.agree(t, precision.String(), spillway.Options{Precision: precision}, map[string]planner.Constraints{
-			"recomputed":              {Activations: planner.Recomputed},
-			"streamed from host":      {Weights: plan.OnHost, State: plan.OnHost, Updates: planner.ByDevice},
+		c.agree(t, precision.String(), spillway.Options{Precision: precision}, map[string]strategy.Constraints{
+			"recomputed":              {Activations: strategy.Recomputed},
+			"streamed from host":      {Weights: plan.OnHost, State: plan.OnHost, Updates: strategy.ByDevice},
 			"streamed from disk":      {Weights: plan.OnDisk, State: plan.OnDisk},
-			"updated by the host":     {Updates: planner.ByCPU},
-			"streamed and so updated": {Weights: plan.OnHost, State: plan.OnHost, Updates: planner.ByCPU},
-			"updated by both":         {Updates: planner.ByBoth},
+			"updated by the host":     {Updates: strategy.ByCPU},
+			"streamed and so updated": {Weights: plan.OnHost, State: plan.OnHost, Updates: strategy.ByCPU},
+			"updated by both":         {Updates: strategy.ByBoth},
 		})
 	}
 }
@@ -250,7 +250,7 @@ func TestUpdatersAgreeOnTheGPU(t *testing.T) {
 	for _, name := range []string{"adamw_bf16:lr=1e-3", "adamw_8bit:lr=1e-3", "adam:lr=1e-3", "lion:lr=1e-4", "lion_8bit:lr=1e-4", "sgd:lr=1e-2,momentum=0.9", "sgd:lr=1e-2"} {
 		for _, pure := range []bool{false, true} {
 			o := spillway.Options{Precision: dtype.BF16, Pure: pure, Optimizer: optimizer(t, name)}
-			c.agree(t, fmt.Sprintf("%s, pure %t", name, pure), o, map[string]planner.Constraints{"updated by the host": {Updates: planner.ByCPU}, "updated by both": {Updates: planner.ByBoth}})
+			c.agree(t, fmt.Sprintf("%s, pure %t", name, pure), o, map[string]strategy.Constraints{"updated by the host": {Updates: strategy.ByCPU}, "updated by both": {Updates: strategy.ByBoth}})
 		}
 	}
 }

@@ -2,15 +2,11 @@ package run
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/internal/vfs"
-	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
 	"spillway/store"
 	"spillway/store/journal"
 	"spillway/tensorfile"
@@ -27,43 +23,8 @@ const (
 // generations of trained bytes on disk: that of the last commit, and the next one.
 const generations = 2
 
-// disk is the disk to plan for: the folder's, or for what is not here the machine's.
-func (o Options) disk() (d planner.Disk, err error) {
-	m := o.Machine.Disk
-	d = planner.Disk{Budget: int64(m.Free), Read: m.Read, Write: m.Write}
-	if d.Read == 0 || d.Write == 0 {
-		d.Read, d.Write = assumedRead, assumedWrite
-	}
-	switch {
-	case o.Disk != "":
-		if d.Budget, err = store.Capacity(o.Disk); err != nil {
-			return d, fmt.Errorf("asking for the free space of %s: %w", o.Disk, err)
-		}
-	case len(o.On) > 0:
-		d.Budget = 0
-	}
-	if o.DiskBudget > 0 {
-		d.Budget = min(d.Budget, o.DiskBudget)
-	}
-	if o.Task.Trains() {
-		d.Budget, d.Copies = d.Budget/generations, generations
-	}
-	return d, nil
-}
-
-// compressedOnDisk is the options of a training run on disk that was killed after its
-// policy had compressed the states: they are in a folder of their own.
-func (o Options) compressedOnDisk() Options {
-	if o.Disk == "" || o.StatePolicy == (optim.Policy{}) || o.compressed || !o.Task.Trains() {
-		return o
-	}
-	if _, err := store.LastCommit(journal.CompressedDir(o.Disk)); err == nil {
-		return o.compressing()
-	}
-	return o
-}
-
-// compressing is the options once the policy has compressed the states.
+// compressing is the options once the policy has compressed the states: on disk they are
+// in a folder of their own.
 func (o Options) compressing() Options {
 	if o.compressed = true; o.Disk != "" {
 		o.Disk = journal.CompressedDir(o.Disk)
@@ -95,28 +56,24 @@ type diskLayout struct {
 	arenas, tape int64
 }
 
-// layDisk finds the disk layout of a plan of the model.
-func (m *Model) layDisk(p *plan.Plan, trains bool) (l diskLayout) {
+// layDisk finds the disk layout of a plan of the model, and refuses one whose files do not
+// fit in the folder.
+func (m *Model) layDisk(p *plan.Plan, o Options) (l diskLayout, err error) {
 	if !hasDisk(p) {
-		return l
+		return l, nil
 	}
 	for _, a := range p.Arenas {
 		if a.Tier == plan.OnDisk {
 			l.arenas += a.Bytes
 		}
 	}
-	l.regions, l.tape = m.regions(p, trains), tapeBytes(p)
-	return l
-}
-
-// check refuses a layout whose files do not fit in the folder.
-func (l diskLayout) check(o Options) error {
+	l.regions, l.tape = m.regions(p, o.Task.Trains()), tapeBytes(p)
 	if o.Disk == "" || l.arenas == 0 {
-		return nil
+		return l, nil
 	}
 	free, err := store.Capacity(o.Disk)
 	if err != nil {
-		return err
+		return l, err
 	}
 	if o.DiskBudget > 0 {
 		free = min(free, o.DiskBudget)
@@ -130,42 +87,37 @@ func (l diskLayout) check(o Options) error {
 	if err == nil && needed > free {
 		err = &vfs.SpaceError{Dir: o.Disk, Needed: needed, Free: free}
 	}
-	return err
-}
-
-// open opens the folder. Without a journal, what is trained lives as long as the process.
-func (l diskLayout) open(dir string, journaled bool) (*store.Disk, error) {
-	regions := slices.Clone(l.regions)
-	for i := range regions {
-		if regions[i].Kind == store.Journaled && !journaled {
-			regions[i].Kind = store.Scratch
-		}
-	}
-	return journal.OpenDisk(dir, l.arenas+l.tape, regions)
+	return l, err
 }
 
 // regions say of everything the plan has on disk how it is stored: what is trained is
 // journaled, what never changes stays in the model's files if it is there, and anything
 // else lives as long as the process.
 func (m *Model) regions(p *plan.Plan, trains bool) (list []store.Region) {
-	fixed := map[int]plan.Slab{} // by buffer: weights that never change
+	fixed := map[int][]plan.SlabParam{} // by buffer: weights that never change
 	for _, s := range p.Slabs {
 		if !isTrained(p, s) {
-			fixed[s.Weight] = s
+			fixed[s.Weight] = s.Params
 		}
 	}
 	for id, b := range p.Buffers {
 		if p.TierOf(id) != plan.OnDisk {
 			continue
 		}
-		s, never := fixed[id]
-		switch {
-		case never:
-			list = append(list, m.fixedRegions(s, b.Offset)...)
-		case trains && b.Class != plan.Gradient:
-			list = append(list, store.Region{Kind: store.Journaled, Offset: b.Offset, Bytes: b.Bytes})
-		default:
-			list = append(list, store.Region{Kind: store.Scratch, Offset: b.Offset, Bytes: b.Bytes})
+		for _, param := range fixed[id] {
+			region := store.Region{Kind: store.Scratch, Bytes: param.Type.Bytes()}
+			if t, ok := m.inPlace(param); ok {
+				region = store.RegionOf(t, 0)
+			}
+			region.Offset = b.Offset + param.Offset
+			list = append(list, region)
+		}
+		if fixed[id] == nil {
+			region := store.Region{Kind: store.Scratch, Offset: b.Offset, Bytes: b.Bytes}
+			if trains && b.Class != plan.Gradient {
+				region.Kind = store.Journaled
+			}
+			list = append(list, region)
 		}
 	}
 	return list
@@ -173,18 +125,6 @@ func (m *Model) regions(p *plan.Plan, trains bool) (list []store.Region) {
 
 // isTrained says whether a slab is trained.
 func isTrained(p *plan.Plan, s plan.Slab) bool { return p.Optimizer != nil && s.Elements > 0 }
-
-func (m *Model) fixedRegions(s plan.Slab, offset int64) (list []store.Region) {
-	for _, p := range s.Params {
-		region := store.Region{Kind: store.Scratch, Bytes: p.Type.Bytes()}
-		if t, ok := m.inPlace(p); ok {
-			region = store.RegionOf(t, 0)
-		}
-		region.Offset = offset + p.Offset
-		list = append(list, region)
-	}
-	return list
-}
 
 // inPlace finds the bytes of a param in the model's own files, if they are there just as
 // the plan wants them.
@@ -248,7 +188,8 @@ type journaledTensors struct {
 	list []executor.Tensor
 }
 
-// tensorsOffDisk lists the trained tensors that are not stored on disk.
+// tensorsOffDisk lists the trained tensors that are not stored on disk. All pieces of a
+// slab are in one tier.
 func tensorsOffDisk(e *executor.Executor) (list []executor.Tensor) {
 	p, slab := e.Plan(), map[string]plan.Slab{}
 	for _, s := range p.Slabs {
@@ -258,22 +199,21 @@ func tensorsOffDisk(e *executor.Executor) (list []executor.Tensor) {
 	}
 	for _, t := range append(e.Weights(), e.States()...) {
 		s := slab[t.Param.Name]
-		if isTrained(p, s) && p.TierOf(homeOf(t, s)) != plan.OnDisk {
+		if !isTrained(p, s) {
+			continue
+		}
+		home := s.Pieces[0].State
+		switch t.State {
+		case "":
+			home = s.Weight
+		case executor.Master:
+			home = s.Pieces[0].Master
+		}
+		if p.TierOf(home) != plan.OnDisk {
 			list = append(list, t)
 		}
 	}
 	return list
-}
-
-// homeOf is a buffer that a tensor is stored in. All pieces of a slab are in one tier.
-func homeOf(t executor.Tensor, s plan.Slab) int {
-	switch t.State {
-	case "":
-		return s.Weight
-	case executor.Master:
-		return s.Pieces[0].Master
-	}
-	return s.Pieces[0].State
 }
 
 // Read implements journal.Tensors.

@@ -21,6 +21,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/train"
 )
 
@@ -42,6 +43,7 @@ type diskTraining struct {
 	Policy     string       // on states
 	Notice     func(string) `json:"-"`
 	Mixed      bool         // requires a plan with homes in every tier
+	Batch      int64        // sequences of an iteration, cut as the planner likes; 0 for two micro-batches of one
 	Iterations int64
 	Every      int64 // checkpoints
 }
@@ -60,6 +62,9 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 	}
 	o := spillway.Options{Task: spillway.Train, MicroBatchSize: 1, MicroBatches: 2, Seq: 12, Packed: true, Clip: 0.5, Machine: here,
 		On: []device.Device{dev}, Disk: d.Disk, DiskBudget: d.DiskBudget, Budget: d.Device}
+	if d.Batch > 0 {
+		o.BatchSize, o.MicroBatchSize, o.MicroBatches = d.Batch, 0, 0
+	}
 	if d.Host > 0 {
 		o.MaxMemory = fmt.Sprintf("cpu=%d", d.Host)
 	}
@@ -98,8 +103,8 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 }
 
 // everywhere puts weights and optimizer state on the device, on the host and on disk.
-func everywhere(slabs, blocks int) planner.Choice {
-	c := planner.Uniform(false, false, planner.SaveAll, 2)(slabs, blocks)
+func everywhere(slabs, blocks int) strategy.Choice {
+	c := strategy.Uniform(false, false, strategy.SaveAll, 2)(slabs, blocks)
 	c.BreadthFirst, c.OnDisk = true, make([]bool, slabs)
 	for i := range slabs {
 		c.Streamed[i], c.OffloadedState[i], c.OnDisk[i] = i%4 > 1, i%4 > 0, i%4 == 3
@@ -208,7 +213,7 @@ func TestGoesOnFromDisk(t *testing.T) {
 			t.Fatalf("nothing is stored on the %s", tier)
 		}
 	}
-	d.Mixed, d.Out, d.Iterations = false, t.TempDir(), 9
+	d.Mixed, d.Out, d.Iterations, d.Batch = false, t.TempDir(), 9, 2 // cut as the iterations on disk were
 	more, _, err := d.run(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +225,7 @@ func TestGoesOnFromDisk(t *testing.T) {
 	empty(t, d.Disk)
 
 	// A state of iteration 2 next to a checkpoint of 9.
-	d.Mixed, d.Out, d.Iterations = true, "", 2
+	d.Mixed, d.Out, d.Iterations, d.Batch = true, "", 2, 0
 	if _, _, err := d.run(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -263,8 +268,8 @@ func TestDiskRefuses(t *testing.T) {
 func TestReadsInPlace(t *testing.T) {
 	folder := filepath.Join("..", "testdata", "reference", "llama")
 	m, disk := open(t, folder), t.TempDir()
-	allOnDisk := func(slabs, blocks int) planner.Choice {
-		c := planner.Uniform(true, true, planner.SaveAll, 1)(slabs, blocks)
+	allOnDisk := func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(true, true, strategy.SaveAll, 1)(slabs, blocks)
 		c.OnDisk = slices.Repeat([]bool{true}, slabs)
 		return c
 	}

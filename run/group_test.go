@@ -18,7 +18,7 @@ import (
 	"spillway/device/cpu"
 	"spillway/machine"
 	"spillway/plan"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/rig"
 	"spillway/train"
 )
@@ -40,7 +40,7 @@ func groupChild(config string) error {
 	}
 	dev := cpu.Open(cpu.Options{})
 	job, err := m.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: 1, Seq: 12, Packed: true, Machine: here, On: []device.Device{dev},
-		Choose: planner.Uniform(false, true, planner.SaveAll, 0)})
+		Choose: strategy.Uniform(false, true, strategy.SaveAll, 0)})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"spillway/device"
 	"spillway/executor"
 	"spillway/plan"
+	"spillway/rig"
 	"spillway/units"
 )
 
@@ -75,7 +76,7 @@ func (t Transfers) Plus(more map[executor.Route]executor.Transfers) Transfers {
 	sum := Transfers{}
 	maps.Copy(sum, t)
 	for r, m := range more {
-		sum[r] = executor.Transfers{Moves: sum[r].Moves + m.Moves, Bytes: sum[r].Bytes + m.Bytes}
+		sum[r] = sum[r].Plus(m)
 	}
 	return sum
 }
@@ -95,6 +96,22 @@ func (r *Run) Allocated() (sum int64) {
 		}
 	}
 	return sum
+}
+
+// DriverPredicted is what the drivers of GPUs are predicted to count when the plan, whose
+// kernels were asked for, has its arenas; 0 where there are no GPUs. Bytes.
+func DriverPredicted(r *rig.Rig, p *plan.Plan) int64 {
+	var pinned int64
+	onDevice := make([]int64, len(r.Devices))
+	for _, a := range p.Arenas {
+		switch {
+		case a.Tier == plan.Pinned:
+			pinned += a.Bytes
+		case a.Tier == plan.OnDevice && a.Device < len(onDevice):
+			onDevice[a.Device] += a.Bytes
+		}
+	}
+	return r.Footprint(onDevice, pinned)
 }
 
 // Moved is what the run has moved since it began.
@@ -118,53 +135,43 @@ func Memory(devices []device.Device, latest *Run, past Transfers, runs ...*Run) 
 		s.Devices = append(s.Devices, m)
 	}
 	for _, r := range runs {
-		if r.executor != nil {
-			s.reserve(r)
-		}
 		if r.parked != nil {
 			s.Parked += r.parked.Bytes()
 		}
 		past = past.Plus(r.Moved())
+		for i, a := range r.Plan.Arenas {
+			if r.executor == nil {
+				break
+			}
+			to := &s.Host
+			switch a.Tier {
+			case plan.OnDevice:
+				d := &s.Devices[a.Device]
+				to, d.Budget = &d.TierMemory, max(d.Budget, r.Plan.Devices[a.Device].Budget)
+			case plan.OnDisk:
+				to = &s.Disk
+			}
+			to.Predicted += a.Bytes
+			to.Reserved += r.executor.ArenaBytes(i)
+		}
 	}
 	if latest != nil {
 		s.Strategy, s.Modules = latest.Plan.Strategy, latest.modules()
 	}
-	s.count(past)
-	return s
-}
-
-// reserve adds the arenas of a running run.
-func (s *MemoryStats) reserve(r *Run) {
-	for i, a := range r.Plan.Arenas {
-		to := &s.Host
-		switch a.Tier {
-		case plan.OnDevice:
-			d := &s.Devices[a.Device]
-			to, d.Budget = &d.TierMemory, max(d.Budget, r.Plan.Devices[a.Device].Budget)
-		case plan.OnDisk:
-			to = &s.Disk
-		}
-		to.Predicted += a.Bytes
-		to.Reserved += r.executor.ArenaBytes(i)
-	}
-}
-
-func (s *MemoryStats) count(moved Transfers) {
-	for r, t := range moved {
+	for r, t := range past {
 		s.Routes = append(s.Routes, RouteTransfers{r, t})
-		if r.Class == plan.BatchData || r.Class == plan.ResultData || r.From == r.To {
-			continue
-		}
-		switch plan.OnDevice {
-		case r.To:
-			s.SwapsIn = executor.Transfers{Moves: s.SwapsIn.Moves + t.Moves, Bytes: s.SwapsIn.Bytes + t.Bytes}
-		case r.From:
-			s.SwapsOut = executor.Transfers{Moves: s.SwapsOut.Moves + t.Moves, Bytes: s.SwapsOut.Bytes + t.Bytes}
+		switch {
+		case r.Class == plan.BatchData || r.Class == plan.ResultData || r.From == r.To:
+		case r.To == plan.OnDevice:
+			s.SwapsIn = s.SwapsIn.Plus(t)
+		case r.From == plan.OnDevice:
+			s.SwapsOut = s.SwapsOut.Plus(t)
 		}
 	}
 	slices.SortFunc(s.Routes, func(a, b RouteTransfers) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Class, b.Class))
 	})
+	return s
 }
 
 // modules finds the most each block has at once, by walking over the plan.

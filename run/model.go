@@ -35,47 +35,37 @@ type Model struct {
 
 // Open opens a model folder, a config.json, or a preset by its name. The last two start
 // from random weights. The caller closes the model.
-func Open(name string) (*Model, error) {
+func Open(name string) (m *Model, err error) {
 	info, err := os.Stat(name)
 	switch {
-	case err == nil && info.IsDir():
-		return openFolder(name)
-	case err == nil:
-		return openConfig(name)
-	case !errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist):
+		config, err := arch.Preset(name)
+		if err != nil {
+			return nil, fmt.Errorf("opening model %s: there is no such folder, and %w", name, err)
+		}
+		return fromConfig(name, config)
+	case err != nil:
 		return nil, fmt.Errorf("opening model %s: %w", name, err)
+	case !info.IsDir():
+		config, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if m, err = fromConfig(strings.TrimSuffix(filepath.Base(name), ".json"), config); err != nil {
+			return nil, fmt.Errorf("opening %s: %w", name, err)
+		}
+		return m, nil
 	}
-	config, err := arch.Preset(name)
-	if err != nil {
-		return nil, fmt.Errorf("opening model %s: there is no such folder, and %w", name, err)
-	}
-	return fromConfig(name, config)
-}
-
-func openConfig(path string) (*Model, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	m, err := fromConfig(strings.TrimSuffix(filepath.Base(path), ".json"), raw)
-	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", path, err)
-	}
-	return m, nil
-}
-
-func openFolder(dir string) (*Model, error) {
-	folder, err := hf.Open(dir)
+	folder, err := hf.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	config, err := folder.Config.Encode()
-	if err != nil {
-		return nil, errors.Join(err, folder.Close())
+	if err == nil {
+		m, err = fromConfig(filepath.Base(filepath.Clean(name)), config)
 	}
-	m, err := fromConfig(filepath.Base(filepath.Clean(dir)), config)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s: %w", dir, err), folder.Close())
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", name, err), folder.Close())
 	}
 	m.Folder = folder
 	return m, nil
@@ -140,7 +130,7 @@ func (m *Model) trace(net nn.Model, o Options, microBatchSize, seq int64) (*spec
 	if err != nil {
 		return nil, err
 	}
-	return spec.Trace(m.Name, m.Info.Type, net, graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed})
+	return spec.Trace(m.Name, m.Info.Type, net, graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed, Document: o.Document})
 }
 
 // network builds the model, with adapters where the task wants them and with the
@@ -150,10 +140,67 @@ func (m *Model) network(o Options) (nn.Model, error) {
 	if err == nil && o.adapts() {
 		_, err = lora.Attach(net, o.Adapters)
 	}
+	if err == nil {
+		err = m.asStored(net)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return net, o.except(net)
+	for _, x := range o.Exceptions {
+		t := x.Type
+		if t == dtype.Invalid {
+			t = o.Precision
+		}
+		if t != dtype.F32 && t != o.Precision {
+			return nil, fmt.Errorf("modules %s in %v: they can be f32, or %v like the rest", strings.Join(x.Modules, ", "), t, o.Precision)
+		}
+		set, err := nn.NewModuleSet(x.Modules)
+		if err != nil {
+			return nil, err
+		}
+		if _, err = nn.Except(net, set.Has, t); err == nil {
+			err = set.Unmatched()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("modules in %v: %w", t, err)
+		}
+	}
+	return net, nil
+}
+
+// asStored makes the weights of a quantized folder be held as the folder has them: those
+// that it left plain stay so, and those that it has in codes are not encoded again, which
+// would change their numbers.
+func (m *Model) asStored(net nn.Model) error {
+	if m.Folder == nil || !stored.Quantized(m.Folder.Config) {
+		return nil
+	}
+	params, err := nn.Bind(net)
+	if err != nil {
+		return err
+	}
+	list, _ := stored.Collect(m.Folder.Tensors()) // what is wrong with them is reported when they are read
+	byName := map[string]stored.Tensor{}
+	for _, w := range list {
+		byName[w.Name] = w
+	}
+	for _, p := range params {
+		for _, name := range m.Info.FileNames(p.Name) {
+			w, held := byName[name]
+			if !held || !p.Storage.Block() {
+				continue
+			}
+			if !w.Type.Block() {
+				p.Storage, p.OutlierThreshold = dtype.Invalid, 0
+				continue
+			}
+			if _, _, ok := w.Storage(); p.Storage != w.Type || !ok {
+				return fmt.Errorf("%s has %s in %v%s; held as %v its numbers would be others: train with --method lora, which decodes them as they are, or quantize the original weights anew",
+					m.Folder.Dir, w.Name, w.Type, w.Format(), p.Storage)
+			}
+		}
+	}
+	return nil
 }
 
 // quantizedType is the format of QLoRA's frozen weights where none is given: the
@@ -180,34 +227,38 @@ func (m *Model) Values(params []spec.Param, isNew func(param string) bool) (weig
 	if err != nil {
 		return nil, err
 	}
-	magnitudes := map[string]bool{}
-	for _, p := range params {
-		magnitudes[p.Name] = weights.IsMagnitude(p)
-	}
-	return weights.Join(func(param string) bool { return magnitudes[param] }, weights.Magnitudes(params, from), from), nil
+	isMagnitude, _ := named(params, weights.IsMagnitude)
+	return weights.Join(isMagnitude, weights.Magnitudes(params, from), from), nil
 }
 
-// ownValues is Values for all params but magnitudes, which follow from the others.
+// ownValues is Values for all params but magnitudes, which follow from the others. In a
+// model without a folder quantized ones are never trained, so noise that is quickly made
+// will do for them.
 func (m *Model) ownValues(params []spec.Param, isNew func(param string) bool) (weights.Values, error) {
 	random, err := weights.Random(params, m.Seed)
 	if err != nil {
 		return nil, err
 	}
 	if m.Folder == nil {
-		return m.untrained(params, random)
+		quantized, list := named(params, func(p spec.Param) bool { return p.Type.DType.Block() })
+		noise, err := weights.Noise(list, m.Seed)
+		if err != nil {
+			return nil, err
+		}
+		return weights.Join(quantized, noise, random), nil
 	}
 	if err := m.Folder.NeedWeights(); err != nil {
 		return nil, fmt.Errorf("%w; or open its %s to start from random weights", err, hf.ConfigName)
 	}
-	if err := stored.Check(m.Folder.Config); err != nil {
+	if err := errors.Join(stored.Check(m.Folder.Config), stored.CheckActivations(m.Folder.Config)); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", m.Folder.Dir, err)
 	}
-	missing := func(param string) bool {
-		return isNew(param) && !slices.ContainsFunc(m.Info.FileNames(param), func(name string) bool {
+	missing, _ := named(params, func(p spec.Param) bool {
+		return isNew(p.Name) && !slices.ContainsFunc(m.Info.FileNames(p.Name), func(name string) bool {
 			_, held := m.Folder.Tensor(name)
 			return held
 		})
-	}
+	})
 	held, err := weights.FromSource(m.Folder, m.Info, slices.DeleteFunc(slices.Clone(params), func(p spec.Param) bool { return missing(p.Name) }))
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", m.Folder.Dir, err)
@@ -215,21 +266,15 @@ func (m *Model) ownValues(params []spec.Param, isNew func(param string) bool) (w
 	return weights.Join(missing, random, held), nil
 }
 
-// untrained is the weights of a model without a folder. Quantized ones are never
-// trained, so noise that is quickly made will do for them.
-func (m *Model) untrained(params []spec.Param, random weights.Values) (weights.Values, error) {
-	quantized := map[string]bool{}
-	var list []spec.Param
+// named lists some of the params, and says of a name whether it is one of theirs.
+func named(params []spec.Param, some func(spec.Param) bool) (has func(param string) bool, list []spec.Param) {
+	names := map[string]bool{}
 	for _, p := range params {
-		if quantized[p.Name] = p.Type.DType.Block(); quantized[p.Name] {
-			list = append(list, p)
+		if some(p) {
+			names[p.Name], list = true, append(list, p)
 		}
 	}
-	noise, err := weights.Noise(list, m.Seed)
-	if err != nil {
-		return nil, err
-	}
-	return weights.Join(func(param string) bool { return quantized[param] }, noise, random), nil
+	return func(param string) bool { return names[param] }, list
 }
 
 // Config is the model's config.json.
@@ -241,6 +286,9 @@ func (m *Model) Files(t dtype.Type) (hf.Model, error) {
 	config, err := m.Config()
 	if err != nil {
 		return hf.Model{}, err
+	}
+	if stored.Quantized(config) {
+		config = stored.Unquantized(config) // what is written is plain
 	}
 	config.Type = t
 	files := hf.Model{Config: config}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 
 	"spillway/device"
@@ -16,9 +17,11 @@ import (
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/quant"
 	"spillway/rig"
 	"spillway/spec"
+	"spillway/store"
 	"spillway/units"
 )
 
@@ -55,20 +58,28 @@ func (t Task) Trains() bool { return t != Infer && t != Eval }
 
 // Options are all settings of a run: what is to be done, on what, and what its plan must
 // satisfy. Every entrance takes them, so a new setting is a field here, or in
-// planner.Constraints or planner.Bounds, and nowhere else. What settings mean to the
+// strategy.Constraints or strategy.Bounds, and nowhere else. What settings mean to the
 // planner is below: site has the hardware, goal the work.
 type Options struct {
 	Task Task
 	// BatchSize is how many sequences an optimizer step works on, MicroBatchSize how many
-	// pass through the model at once, MicroBatches how many such passes there are. One
-	// follows from the other two. With BatchSize alone the planner chooses MicroBatches: as
-	// few as fit and are fast. With none of them, all are 1.
+	// pass through the model at once, MicroBatches how many such passes there are, on all
+	// devices together. One follows from the other two. With BatchSize alone the planner
+	// cuts the batch and divides it over the devices as is fastest. With none of them, all
+	// are 1.
 	BatchSize, MicroBatchSize int64
 	MicroBatches              int
-	Seq                       int64 // positions per sequence; 0 is the model's context, at most 2048
+	// GradientAccumulation is MicroBatches by device, as other programs count them: where it
+	// is given, MicroBatches is GradientAccumulation times the devices there are.
+	GradientAccumulation int
+	Seq                  int64 // positions per sequence; 0 is the model's context, at most 2048
 	// Packed: sequences hold several documents; the batch tensor "segments" says which
 	// position belongs to which.
 	Packed bool
+	// Document is how many tokens the document has that a position of a packed sequence is
+	// in, on average: attention takes less time over many short ones. 0: sequences are one
+	// document. Nothing but the forecast depends on it.
+	Document int64
 
 	// Precision computed in: F32, or BF16 or F16 with master weights in f32; F16 scales
 	// the loss. 0 is F32.
@@ -79,6 +90,9 @@ type Options struct {
 	// Exceptions are modules that compute in another type, or are not quantized.
 	Exceptions []Exception
 
+	// Evaluates gives the plan of a task that trains a phase that evaluates between two
+	// iterations, in the memory that training has.
+	Evaluates   bool
 	Optimizer   optim.Config  // of tasks that train; the zero value is AdamW with PyTorch's defaults
 	StatePolicy optim.Policy  // when optimizer states are compressed; the zero value never does
 	NoDecay     optim.NoDecay // params without weight decay
@@ -117,8 +131,8 @@ type Options struct {
 	// choice to the planner. One that is not possible is an error.
 	Strategy string
 	// Constraints leave the planner no choice about some things, Bounds narrow its search.
-	Constraints planner.Constraints
-	Bounds      planner.Bounds
+	Constraints strategy.Constraints
+	Bounds      strategy.Bounds
 	// PreferDataParallel takes ZeRO-2 where it fits, whatever is faster.
 	PreferDataParallel bool
 	// DataParallelThreshold above 0 considers ZeRO-1 and ZeRO-2, which have all weights
@@ -127,23 +141,39 @@ type Options struct {
 	// DeviceMap says where blocks are stored; nil leaves that to the planner.
 	DeviceMap *placement.Map
 	// Choose makes every choice by itself, without a search.
-	Choose func(slabs, blocks int) planner.Choice
+	Choose func(slabs, blocks int) strategy.Choice
 
 	compressed bool              // the state policy has compressed the states
 	left       *placement.Memory // what another run leaves; nil is everything
 	scratch    bool              // Disk is a folder of the run's own, removed at its end
 }
 
-// usualSeq is how many positions a sequence has where nobody says.
-const usualSeq = 2048
+// Exception is modules that compute and are stored in a type of their own, whatever
+// Precision is and whatever the frozen weights are quantized to. Values are cast where
+// they enter and leave such a module; a weight in f32 needs no master weight.
+type Exception struct {
+	// Modules are names, whole or their last parts ("lm_head", "norm"), or regular
+	// expressions of whole names behind "re:".
+	Modules []string
+	// Type is F32, or the type of Precision, which only keeps them from being quantized:
+	// Invalid stands for it.
+	Type dtype.Type
+}
+
+// UsualSeq is how many positions a sequence has where nobody says: the model's context, at
+// most 2048.
+func (m *Model) UsualSeq() int64 {
+	const most = 2048
+	if m.Info.Context > 0 {
+		return min(m.Info.Context, most)
+	}
+	return most
+}
 
 // withDefaults fills in what was left out.
 func (o Options) withDefaults(m *Model) (Options, error) {
 	if o.Seq == 0 {
-		o.Seq = usualSeq
-		if m.Info.Context > 0 {
-			o.Seq = min(m.Info.Context, usualSeq)
-		}
+		o.Seq = m.UsualSeq()
 	}
 	if o.Precision == dtype.Invalid {
 		o.Precision = dtype.F32
@@ -172,34 +202,31 @@ func (o Options) withDefaults(m *Model) (Options, error) {
 	return o.withSizes()
 }
 
-// Check refuses settings that contradict each other, whatever the model.
-func (o Options) Check() error {
-	switch {
-	case o.BatchSize < 0 || o.MicroBatchSize < 0 || o.MicroBatches < 0 || o.Seq < 0 || o.ReservedMemory < 0:
-		return fmt.Errorf("batch size %d, micro-batch size %d, %d micro-batches, %d positions, %v of reserved memory: none can be negative",
-			o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.Seq, o.ReservedMemory)
-	case !(o.Clip >= 0):
-		return fmt.Errorf("clipping gradients to a norm of %v; it cannot be negative", o.Clip)
-	case o.Pure && o.Precision != dtype.BF16:
-		return fmt.Errorf("weights in %v without master weights: only bf16 works without; plan with Precision BF16, or with master weights", o.Precision)
-	case !(o.DataParallelThreshold >= 0 && o.DataParallelThreshold <= 1):
-		return fmt.Errorf("a data parallel threshold of %v; it is a share of a device's memory, from 0 to 1", o.DataParallelThreshold)
-	}
-	return o.checkStrategy()
-}
-
 // withSizes completes the sizes of a batch. MicroBatches stays 0 where the planner is to
 // choose it.
 func (o Options) withSizes() (Options, error) {
+	counted := fmt.Sprintf("%d micro-batches", o.MicroBatches)
+	if each := o.GradientAccumulation; each > 0 {
+		site, _, err := o.site()
+		if err != nil {
+			return o, err
+		}
+		n := each * max(site.Devices, 1)
+		if o.MicroBatches > 0 && o.MicroBatches != n {
+			return o, fmt.Errorf("%d accumulated micro-batches on each of %d devices are %d, not %d; leave one of the numbers out", each, max(site.Devices, 1), n, o.MicroBatches)
+		}
+		o.GradientAccumulation, o.MicroBatches = 0, n
+		counted = fmt.Sprintf("%d micro-batches (%d accumulated on each of %d devices)", n, each, max(site.Devices, 1))
+	}
 	switch n := o.MicroBatchSize * int64(o.MicroBatches); {
 	case n > 0 && o.BatchSize > 0 && n != o.BatchSize:
-		return o, fmt.Errorf("%d micro-batches of %d sequences are %d, not a batch of %d; leave one of the three sizes out", o.MicroBatches, o.MicroBatchSize, n, o.BatchSize)
+		return o, fmt.Errorf("%s of %d sequences are %d, not a batch of %d; leave one of the sizes out", counted, o.MicroBatchSize, n, o.BatchSize)
 	case o.BatchSize == 0:
 		o.MicroBatchSize, o.MicroBatches = max(o.MicroBatchSize, 1), max(o.MicroBatches, 1)
 		o.BatchSize = o.MicroBatchSize * int64(o.MicroBatches)
 	case o.MicroBatches > 0:
 		if o.BatchSize%int64(o.MicroBatches) != 0 {
-			return o, fmt.Errorf("a batch of %d sequences cannot be cut into %d micro-batches of one size; give a batch size that %d divides", o.BatchSize, o.MicroBatches, o.MicroBatches)
+			return o, fmt.Errorf("a batch of %d sequences cannot be cut into %s of one size; give a batch size that %d divides", o.BatchSize, counted, o.MicroBatches)
 		}
 		o.MicroBatchSize = o.BatchSize / int64(o.MicroBatches)
 	case o.MicroBatchSize > 0:
@@ -209,6 +236,47 @@ func (o Options) withSizes() (Options, error) {
 		o.MicroBatches = int(o.BatchSize / o.MicroBatchSize)
 	}
 	return o, nil
+}
+
+// Check refuses settings that contradict each other, whatever the model.
+func (o Options) Check() error {
+	switch {
+	case o.BatchSize < 0 || o.MicroBatchSize < 0 || o.MicroBatches < 0 || o.GradientAccumulation < 0 || o.Seq < 0 || o.ReservedMemory < 0:
+		return fmt.Errorf("batch size %d, micro-batch size %d, %d micro-batches, %d accumulated by device, %d positions, %v of reserved memory: none can be negative",
+			o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.ReservedMemory)
+	case !(o.Clip >= 0):
+		return fmt.Errorf("clipping gradients to a norm of %v; it cannot be negative", o.Clip)
+	case o.Document > 0 && !o.Packed:
+		return fmt.Errorf("documents of %d tokens, and sequences are not packed from documents: leave the length out, or plan a training run", o.Document)
+	case o.Evaluates && o.Task != "" && !o.Task.Trains():
+		return fmt.Errorf("the task is %s, and evaluations are phases of one that trains; plan the task eval by itself", o.Task)
+	case o.DeviceMap != nil && (o.Choose != nil || len(o.Constraints.Places) > 0):
+		return fmt.Errorf("a device map and another choice of places; keep one")
+	case o.Pure && o.Precision != dtype.BF16:
+		return fmt.Errorf("weights in %v without master weights: only bf16 works without; plan with Precision BF16, or with master weights", o.Precision)
+	case !(o.DataParallelThreshold >= 0 && o.DataParallelThreshold <= 1):
+		return fmt.Errorf("a data parallel threshold of %v; it is a share of a device's memory, from 0 to 1", o.DataParallelThreshold)
+	}
+	return o.checkStrategy()
+}
+
+// checkStrategy refuses a strategy that there is not, or that something else decides too.
+func (o Options) checkStrategy() error {
+	if o.Strategy == "" {
+		return nil
+	}
+	if _, err := strategy.Find(o.Strategy); err != nil {
+		return err
+	}
+	switch demands := strategy.Demands(o.Strategy); {
+	case demands.Weights == plan.OnDisk && o.Disk == "" && len(o.On) > 0:
+		return fmt.Errorf("strategy %s needs a folder to offload to; name one in Disk", o.Strategy)
+	case demands.Weights != "" && o.Bounds.SaveBelow+o.Bounds.StayBelow > 0:
+		return fmt.Errorf("strategy %s decides what is recomputed or leaves the device, and so do bounds of %v and %v; keep one", o.Strategy, o.Bounds.SaveBelow, o.Bounds.StayBelow)
+	case !reflect.DeepEqual(o.Constraints, strategy.Constraints{}):
+		return fmt.Errorf("strategy %s is a set of constraints, and others are given too; keep one", o.Strategy)
+	}
+	return nil
 }
 
 // MaxNorm is the norm that gradients are clipped to, 0 for none.
@@ -224,14 +292,6 @@ func (o Options) adapts() bool {
 	return o.Task == LoRA || o.Task == QLoRA || o.Task != Train && o.Adapters.Rank > 0
 }
 
-// optimizer is the one the plan is for: its states may be compressed.
-func (o Options) optimizer() optim.Config {
-	if o.compressed {
-		return o.StatePolicy.Compressed(o.Optimizer)
-	}
-	return o.Optimizer
-}
-
 // site is the hardware to plan for, and how much memory of it may be taken.
 func (o Options) site() (planner.Site, placement.Memory, error) {
 	site, err := planner.SiteOf(o.Machine, o.Device, o.Precision)
@@ -245,8 +305,8 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 			site.Budget = min(site.Budget, info.Limit)
 		}
 	}
-	if o.onOneDevice() {
-		site.Devices = 1
+	if o.Strategy != "" && strategy.Demands(o.Strategy).Parallelism == "" {
+		site.Devices = 1 // however many there are
 	}
 	if o.ReservedMemory > 0 {
 		if site.Budget <= int64(o.ReservedMemory) {
@@ -257,8 +317,25 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 	if o.Budget > 0 {
 		site.Budget = min(site.Budget, o.Budget)
 	}
-	if site.Disk, err = o.disk(); err != nil {
-		return site, placement.Memory{}, err
+	// The disk is the folder's, or for what is not here the machine's.
+	m := o.Machine.Disk
+	site.Disk = planner.Disk{Budget: int64(m.Free), Read: m.Read, Write: m.Write}
+	if m.Read == 0 || m.Write == 0 {
+		site.Disk.Read, site.Disk.Write = assumedRead, assumedWrite
+	}
+	switch {
+	case o.Disk != "":
+		if site.Disk.Budget, err = store.Capacity(o.Disk); err != nil {
+			return site, placement.Memory{}, fmt.Errorf("asking for the free space of %s: %w", o.Disk, err)
+		}
+	case len(o.On) > 0:
+		site.Disk.Budget = 0
+	}
+	if o.DiskBudget > 0 {
+		site.Disk.Budget = min(site.Disk.Budget, o.DiskBudget)
+	}
+	if o.Task.Trains() {
+		site.Disk.Budget, site.Disk.Copies = site.Disk.Budget/generations, generations
 	}
 	return o.limit(site)
 }
@@ -320,41 +397,39 @@ func memoryOf(site planner.Site) placement.Memory {
 }
 
 // goal is what the planner is to achieve.
-func (o Options) goal() (planner.Goal, error) {
-	g := planner.Goal{MicroBatches: o.MicroBatches, Constraints: o.constraints(), Bounds: o.Bounds}
+func (o Options) goal() (g planner.Goal, err error) {
+	g = planner.Goal{MicroBatches: o.MicroBatches, Constraints: o.Constraints, Bounds: o.Bounds}
+	if o.Strategy != "" {
+		g.Constraints = strategy.Demands(o.Strategy)
+	}
 	if !o.Task.Trains() {
+		if o.Strategy != "" {
+			g.Constraints = g.Constraints.Inference()
+		}
 		return g, nil
 	}
-	var err error
-	if g.Optimizer, err = o.plannedOptimizer(); err != nil {
+	c := o.Optimizer
+	if o.compressed {
+		c = o.StatePolicy.Compressed(c)
+		if g.Constraints.State == "" {
+			g.Constraints.State = map[string]plan.Tier{"device": plan.OnDevice, "host": plan.OnHost}[o.StatePolicy.Home]
+		}
+	}
+	g.Master, g.Optimizer = o.Precision != dtype.F32 && !o.Pure, &planner.Optimizer{Clip: o.Clip > 0 || o.Precision == dtype.F16}
+	if g.Optimizer.Rule, err = c.Kind(); err != nil {
 		return g, err
 	}
-	if g.Decay, err = o.NoDecay.Decays(); err != nil {
+	if g.Optimizer.States, err = statesOf(c); err != nil {
 		return g, err
-	}
-	if o.compressed && g.Constraints.State == "" {
-		g.Constraints.State = map[string]plan.Tier{"device": plan.OnDevice, "host": plan.OnHost}[o.StatePolicy.Home]
-	}
-	g.Master = o.Precision != dtype.F32 && !o.Pure
-	return g, nil
-}
-
-// plannedOptimizer is what the planner must know of the optimizer.
-func (o Options) plannedOptimizer() (*planner.Optimizer, error) {
-	c := o.optimizer()
-	kind, err := c.Kind()
-	if err != nil {
-		return nil, err
-	}
-	known := &planner.Optimizer{Rule: kind, Clip: o.Clip > 0 || o.Precision == dtype.F16}
-	if known.States, err = statesOf(c); err != nil {
-		return nil, err
 	}
 	if coded := c; coded.Storage != quant.Dyn8 && len(coded.States()) > 0 {
 		coded.Storage, coded.Codecs = quant.Dyn8, ""
-		known.States8Bit, err = statesOf(coded)
+		if g.Optimizer.States8Bit, err = statesOf(coded); err != nil {
+			return g, err
+		}
 	}
-	return known, err
+	g.Decay, err = o.NoDecay.Decays()
+	return g, err
 }
 
 // statesOf gives the states that an optimizer has of a param.

@@ -11,27 +11,27 @@ import (
 	"spillway"
 	"spillway/data"
 	"spillway/executor"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/train"
 )
 
 // strategies are the ways to place one training.
-var strategies = map[string]func(slabs, blocks int) planner.Choice{
-	"resident":                       planner.Uniform(false, false, planner.SaveAll, 0),
-	"matmuls saved":                  planner.Uniform(false, false, planner.SaveMatmuls, 0),
-	"attention kept":                 planner.Uniform(false, false, planner.SaveAttention, 0),
-	"recomputed":                     planner.Uniform(false, false, planner.SaveNone, 0),
-	"optimizer on the host":          planner.Uniform(false, true, planner.SaveAll, 2),
-	"streamed, window 1":             planner.Uniform(true, true, planner.SaveAll, 1),
-	"streamed, window 3, recomputed": planner.Uniform(true, true, planner.SaveNone, 3),
+var strategies = map[string]func(slabs, blocks int) strategy.Choice{
+	"resident":                       strategy.Uniform(false, false, strategy.SaveAll, 0),
+	"matmuls saved":                  strategy.Uniform(false, false, strategy.SaveMatmuls, 0),
+	"attention kept":                 strategy.Uniform(false, false, strategy.SaveAttention, 0),
+	"recomputed":                     strategy.Uniform(false, false, strategy.SaveNone, 0),
+	"optimizer on the host":          strategy.Uniform(false, true, strategy.SaveAll, 2),
+	"streamed, window 1":             strategy.Uniform(true, true, strategy.SaveAll, 1),
+	"streamed, window 3, recomputed": strategy.Uniform(true, true, strategy.SaveNone, 3),
 	"every other slab, mixed saving": alternating,
-	"updated by the host":            cpuUpdates(planner.Uniform(false, true, planner.SaveAll, 0), 1),
-	"streamed, updated by both":      cpuUpdates(planner.Uniform(true, true, planner.SaveNone, 2), 2),
+	"updated by the host":            cpuUpdates(strategy.Uniform(false, true, strategy.SaveAll, 0), 1),
+	"streamed, updated by both":      cpuUpdates(strategy.Uniform(true, true, strategy.SaveNone, 2), 2),
 }
 
 // cpuUpdates has the host update every n-th slab of a choice.
-func cpuUpdates(choose func(slabs, blocks int) planner.Choice, n int) func(slabs, blocks int) planner.Choice {
-	return func(slabs, blocks int) planner.Choice {
+func cpuUpdates(choose func(slabs, blocks int) strategy.Choice, n int) func(slabs, blocks int) strategy.Choice {
+	return func(slabs, blocks int) strategy.Choice {
 		c := choose(slabs, blocks)
 		for i := range slabs {
 			c.UpdatedByCPU = append(c.UpdatedByCPU, i%n == 0)
@@ -41,14 +41,14 @@ func cpuUpdates(choose func(slabs, blocks int) planner.Choice, n int) func(slabs
 }
 
 // alternating treats neighbours differently.
-func alternating(slabs, blocks int) planner.Choice {
-	c := planner.Uniform(false, false, planner.SaveAll, 2)(slabs, blocks)
+func alternating(slabs, blocks int) strategy.Choice {
+	c := strategy.Uniform(false, false, strategy.SaveAll, 2)(slabs, blocks)
 	c.BreadthFirst = true
 	for i := range slabs {
 		c.Streamed[i], c.OffloadedState[i] = i%2 == 0, i%3 != 0
 	}
 	for i := range blocks {
-		c.Level[i] = planner.Level(i % 4)
+		c.Level[i] = strategy.Level(i % 4)
 	}
 	return c
 }

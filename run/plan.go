@@ -4,38 +4,67 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
+	"spillway/optim"
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/spec"
 	"spillway/store"
 	"spillway/store/journal"
 	"spillway/units"
 )
 
-// Plan makes the run with the fastest plan that fits. Where none does, the error is a
-// *planner.FitError with changes that do fit. A run that was killed and whose disk has
-// its iterations gets the plan it had.
+// Plan makes the run with the fastest plan that fits: the one of a choice that was made,
+// or the best of those with the numbers of micro-batches that may be fast. Where none
+// fits, the error is a *planner.FitError with changes that do fit. A run that was killed
+// and whose disk has its iterations gets the plan it had.
 func (m *Model) Plan(o Options) (*Run, error) {
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err
 	}
-	r, err := q.journaled()
-	if err != nil || r != nil {
+	if r, err := q.journaled(); err != nil || r != nil {
 		return r, err
 	}
-	if q.notices, err = q.place(); err != nil {
+	if o = q.options; o.DeviceMap != nil {
+		if q.notices, err = o.DeviceMap.Apply(&q.Request, q.memory); err != nil {
+			return nil, err
+		}
+	}
+	if o.Choose != nil {
+		q.cut(max(q.Goal.MicroBatches, 1))
+		s, err := q.Trace(q.MicroBatchSize, q.Seq)
+		if err != nil {
+			return nil, err
+		}
+		p, err := planner.Build(s, q.Goal, q.Site, o.Choose)
+		if err != nil {
+			return nil, err
+		}
+		return q.run(p, s)
+	}
+	b := planner.Batch{Size: o.BatchSize, MicroBatches: o.MicroBatches}
+	if o.PreferDataParallel && o.Strategy == "" {
+		b.Prefer = strategy.ZeRO2
+	}
+	p, s, notices, err := q.PlanBatch(b)
+	switch {
+	case err != nil && o.Strategy != "":
+		return nil, fmt.Errorf("strategy %s: %w", o.Strategy, err)
+	case err != nil:
 		return nil, err
 	}
-	return q.search()
+	q.notices = append(q.notices, notices...)
+	return q.run(p, s)
 }
 
 // UsePlan makes a run of a plan that was made before, without a search. The sizes of its
 // batches count. It is checked against the model, the optimizer and the memory there is.
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
-	o.BatchSize, o.MicroBatchSize, o.Seq, o.MicroBatches = 0, p.MicroBatchSize, p.Seq, p.MicroBatches
+	o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.Document = 0, p.MicroBatchSize, p.MicroBatches, 0, p.Seq, p.Document
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err
@@ -59,7 +88,11 @@ func (m *Model) ask(o Options) (*question, error) {
 	if err != nil {
 		return nil, err
 	}
-	o = o.compressedOnDisk()
+	if o.Disk != "" && o.StatePolicy != (optim.Policy{}) && !o.compressed && o.Task.Trains() {
+		if _, err := store.LastCommit(journal.CompressedDir(o.Disk)); err == nil {
+			o = o.compressing() // a run on disk that was killed after its policy had
+		}
+	}
 	if _, err := o.Task.graph(); err != nil {
 		return nil, err
 	}
@@ -84,12 +117,17 @@ func (m *Model) ask(o Options) (*question, error) {
 }
 
 // run is the answer: a run with a plan, whose files fit on the disk.
-func (q *question) run(p *plan.Plan, s *spec.Model) (*Run, error) {
+func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 	o := q.options
+	if _, without := p.Phase(plan.Evaluate); without != nil && o.Evaluates && o.Task.Trains() {
+		if p, err = planner.WithEvaluation(p, q.Site); err != nil {
+			return nil, err
+		}
+	}
 	o.MicroBatchSize, o.Seq, o.MicroBatches = p.MicroBatchSize, p.Seq, p.MicroBatches
 	o.BatchSize = o.MicroBatchSize * int64(o.MicroBatches)
-	layout := q.model.layDisk(p, o.Task.Trains())
-	if err := layout.check(o); err != nil {
+	layout, err := q.model.layDisk(p, o)
+	if err != nil {
 		return nil, fmt.Errorf("planning %s: %w", p.Model, err)
 	}
 	return &Run{Model: q.model, Planned: Planned{Options: o, Plan: p, Spec: s, site: q.Site, onDisk: layout}, Notices: q.notices}, nil
@@ -104,20 +142,15 @@ func (q *question) use(p *plan.Plan) (*Run, error) {
 	if err := errors.Join(sameGoal(p, s, q.Goal), fits(p, q.Site)); err != nil {
 		return nil, err
 	}
+	if p, err = planner.Rebuild(s, q.Goal, q.Site, p); err != nil {
+		return nil, fmt.Errorf("the plan was changed, or is for other settings or another kind of device: %w", err)
+	}
 	return q.run(p, s)
 }
 
-// place adds to the request where the device map puts the blocks, and gives notices of
-// what in the map means nothing.
-func (q *question) place() (notices []string, err error) {
-	o := q.options
-	if o.DeviceMap == nil {
-		return nil, nil
-	}
-	if o.Choose != nil || len(o.Constraints.Places) > 0 {
-		return nil, fmt.Errorf("a device map and another choice of places; keep one")
-	}
-	return o.DeviceMap.Apply(&q.Request, q.memory)
+// cut divides the batch into so many micro-batches.
+func (q *question) cut(microBatches int) {
+	q.Goal.MicroBatches, q.MicroBatchSize = microBatches, q.options.BatchSize/int64(microBatches)
 }
 
 // journaled makes a run of the plan that the iterations on disk are laid out for; nil
@@ -141,6 +174,9 @@ func (q *question) journaled() (*Run, error) {
 		p, err = plan.Read(bytes.NewReader(raw))
 	}
 	var r *Run
+	if err == nil && o.MicroBatches == 0 && p.MicroBatchSize*int64(p.MicroBatches) == o.BatchSize {
+		q.cut(p.MicroBatches) // as the planner chose when the run began
+	}
 	if err == nil {
 		r, err = q.use(p)
 	}
@@ -196,5 +232,31 @@ func fits(p *plan.Plan, site planner.Site) error {
 	if host > site.HostBudget {
 		return fmt.Errorf("the plan takes %v of host memory, %v are free: allow as much", units.Bytes(host), units.Bytes(site.HostBudget))
 	}
+	return nil
+}
+
+// boundDataParallel rules ZeRO-1 and ZeRO-2 out where the weights are too large a share
+// of a device.
+func (q *question) boundDataParallel() error {
+	o := q.options
+	if o.DataParallelThreshold == 0 || q.Site.Devices < 2 {
+		return nil
+	}
+	m, err := q.Trace(max(q.MicroBatchSize, 1), q.Seq)
+	if err != nil {
+		return err
+	}
+	var weights int64
+	for _, p := range m.Params {
+		weights += p.Type.Bytes()
+	}
+	limit := o.DataParallelThreshold * float64(memoryOf(q.Site).Devices[0])
+	if float64(weights) < limit {
+		return nil
+	}
+	if c := q.Goal.Constraints; c.Parallelism == strategy.ZeRO1 || c.Parallelism == strategy.ZeRO2 {
+		return fmt.Errorf("%s: the weights take %v, the threshold allows %v on each device; raise it or take zero-3", c.Parallelism, units.Bytes(weights), units.Bytes(limit))
+	}
+	q.Goal.Bounds.Without = append(slices.Clone(q.Goal.Bounds.Without), strategy.ZeRO1, strategy.ZeRO2)
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
 	"spillway/rig"
 	"spillway/store/journal"
 	"spillway/units"
@@ -229,12 +228,4 @@ func (r *Run) NextTo(o Options) (*Run, error) {
 		o.Disk, o.scratch = journal.EvaluationDir(o.Disk), true
 	}
 	return r.Model.Plan(o)
-}
-
-// Evaluation plans the task eval of a training run in the memory that it leaves.
-func (r *Run) Evaluation() (*Run, error) {
-	o := r.Options
-	o.Task, o.BatchSize, o.MicroBatches = Eval, 0, 1
-	o.Strategy, o.Choose, o.Constraints, o.DeviceMap = "", nil, planner.Constraints{}, nil
-	return r.NextTo(o)
 }

@@ -16,6 +16,7 @@ import (
 	"spillway/device/sim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/rig"
 	"spillway/train"
 )
@@ -98,7 +99,7 @@ func TestTrainingStartsWithinWhatThereIs(t *testing.T) {
 // What was required has no other plan, and what fits nowhere is an error with what
 // there is and what is needed.
 func TestTrainingThatCannotStart(t *testing.T) {
-	job, peak, _ := smallJob(t, spillway.Options{Choose: planner.Uniform(false, false, planner.SaveAll, 0)})
+	job, peak, _ := smallJob(t, spillway.Options{Choose: strategy.Uniform(false, false, strategy.SaveAll, 0)})
 	job.Options.System = remaining(t, peak-1024)
 	var full *device.OutOfMemoryError
 	if _, _, err := trainFor(t, job, 1); !errors.As(err, &full) || full.Device != "host" || full.Asked < peak || full.Limit > peak {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"spillway"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/train"
 )
 
@@ -22,7 +22,7 @@ func TestRequestedPlansChangeNoBit(t *testing.T) {
 		"less":     {func(o *spillway.Options) { o.Budget = peak * 3 / 4 }, "planned again: now"},
 		"too much": {func(o *spillway.Options) { o.Budget = 64 }, "goes on as before"},
 		"refused": {func(o *spillway.Options) {
-			o.Choose, o.System = planner.Uniform(true, true, planner.SaveNone, 1), remaining(t, 1024)
+			o.Choose, o.System = strategy.Uniform(true, true, strategy.SaveNone, 1), remaining(t, 1024)
 		}, "goes on as before"},
 	} {
 		job, _, _ := smallJob(t, spillway.Options{})

@@ -161,8 +161,17 @@ func (r *Run) allocate(journaled bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.checkHost(on); err != nil {
-		return err
+	// The system gives host memory when it is touched, so a plan that takes more than is
+	// left would start and be killed. Where the system does not say, there is no check.
+	usable, unknown := r.Options.System.Usable()
+	var need int64
+	for _, a := range r.Plan.Arenas {
+		if a.Tier == plan.OnHost || a.Tier == plan.Pinned || a.Tier == plan.OnDevice && on[a.Device].Info().OnHost {
+			need += a.Bytes
+		}
+	}
+	if unknown == nil && need > int64(usable) {
+		return &device.OutOfMemoryError{Device: hostName, Asked: need, Limit: int64(usable)}
 	}
 	journaled = journaled && r.disk != nil
 	last := journal.None
@@ -212,7 +221,13 @@ func (r *Run) devices(journaled bool) (list []device.Device, err error) {
 	if r.Options.Disk == "" {
 		return nil, fmt.Errorf("the plan for %s stores bytes on disk; name a folder for them", r.Model.Name)
 	}
-	if r.disk, err = r.onDisk.open(r.Options.Disk, journaled); err != nil {
+	regions := slices.Clone(r.onDisk.regions)
+	for i := range regions {
+		if regions[i].Kind == store.Journaled && !journaled { // then what is trained lives as long as the process
+			regions[i].Kind = store.Scratch
+		}
+	}
+	if r.disk, err = journal.OpenDisk(r.Options.Disk, r.onDisk.arenas+r.onDisk.tape, regions); err != nil {
 		return nil, err
 	}
 	return append(list, r.disk), nil
@@ -242,45 +257,20 @@ func (r *Run) release() error {
 // hostName is the device of an out-of-memory error that is about the host.
 const hostName = "host"
 
-// checkHost refuses a plan that takes more host memory than is left now. The system
-// gives memory when it is touched, so without this check a plan that is too large would
-// start and be killed. Where the system does not say, there is no check.
-func (r *Run) checkHost(on []device.Device) error {
-	usable, err := r.Options.System.Usable()
-	if err != nil {
-		return nil
-	}
-	var need int64
-	for _, a := range r.Plan.Arenas {
-		if a.Tier == plan.OnHost || a.Tier == plan.Pinned || a.Tier == plan.OnDevice && on[a.Device].Info().OnHost {
-			need += a.Bytes
-		}
-	}
-	if need > int64(usable) {
-		return &device.OutOfMemoryError{Device: hostName, Asked: need, Limit: int64(usable)}
-	}
-	return nil
-}
-
 // within is the options for what is left after a refusal. It says whether that is less
-// than what was planned for, so that trying again comes to an end.
-func (o Options) within(refused *device.OutOfMemoryError) (Options, bool) {
+// than what was planned for, so that trying again comes to an end. Devices without memory
+// of their own take from the host's.
+func (o Options) within(refused *device.OutOfMemoryError) (_ Options, smaller bool) {
 	left := refused.Limit - refused.Allocated
-	if left <= 0 || left >= refused.Asked || refused.Device == plan.DiskName {
+	switch {
+	case left <= 0 || left >= refused.Asked || refused.Device == plan.DiskName:
 		return o, false
+	case refused.Device != hostName:
+		smaller = o.Budget == 0 || left < o.Budget
+		o.Budget = left
+		return o, smaller
 	}
-	if refused.Device == hostName {
-		return o.withinHost(units.Bytes(left)), true
-	}
-	smaller := o.Budget == 0 || left < o.Budget
-	o.Budget = left
-	return o, smaller
-}
-
-// withinHost is the options for a computer with less host memory. Devices without
-// memory of their own take from the same.
-func (o Options) withinHost(usable units.Bytes) Options {
-	m := &o.Machine
+	m, usable := &o.Machine, units.Bytes(left)
 	m.Host.Usable = min(m.Host.Usable, usable)
 	m.Devices = slices.Clone(m.Devices)
 	for i := range m.Devices {
@@ -288,7 +278,7 @@ func (o Options) withinHost(usable units.Bytes) Options {
 			m.Devices[i].Shared, m.Devices[i].Usable = true, min(m.Devices[i].Usable, usable)
 		}
 	}
-	return o
+	return o, true
 }
 
 // note gives a notice.
@@ -311,6 +301,9 @@ func (r *Run) Weights() (weights.Values, error) {
 	}
 	return weights.Join(r.Options.Adapter.Has, r.Options.Adapter, from), nil
 }
+
+// Adapts says whether adapters are trained, next to frozen weights.
+func (r *Run) Adapts() bool { return r.Options.adapts() }
 
 // adapted is the shapes of what adapters train, by name; none where all weights are
 // trained.

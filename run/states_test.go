@@ -79,7 +79,12 @@ func TestRunsNextToEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eval, err := training.Evaluation()
+	evaluation := func() (*spillway.Run, error) {
+		o := training.Options
+		o.Task = spillway.Eval
+		return training.NextTo(o)
+	}
+	eval, err := evaluation()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +112,7 @@ func TestRunsNextToEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	var fit *planner.FitError
-	if _, err := training.Evaluation(); !errors.As(err, &fit) {
+	if _, err := evaluation(); !errors.As(err, &fit) {
 		t.Errorf("next to a run that takes everything: %v", err)
 	}
 }

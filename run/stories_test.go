@@ -134,7 +134,7 @@ func TestFineTuningStories(t *testing.T) {
 		return train.NewTokens(l)
 	}
 	dev := openDevice(t)
-	options := spillway.Options{Task: spillway.Train, MicroBatchSize: 2, MicroBatches: 2, Seq: 40, Packed: true, Clip: 1, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}}
+	options := spillway.Options{Task: spillway.Train, MicroBatchSize: 2, MicroBatches: 2, Seq: 40, Packed: true, Evaluates: true, Clip: 1, Machine: parse(t, "cpu:1GiB,host:4GiB"), On: []device.Device{dev}}
 	job, err := open(t, s.dir).Plan(options)
 	if err != nil {
 		t.Fatal(err)
@@ -163,9 +163,9 @@ func TestFineTuningStories(t *testing.T) {
 // evaluated is the loss of a folder's model.
 func evaluated(t *testing.T, dir string, feed train.Feed, o spillway.Options) float64 {
 	t.Helper()
-	o.Task, o.MicroBatches = spillway.Eval, 1
+	o.Task, o.MicroBatches, o.Evaluates = spillway.Eval, 1, false
 	job, _ := start(t, open(t, dir), o)
-	loss, err := (&train.Evaluation{Run: job, Feed: feed}).Loss()
+	loss, err := (&train.Evaluation{Feed: feed}).Loss(job.Executor())
 	if err != nil {
 		t.Fatal(err)
 	}

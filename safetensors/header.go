@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"unicode/utf8"
 
 	"spillway/dtype"
 )
@@ -17,11 +16,8 @@ func ReadHeader(r io.ReaderAt, fileBytes int64) (*Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !utf8.Valid(raw) {
-		return nil, fmt.Errorf("the header is not valid UTF-8")
-	}
 	h := &Header{start: prefix + int64(len(raw))}
-	if err := h.parse(raw); err != nil {
+	if err := scan(raw, "header", h.parse); err != nil {
 		return nil, err
 	}
 	return h, h.checkCoverage(fileBytes)
@@ -67,89 +63,54 @@ func guess(first [prefix]byte) string {
 	return "this is not a safetensors file"
 }
 
-func (h *Header) parse(raw []byte) error {
-	s := &scanner{data: raw}
-	err := s.object(func(name string) error {
+func (h *Header) parse(s *scanner) {
+	s.object(func(name string) {
 		if name == metadataKey {
-			return h.parseMetadata(s)
+			h.Metadata = map[string]string{}
+			s.object(func(key string) { h.Metadata[key] = s.str() })
+			return
 		}
 		if len(h.Tensors) == MaxTensors {
-			return s.fail("more than %d tensors", MaxTensors)
+			panic(s.fail("more than %d tensors", MaxTensors))
 		}
-		t, err := parseTensor(s)
-		if err != nil {
-			return fmt.Errorf("tensor %q: %w", name, err)
-		}
-		t.Name = name
-		h.Tensors = append(h.Tensors, t)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return s.end()
-}
-
-func (h *Header) parseMetadata(s *scanner) error {
-	h.Metadata = map[string]string{}
-	return s.object(func(key string) (err error) {
-		h.Metadata[key], err = s.str()
-		return err
+		h.Tensors = append(h.Tensors, parseTensor(s, name))
 	})
 }
 
 // parseTensor reads {"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}. Its Offset
 // is, until checkCoverage, counted from the end of the header.
-func parseTensor(s *scanner) (Info, error) {
-	var t Info
+func parseTensor(s *scanner, name string) Info {
+	t := Info{Name: name}
 	var offsets []int64
-	err := s.object(func(key string) (err error) {
+	s.object(func(key string) {
 		switch key {
 		case "dtype":
-			t.Type, err = parseType(s)
+			text := s.str()
+			var err error
+			if t.Type, err = dtype.Parse(text); err != nil || t.Type.Safetensors() != text {
+				panic(s.fail("tensor %q: unknown element type %q", name, text))
+			}
 		case "shape":
-			var dims []int64
-			dims, err = s.integers(maxDims)
-			t.Shape = dims
+			t.Shape = s.integers(maxDims)
 		case "data_offsets":
-			offsets, err = s.integers(2)
+			offsets = s.integers(2)
 		default:
-			err = s.fail("unknown key %q", key)
+			panic(s.fail("tensor %q: unknown key %q", name, key))
 		}
-		return err
 	})
-	if err != nil {
-		return t, err
-	}
 	if t.Type == dtype.Invalid || t.Shape == nil || len(offsets) != 2 {
-		return t, s.fail("dtype, shape and two data_offsets are all needed")
+		panic(s.fail("tensor %q: dtype, shape and two data_offsets are all needed", name))
 	}
-	return checkTensor(t, offsets[0], offsets[1])
-}
-
-func parseType(s *scanner) (dtype.Type, error) {
-	name, err := s.str()
-	if err != nil {
-		return dtype.Invalid, err
-	}
-	t, err := dtype.Parse(name)
-	if err != nil || t.Safetensors() != name {
-		return dtype.Invalid, s.fail("unknown element type %q", name)
-	}
-	return t, nil
-}
-
-// checkTensor checks the declared range of bytes against the shape.
-func checkTensor(t Info, begin, end int64) (Info, error) {
 	n, err := size(t.Type, t.Shape)
 	if err != nil {
-		return t, err
+		panic(s.fail("tensor %q: %v", name, err))
 	}
+	begin, end := offsets[0], offsets[1]
 	if begin > end || end-begin != n {
-		return t, fmt.Errorf("shape %v of %v needs %d bytes, data_offsets are [%d, %d]", t.Shape, t.Type, n, begin, end)
+		panic(s.fail("tensor %q: shape %v of %v needs %d bytes, data_offsets are [%d, %d]", name, t.Shape, t.Type, n, begin, end))
 	}
 	t.Offset, t.Bytes = begin, n
-	return t, nil
+	return t
 }
 
 // checkCoverage sorts the tensors into file order, makes sure that they cover the

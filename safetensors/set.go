@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"spillway/internal/vfs"
 	"spillway/tensorfile"
@@ -119,36 +118,24 @@ func (s *Set) Close() error {
 // ParseIndex reads an index and returns the file of each tensor. File names that
 // lead out of the folder are refused.
 func ParseIndex(raw []byte) (map[string]string, error) {
-	if !utf8.Valid(raw) {
-		return nil, errors.New("the index is not valid UTF-8")
-	}
 	fileOf := map[string]string{}
-	s := &scanner{data: raw}
-	err := s.object(func(key string) error {
-		if key != "weight_map" {
-			return s.skip()
-		}
-		return s.object(func(name string) (err error) {
-			fileOf[name], err = parseFileName(s)
-			return err
+	err := scan(raw, "index", func(s *scanner) {
+		s.object(func(key string) {
+			if key != "weight_map" {
+				s.skip()
+				return
+			}
+			s.object(func(name string) {
+				file := s.str()
+				if strings.ContainsAny(file, "/\\:\x00") || strings.HasPrefix(file, ".") || !strings.HasSuffix(file, ".safetensors") {
+					panic(s.fail("%q is not the plain name of a .safetensors file", file))
+				}
+				fileOf[name] = file
+			})
 		})
 	})
-	if err != nil {
-		return nil, err
+	if err == nil && len(fileOf) == 0 {
+		err = errors.New("the weight_map is missing or empty")
 	}
-	if len(fileOf) == 0 {
-		return nil, errors.New("the weight_map is missing or empty")
-	}
-	return fileOf, s.end()
-}
-
-func parseFileName(s *scanner) (string, error) {
-	name, err := s.str()
-	if err != nil {
-		return "", err
-	}
-	if strings.ContainsAny(name, "/\\:\x00") || strings.HasPrefix(name, ".") || !strings.HasSuffix(name, ".safetensors") {
-		return "", s.fail("%q is not the plain name of a .safetensors file", name)
-	}
-	return name, nil
+	return fileOf, err
 }

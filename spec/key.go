@@ -51,7 +51,7 @@ func appendAttr(k []byte, a op.Attr) []byte {
 	for _, f := range [...]float64{a.Eps, a.Scale, a.Prob, a.OutlierThreshold} {
 		k = binary.LittleEndian.AppendUint64(k, math.Float64bits(f))
 	}
-	for _, n := range [...]int64{a.Heads, a.KVHeads, a.Window, int64(a.Stream), a.Rows, a.InnerDims} {
+	for _, n := range [...]int64{a.Heads, a.KVHeads, a.Window, a.Document, int64(a.Stream), a.Rows, a.InnerDims} {
 		k = binary.AppendVarint(k, n)
 	}
 	k = appendInt(k, len(a.Extra))

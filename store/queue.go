@@ -55,11 +55,8 @@ func (q *queue) Copy(dst, src device.Buffer) error {
 
 // check refuses a buffer that is not wholly inside memory of this disk or of the host.
 func (q *queue) check(b device.Buffer) error {
-	if b.Memory == nil {
-		return fmt.Errorf("has no memory")
-	}
-	if b.Offset < 0 || b.Bytes < 0 || b.Offset > b.Memory.Size()-b.Bytes {
-		return fmt.Errorf("is %d bytes at %d of a memory of %d", b.Bytes, b.Offset, b.Memory.Size())
+	if err := b.Check(); err != nil {
+		return err
 	}
 	m, onDisk := b.Memory.(*memory)
 	if onDisk && !q.disk.has(m) || !onDisk && b.Memory.Host() == nil {

@@ -27,6 +27,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/spec"
 	"spillway/store"
 	"spillway/weights"
@@ -49,7 +50,7 @@ func start(t testing.TB, dir string) (tr *training, last int64) {
 	tr = &training{model: tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 2, Seq: 9, Task: graph.Train, Packed: true}), proc: cpu.Open(cpu.Options{Threads: 1})}
 	goal, site := tiny.AdamW(2, true), tiny.Site(1<<20)
 	site.Kernels = tr.proc
-	choose := planner.Uniform(false, false, planner.SaveAll, 0)
+	choose := strategy.Uniform(false, false, strategy.SaveAll, 0)
 	if dir != "" {
 		site.Disk = planner.Disk{Budget: 1 << 26, Read: 1e9, Write: 1e9}
 		choose = allOnDisk
@@ -76,8 +77,8 @@ func start(t testing.TB, dir string) (tr *training, last int64) {
 }
 
 // allOnDisk streams all weights and all optimizer state from disk.
-func allOnDisk(slabs, blocks int) planner.Choice {
-	c := planner.Uniform(true, true, planner.SaveAll, 1)(slabs, blocks)
+func allOnDisk(slabs, blocks int) strategy.Choice {
+	c := strategy.Uniform(true, true, strategy.SaveAll, 1)(slabs, blocks)
 	c.OnDisk = slices.Repeat([]bool{true}, slabs)
 	return c
 }

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -24,91 +23,63 @@ const maxAdded = 1 << 17
 // addTokens adds the file's added tokens to the vocabulary. It returns the finders of
 // those that are matched in the original text and of those that are matched in the
 // normalized text.
-func (v *vocab) addTokens(tokens []addedToken, norm normalizers) (original, normalized *finder, err error) {
+func (v *vocab) addTokens(tokens []addedToken, norm normalizers) (original, normalized *finder) {
 	if len(tokens) > maxAdded {
-		return nil, nil, fmt.Errorf("%d added tokens, at most %d are supported", len(tokens), maxAdded)
+		panic(failf("%d added tokens, at most %d are supported", len(tokens), maxAdded))
 	}
-	original, normalized = newFinder(), newFinder()
+	patterns := map[bool]map[string]*addedToken{false: {}, true: {}} // by whether normalized
 	count := len(v.ids) + len(tokens)
 	for i := range tokens {
 		tok := &tokens[i]
-		if err := v.addToken(tok, count); err != nil {
-			return nil, nil, err
+		if old, ok := v.id(tok.Content); !ok {
+			v.add(v.added, tok.Content, tok.ID, count)
+		} else if int64(old) != tok.ID { // the model has it too
+			panic(failf("added token %s has id %d, but id %d earlier in the file", excerpt(tok.Content), tok.ID, old))
 		}
-		into, pattern := original, tok.Content
+		v.special[tok.ID] = v.special[tok.ID] || tok.Special
+		pattern, others := tok.Content, patterns[tok.Normalized]
 		if tok.Normalized {
-			into = normalized
-			if pattern, err = norm.normalize(tok.Content); err != nil {
-				return nil, nil, fmt.Errorf("added token %s: %w", excerpt(tok.Content), err)
-			}
+			pattern = norm.normalize(tok.Content)
 			v.shown[tok.ID] = pattern
 		}
-		if err := into.add(pattern, tok); err != nil {
-			return nil, nil, err
+		if pattern == "" || len(pattern) > maxMatched {
+			panic(failf("added token %d is %d bytes long; 1 to %d are supported", tok.ID, len(pattern), maxMatched))
 		}
+		if other := others[pattern]; other != nil {
+			panic(failf("added tokens %d and %d are both %s", other.ID, tok.ID, excerpt(pattern)))
+		}
+		others[pattern] = tok
 	}
-	return original, normalized, nil
+	return newFinder(patterns[false]), newFinder(patterns[true])
 }
 
-// addToken gives an added token its id. A token that the model also has must have the
-// same id there.
-func (v *vocab) addToken(tok *addedToken, count int) error {
-	if old, ok := v.id(tok.Content); !ok {
-		if err := v.add(v.added, tok.Content, tok.ID, count); err != nil {
-			return fmt.Errorf("added tokens: %w", err)
-		}
-	} else if int64(old) != tok.ID {
-		return fmt.Errorf("added token %s has id %d, but id %d earlier in the file", excerpt(tok.Content), tok.ID, old)
-	}
-	v.special[tok.ID] = v.special[tok.ID] || tok.Special
-	return nil
-}
-
-// finder searches for many strings at once. It is a trie over bytes whose edges are in
-// one map. Text rarely contains the first byte of an added token, so it mostly skips.
+// finder searches for many strings at once. Text rarely contains the first byte of an
+// added token, so it mostly skips.
 type finder struct {
 	starts [256]bool
-	start  int            // the only byte tokens start with, or -1
-	edges  map[uint64]int // node<<8 | byte to node; 0 is the root
-	ends   map[int]*addedToken
+	start  int // the only byte tokens start with, or -1
+	trie   *trie
+	tokens []*addedToken // by the trie's ids
 }
 
-func newFinder() *finder {
-	return &finder{start: -1, edges: map[uint64]int{}, ends: map[int]*addedToken{}}
-}
-
-func (f *finder) add(pattern string, tok *addedToken) error {
-	if pattern == "" || len(pattern) > maxMatched {
-		return fmt.Errorf("added token %d is %d bytes long; 1 to %d are supported", tok.ID, len(pattern), maxMatched)
-	}
-	node := 0
-	for i := 0; i < len(pattern); i++ {
-		edge := uint64(node)<<8 | uint64(pattern[i])
-		if _, ok := f.edges[edge]; !ok {
-			f.edges[edge] = len(f.edges) + 1
+// newFinder returns a finder of tokens by what is searched for.
+func newFinder(patterns map[string]*addedToken) *finder {
+	f := &finder{start: -1}
+	var texts []string
+	var ids []int32
+	starts := 0
+	for text, tok := range patterns {
+		if first := &f.starts[text[0]]; !*first {
+			*first, f.start = true, int(text[0])
+			starts++
 		}
-		node = f.edges[edge]
+		texts, ids, f.tokens = append(texts, text), append(ids, int32(len(ids))), append(f.tokens, tok)
 	}
-	if other := f.ends[node]; other != nil {
-		return fmt.Errorf("added tokens %d and %d are both %s", other.ID, tok.ID, excerpt(pattern))
+	if starts > 1 {
+		f.start = -1
 	}
-	f.start = -1
-	if f.starts[pattern[0]] = true; len(f.ends) == 0 || f.onlyStart(pattern[0]) {
-		f.start = int(pattern[0])
-	}
-	f.ends[node] = tok
-	return nil
-}
-
-// onlyStart reports whether every token starts with b.
-func (f *finder) onlyStart(b byte) bool {
-	n := 0
-	for _, is := range f.starts {
-		if is {
-			n++
-		}
-	}
-	return n == 1 && f.starts[b]
+	f.trie = newTrie(texts, ids)
+	return f
 }
 
 // next finds the first token at or after from, and the longest of those that start
@@ -123,32 +94,18 @@ func (f *finder) next(s string, from int) (tok *addedToken, start, end int) {
 			i += skip
 		}
 		if f.starts[s[i]] {
-			if tok, end := f.longest(s, i); tok != nil {
-				return tok, i, end
-			}
+			f.trie.walk(s[i:], func(id int32, length int) { tok, start, end = f.tokens[id], i, i+length })
+		}
+		if tok != nil {
+			return tok, start, end
 		}
 	}
 	return nil, 0, 0
 }
 
-func (f *finder) longest(s string, i int) (tok *addedToken, end int) {
-	node := 0
-	for ; i < len(s); i++ {
-		next, ok := f.edges[uint64(node)<<8|uint64(s[i])]
-		if !ok {
-			break
-		}
-		node = next
-		if hit := f.ends[node]; hit != nil {
-			tok, end = hit, i+1
-		}
-	}
-	return tok, end
-}
-
 // split splits s at added tokens. It calls text for the non-empty parts between them,
 // and token for each of them.
-func (f *finder) split(s string, text func(start, end int) error, token func(id int32)) error {
+func (f *finder) split(s string, text func(start, end int), token func(id int32)) {
 	done := 0
 	for from := 0; from < len(s); {
 		tok, start, end := f.next(s, from)
@@ -165,17 +122,14 @@ func (f *finder) split(s string, text func(start, end int) error, token func(id 
 			end = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
 		}
 		if done < start {
-			if err := text(done, start); err != nil {
-				return err
-			}
+			text(done, start)
 		}
 		token(int32(tok.ID))
 		done, from = end, end
 	}
 	if done < len(s) {
-		return text(done, len(s))
+		text(done, len(s))
 	}
-	return nil
 }
 
 // isWholeWord reports whether no word character touches s[start:end].

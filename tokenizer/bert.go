@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"strings"
 	"unicode"
 
@@ -17,28 +16,18 @@ type bert struct {
 	Lowercase    bool  `json:"lowercase"`
 }
 
-func parseBert(raw json.RawMessage) (*bert, error) {
-	n := &bert{CleanText: true, SplitChinese: true, Lowercase: true}
-	return n, json.Unmarshal(raw, n)
-}
-
-func (n *bert) normalize(s string) (string, error) {
-	var b strings.Builder
-	b.Grow(len(s))
-	for _, r := range s {
-		n.write(&b, r)
-	}
-	s = b.String()
+func (n bert) normalize(s string) string {
+	s = runewise(n.write)(s)
 	if n.StripAccents != nil && *n.StripAccents || n.StripAccents == nil && n.Lowercase {
-		s, _ = runewise(dropNonspacing).normalize(norm.NFD.String(s))
+		s = runewise(dropNonspacing)(norm.NFD.String(s))
 	}
 	if n.Lowercase {
-		s, _ = runewise(lower).normalize(s)
+		s = runewise(lower)(s)
 	}
-	return s, nil
+	return s
 }
 
-func (n *bert) write(into *strings.Builder, r rune) {
+func (n bert) write(into *strings.Builder, r rune) {
 	if n.CleanText {
 		if r == 0xfffd || isControl(r) {
 			return

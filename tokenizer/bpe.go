@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -11,10 +10,7 @@ import (
 type model interface {
 	// encode appends the ids of word, which is not empty, to ids. w is scratch memory
 	// that belongs to the caller's goroutine.
-	encode(ids []int32, word string, w *scratch) ([]int32, error)
-	// splitWords splits a piece at places that no token can cross, so that short and
-	// frequent words are found in the cache instead of being encoded again.
-	splitWords(p piece, each func(piece) error) error
+	encode(ids []int32, word string, w *scratch) []int32
 }
 
 // bpe is byte pair encoding: a word starts as single characters or bytes, and the pair
@@ -46,14 +42,11 @@ type merge struct{ rank, id int32 }
 // spaceLetter is how SentencePiece writes a space.
 const spaceLetter = "▁"
 
-func parseBPE(file *modelFile) (*bpe, *vocab, error) {
+func parseBPE(file *modelFile) (*bpe, *vocab) {
 	if dropout := valueOr(file.Dropout, 0); dropout != 0 {
-		return nil, nil, fmt.Errorf("BPE dropout %g makes encoding random; set it to null", dropout)
+		panic(failf("BPE dropout %g makes encoding random; set it to null", dropout))
 	}
-	v, err := parseVocab(string(file.Vocab))
-	if err != nil {
-		return nil, nil, fmt.Errorf("vocab: %w", err)
-	}
+	v := parseVocab(string(file.Vocab))
 	m := &bpe{
 		vocab: v, unknown: -1, fuseUnknown: file.FuseUnknown,
 		prefix: valueOr(file.Prefix, ""), suffix: valueOr(file.Suffix, ""),
@@ -67,63 +60,46 @@ func parseBPE(file *modelFile) (*bpe, *vocab, error) {
 	if file.IgnoreMerges {
 		m.wordTokens = v.ids
 	}
-	if err := m.parseMerges(string(file.Merges)); err != nil {
-		return nil, nil, fmt.Errorf("merges: %w", err)
-	}
+	within("merges", func() { m.parseMerges(string(file.Merges)) })
 	m.splitBefore(spaceLetter)
-	return m, v, nil
+	return m, v
 }
 
 // parseMerges reads ["a b", ...] or [["a", "b"], ...], in the order of their ranks.
-func (m *bpe) parseMerges(array string) error {
+func (m *bpe) parseMerges(array string) {
 	m.merges = make(map[pair]merge, len(array)/16) // an estimate of their number
 	rank := int32(0)
-	return eachElement(array, func(value string) error {
-		left, right, err := mergeSides(value)
-		if err != nil {
-			return err
-		}
+	for value := range elements(array) {
+		left, right := mergeSides(value)
 		if rank == maxTokens {
-			return fmt.Errorf("more than %d", maxTokens)
+			panic(failf("more than %d", maxTokens))
 		}
 		a, okA := m.vocab.ids[left]
 		b, okB := m.vocab.ids[right]
 		joined, okJoined := m.vocab.ids[left+strings.TrimPrefix(right, m.prefix)]
 		if !okA || !okB || !okJoined {
-			return fmt.Errorf("merge %d of %s and %s names a token that is not in the vocabulary",
-				rank, excerpt(left), excerpt(right))
+			panic(failf("merge %d of %s and %s names a token that is not in the vocabulary",
+				rank, excerpt(left), excerpt(right)))
 		}
 		m.merges[pairOf(a, b)] = merge{rank, joined}
 		rank++
-		return nil
-	})
+	}
 }
 
-func mergeSides(value string) (left, right string, err error) {
+func mergeSides(value string) (left, right string) {
 	if strings.HasPrefix(value, `"`) {
-		both, err := jsonString(value)
-		if err != nil {
-			return "", "", err
-		}
+		both := jsonString(value)
 		left, right, ok := strings.Cut(both, " ")
 		if !ok || strings.Contains(right, " ") {
-			return "", "", fmt.Errorf("merge %s is not two tokens with a space between", excerpt(both))
+			panic(failf("merge %s is not two tokens with a space between", excerpt(both)))
 		}
-		return left, right, nil
+		return left, right
 	}
-	var sides []string
-	err = eachElement(value, func(side string) error {
-		s, err := jsonString(side)
-		sides = append(sides, s)
-		return err
-	})
-	if err == nil && len(sides) != 2 {
-		err = fmt.Errorf("merge %s has %d tokens, not 2", excerpt(value), len(sides))
+	sides := slices.Collect(elements(value))
+	if len(sides) != 2 {
+		panic(failf("merge %s has %d tokens, not 2", excerpt(value), len(sides)))
 	}
-	if err != nil {
-		return "", "", err
-	}
-	return sides[0], sides[1], nil
+	return jsonString(sides[0]), jsonString(sides[1])
 }
 
 // useBytes makes the model work on bytes, in place of a last pre-tokenizing step that
@@ -149,10 +125,10 @@ func (m *bpe) useBytes() bool {
 	return true
 }
 
-// splitBefore makes splitWords split before the given letter, which stands for a space,
-// if no merge crosses such a place: if none joins the letter to something on its left
-// but itself. Models with such a letter have no other pre-tokenizing; without the split
-// a whole book would be one word.
+// splitBefore makes words start at the given letter, which stands for a space, if no
+// merge crosses such a place: if none joins the letter to something on its left but
+// itself. Models with such a letter have no other pre-tokenizing; without the split a
+// whole book would be one word.
 func (m *bpe) splitBefore(letter string) {
 	if _, ok := m.vocab.ids[letter]; !ok || m.prefix != "" || m.suffix != "" || m.wordTokens != nil {
 		return
@@ -166,91 +142,70 @@ func (m *bpe) splitBefore(letter string) {
 	m.splitAt = letter
 }
 
-func (m *bpe) splitWords(p piece, each func(piece) error) error {
-	if m.splitAt == "" {
-		return each(p)
-	}
+// beforeLetter splits a piece before every run of a letter, so that short and frequent
+// words are found in the cache instead of being encoded again.
+type beforeLetter string
+
+func (letter beforeLetter) split(p piece, each func(piece)) {
 	for s := p.text; s != ""; {
-		n := 0
-		for strings.HasPrefix(s[n:], m.splitAt) {
-			n += len(m.splitAt)
-		}
-		if i := strings.Index(s[n:], m.splitAt); i >= 0 {
+		n := len(s) - len(strings.TrimLeft(s, string(letter)))
+		if i := strings.Index(s[n:], string(letter)); i >= 0 {
 			n += i
 		} else {
 			n = len(s)
 		}
-		if err := each(piece{text: s[:n]}); err != nil {
-			return err
-		}
+		each(piece{text: s[:n]})
 		s = s[n:]
 	}
-	return nil
 }
 
-func (m *bpe) encode(ids []int32, word string, w *scratch) ([]int32, error) {
+func (m *bpe) encode(ids []int32, word string, w *scratch) []int32 {
 	if m.wordTokens != nil {
 		if id, ok := m.wordTokens[word]; ok {
-			return append(ids, id), nil
+			return append(ids, id)
 		}
 	}
-	symbols, err := m.symbols(slices.Grow(w.symbols[:0], len(word)), word)
-	if err != nil {
-		return ids, err
-	}
-	w.symbols = symbols
-	return append(ids, m.join(symbols, w)...), nil
+	w.symbols = m.symbols(slices.Grow(w.symbols[:0], len(word)), word)
+	return append(ids, m.join(w.symbols, w)...)
 }
 
 // symbols appends the ids of the characters or bytes of word.
-func (m *bpe) symbols(ids []int32, word string) ([]int32, error) {
+func (m *bpe) symbols(ids []int32, word string) []int32 {
 	if m.bytes != nil {
 		for i := 0; i < len(word); i++ {
 			ids = append(ids, m.bytes[word[i]])
 		}
-		return ids, nil
+		return ids
 	}
 	unknown := false // the last symbol is the unknown token
 	for i := 0; i < len(word); {
 		_, n := utf8.DecodeRuneInString(word[i:])
-		character := m.withAffixes(word[i:i+n], i == 0, i+n == len(word))
-		i += n
+		character := word[i : i+n]
+		if i > 0 { // the vocabulary marks where in a word a character is
+			character = m.prefix + character
+		}
+		if i += n; i == len(word) {
+			character += m.suffix
+		}
 		if id, ok := m.vocab.ids[character]; ok {
 			ids, unknown = append(ids, id), false
-		} else if bytes, ok := m.appendByteTokens(ids, character); ok {
+		} else if bytes, ok := appendBytes(ids, character, m.byteTokens); ok {
 			ids, unknown = bytes, false
 		} else if m.unknown < 0 {
-			return ids, fmt.Errorf("character %q is not in the vocabulary, which has no unknown token", character)
+			panic(failf("character %q is not in the vocabulary, which has no unknown token", character))
 		} else if !unknown || !m.fuseUnknown {
 			ids, unknown = append(ids, m.unknown), true
 		}
 	}
-	return ids, nil
+	return ids
 }
 
-// withAffixes adds the prefix and suffix by which the vocabulary marks where in a word
-// a character is.
-func (m *bpe) withAffixes(character string, first, last bool) string {
-	if !first {
-		character = m.prefix + character
-	}
-	if last {
-		character += m.suffix
-	}
-	return character
-}
-
-// appendByteTokens appends the byte tokens of a character that has no token itself, if
-// the model has byte fallback.
-func (m *bpe) appendByteTokens(ids []int32, character string) ([]int32, bool) {
-	if m.byteTokens == nil {
+// appendBytes appends the byte token of every byte of s. It returns false if one is
+// missing, or all are (nil).
+func appendBytes(ids []int32, s string, tokens *[256]int32) ([]int32, bool) {
+	if tokens == nil {
 		return ids, false
 	}
-	return appendBytes(ids, character, m.byteTokens)
-}
-
-// appendBytes appends the token of every byte of s. It returns false if one is missing.
-func appendBytes(ids []int32, s string, tokens *[256]int32) ([]int32, bool) {
 	before := len(ids)
 	for i := 0; i < len(s); i++ {
 		id := tokens[s[i]]

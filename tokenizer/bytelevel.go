@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"strings"
 	"unicode/utf8"
 )
@@ -55,37 +54,35 @@ func fromLetters(s string) (string, bool) {
 // byte-level BPE that follows reads bytes instead, and this step is dropped.
 type byteLevel struct{}
 
-func (byteLevel) split(p piece, each func(piece) error) error {
+func (byteLevel) split(p piece, each func(piece)) {
 	p.text = toLetters(p.text)
-	return each(p)
+	each(p)
 }
 
 // prefixSpace starts every piece with a space.
 type prefixSpace struct{}
 
-func (prefixSpace) split(p piece, each func(piece) error) error {
+func (prefixSpace) split(p piece, each func(piece)) {
 	if !strings.HasPrefix(p.text, " ") {
 		p.text = " " + p.text
 	}
-	return each(p)
+	each(p)
 }
 
-func parseByteLevel(raw json.RawMessage) ([]preTokenizer, error) {
-	file := struct {
-		AddPrefixSpace bool `json:"add_prefix_space"`
-		UseRegex       bool `json:"use_regex"`
-	}{UseRegex: true}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return nil, err
-	}
-	var steps []preTokenizer
-	if file.AddPrefixSpace {
+// byteLevelFile are the settings of ByteLevel in the file.
+type byteLevelFile struct {
+	AddPrefixSpace bool `json:"add_prefix_space"`
+	UseRegex       bool `json:"use_regex"`
+}
+
+func (f byteLevelFile) steps() (steps []preTokenizer) {
+	if f.AddPrefixSpace {
 		steps = append(steps, prefixSpace{})
 	}
-	if file.UseRegex {
+	if f.UseRegex {
 		steps = append(steps, scanner(scanGPT2))
 	}
-	return append(steps, byteLevel{}), nil
+	return append(steps, byteLevel{})
 }
 
 // validUTF8 returns bytes as text with U+FFFD for every part that is not UTF-8. A part

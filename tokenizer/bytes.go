@@ -10,8 +10,8 @@ func Bytes() *Tokenizer {
 		v.tokens[b], v.shown[b], v.ids[token] = token, token, int32(b)
 	}
 	t := &Tokenizer{
-		vocab: v, original: newFinder(), normalized: newFinder(),
-		model: &bpe{vocab: v, unknown: -1}, pre: []preTokenizer{byteLevel{}}, decoder: decoders{lettersToBytes{}},
+		vocab: v, original: newFinder(nil), normalized: newFinder(nil),
+		model: &bpe{vocab: v, unknown: -1}, pre: []preTokenizer{byteLevel{}}, decoder: decoders{lettersToBytes},
 		anyBytes: true,
 	}
 	return t.finish()

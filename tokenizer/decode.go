@@ -2,15 +2,24 @@ package tokenizer
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
 // decoder transforms a list of tokens, a step on the way to their text.
-type decoder interface {
-	decode(tokens []string) ([]string, error)
+type decoder func(tokens []string) []string
+
+// eachToken is a decoder that changes tokens one by one; i is the index of a token, and
+// last that of the last.
+func eachToken(change func(i, last int, token string) string) decoder {
+	return func(tokens []string) []string {
+		out := make([]string, len(tokens))
+		for i, token := range tokens {
+			out[i] = change(i, len(tokens)-1, token)
+		}
+		return out
+	}
 }
 
 // decoders are applied one after the other, and the results are joined. If the file has
@@ -20,38 +29,30 @@ type decoders []decoder
 // Decode turns ids into text. skipSpecial leaves out special tokens such as <s>. Bytes
 // that are not UTF-8, such as half a character at the end, become U+FFFD; see Stream
 // for text that is still being generated.
-func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) (string, error) {
+func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) (_ string, err error) {
+	defer recoverFailure(&err, "decode")
 	tokens := make([]string, 0, len(ids))
 	for i, id := range ids {
 		if !t.vocab.has(id) {
-			return "", fmt.Errorf("decode: id %d at position %d is not a token; the vocabulary has %d ids", id, i, t.VocabSize())
+			panic(failf("id %d at position %d is not a token; the vocabulary has %d ids", id, i, t.VocabSize()))
 		}
 		if !skipSpecial || !t.vocab.special[id] {
 			tokens = append(tokens, t.vocab.shown[id])
 		}
 	}
-	text, err := t.decoder.text(tokens)
-	if err != nil {
-		return "", fmt.Errorf("decode: %w", err)
-	}
-	return text, nil
+	return t.decoder.text(tokens), nil
 }
 
-func (list decoders) text(tokens []string) (string, error) {
+func (list decoders) text(tokens []string) string {
 	if list == nil {
-		return strings.Join(tokens, " "), nil
+		return strings.Join(tokens, " ")
 	}
 	before := totalLen(tokens)
-	for _, d := range list {
-		var err error
-		if tokens, err = d.decode(tokens); err != nil {
-			return "", err
-		}
-		if err := checkGrowth(before, totalLen(tokens)); err != nil {
-			return "", err
-		}
+	for _, decode := range list {
+		tokens = decode(tokens)
+		checkGrowth(before, totalLen(tokens))
 	}
-	return strings.Join(tokens, ""), nil
+	return strings.Join(tokens, "")
 }
 
 func totalLen(tokens []string) int {
@@ -63,59 +64,41 @@ func totalLen(tokens []string) int {
 }
 
 // parseDecoders reads one decoder, a Sequence of them, or null.
-func parseDecoders(raw json.RawMessage) (decoders, error) {
+func parseDecoders(raw json.RawMessage) decoders {
 	var list decoders
 	if len(raw) > 0 && string(raw) != "null" {
 		list = decoders{}
 	}
-	err := eachStep(raw, "decoders", func(kind string, raw json.RawMessage) error {
-		d, err := parseDecoder(kind, raw)
-		list = append(list, d)
-		return err
-	})
-	return list, err
+	eachStep(raw, "decoders", func(kind string, raw json.RawMessage) { list = append(list, parseDecoder(kind, raw)) })
+	return list
 }
 
-func parseDecoder(kind string, raw json.RawMessage) (decoder, error) {
+func parseDecoder(kind string, raw json.RawMessage) decoder {
 	switch kind {
 	case "ByteLevel":
-		return lettersToBytes{}, nil
+		return lettersToBytes
 	case "ByteFallback":
-		return byteTokensToText{}, nil
+		return byteTokensToText
 	case "Fuse":
-		return fuse{}, nil
+		return fuse
 	case "Replace":
-		return parseReplace(raw)
+		replace := parseReplace(raw)
+		return eachToken(func(_, _ int, token string) string { return replace(token) })
 	case "Strip":
-		return parseStripDecoder(raw)
+		return parsed(raw, stripDecoder{}).decoder()
 	case "Metaspace":
-		m, err := parseMetaspace(raw)
-		return (*metaspaceDecoder)(m), err
+		return parseMetaspace(raw).decoder()
 	case "WordPiece":
-		return parseWordPieceDecoder(raw)
+		return eachToken(parsed(raw, wordPieceDecoder{"##", true}).decode)
 	case "BPEDecoder":
-		d := &suffixDecoder{"</w>"}
-		return d, unmarshalInto(raw, &d.suffix, "suffix")
+		return suffixDecoder(parsed(raw, struct{ Suffix string }{"</w>"}).Suffix)
 	}
-	return nil, fmt.Errorf("decoder %s is not supported", excerpt(kind))
-}
-
-func (n *replace) decode(tokens []string) ([]string, error) {
-	out := make([]string, len(tokens))
-	for i, token := range tokens {
-		var err error
-		if out[i], err = n.normalize(token); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	panic(failf("decoder %s is not supported", excerpt(kind)))
 }
 
 // lettersToBytes undoes byteLevel. A token with other characters, such as an added one,
 // stays as it is.
-type lettersToBytes struct{}
-
-func (lettersToBytes) decode(tokens []string) ([]string, error) {
+func lettersToBytes(tokens []string) []string {
 	var bytes []byte
 	for _, token := range tokens {
 		if plain, ok := fromLetters(token); ok {
@@ -123,15 +106,12 @@ func (lettersToBytes) decode(tokens []string) ([]string, error) {
 		}
 		bytes = append(bytes, token...)
 	}
-	return []string{validUTF8(bytes)}, nil
+	return []string{validUTF8(bytes)}
 }
 
 // byteTokensToText joins runs of byte tokens such as <0x0A>. A run that is not UTF-8
 // becomes one U+FFFD per byte.
-type byteTokensToText struct{}
-
-func (byteTokensToText) decode(tokens []string) ([]string, error) {
-	var out []string
+func byteTokensToText(tokens []string) (out []string) {
 	var run []byte
 	flush := func() {
 		if len(run) > 0 && utf8.Valid(run) {
@@ -150,7 +130,7 @@ func (byteTokensToText) decode(tokens []string) ([]string, error) {
 		out = append(out, token)
 	}
 	flush()
-	return out, nil
+	return out
 }
 
 func byteToken(token string) (byte, bool) {
@@ -162,11 +142,7 @@ func byteToken(token string) (byte, bool) {
 }
 
 // fuse joins all tokens into one, so that the next decoder sees the whole text.
-type fuse struct{}
-
-func (fuse) decode(tokens []string) ([]string, error) {
-	return []string{strings.Join(tokens, "")}, nil
-}
+func fuse(tokens []string) []string { return []string{strings.Join(tokens, "")} }
 
 // stripDecoder removes a character from the start and end of tokens, at most Start and
 // Stop times.
@@ -175,60 +151,40 @@ type stripDecoder struct {
 	Start, Stop uint
 }
 
-func parseStripDecoder(raw json.RawMessage) (decoder, error) {
-	var d stripDecoder
-	if err := json.Unmarshal(raw, &d); err != nil {
-		return nil, err
-	}
+func (d stripDecoder) decoder() decoder {
 	if utf8.RuneCountInString(d.Content) != 1 {
-		return nil, fmt.Errorf("Strip content %s is not one character", excerpt(d.Content))
+		panic(failf("Strip content %s is not one character", excerpt(d.Content)))
 	}
-	return d, nil
-}
-
-func (d stripDecoder) decode(tokens []string) ([]string, error) {
-	out := make([]string, len(tokens))
-	for i, token := range tokens {
+	return eachToken(func(_, _ int, token string) string {
 		for n := uint(0); n < d.Start && strings.HasPrefix(token, d.Content); n++ {
 			token = token[len(d.Content):]
 		}
 		for n := uint(0); n < d.Stop && strings.HasSuffix(token, d.Content); n++ {
 			token = token[:len(token)-len(d.Content)]
 		}
-		out[i] = token
-	}
-	return out, nil
+		return token
+	})
 }
 
-// metaspaceDecoder turns the letter back into spaces. In the first token it removes the
-// letter, if encoding added one there.
-type metaspaceDecoder metaspace
-
-func (m *metaspaceDecoder) decode(tokens []string) ([]string, error) {
-	out := make([]string, len(tokens))
-	for i, token := range tokens {
-		to := " "
+// decoder turns the letter back into spaces. In the first token it removes the letter,
+// if encoding added one there.
+func (m *metaspace) decoder() decoder {
+	return eachToken(func(i, _ int, token string) string {
 		if i == 0 && m.scheme != "never" {
-			to = ""
+			return strings.ReplaceAll(token, m.letter, "")
 		}
-		out[i] = strings.ReplaceAll(token, m.letter, to)
-	}
-	return out, nil
+		return strings.ReplaceAll(token, m.letter, " ")
+	})
 }
 
 // suffixDecoder turns the end-of-word suffix into spaces.
-type suffixDecoder struct{ suffix string }
-
-func (d *suffixDecoder) decode(tokens []string) ([]string, error) {
-	out := make([]string, len(tokens))
-	for i, token := range tokens {
-		to := " "
-		if i == len(tokens)-1 {
-			to = ""
+func suffixDecoder(suffix string) decoder {
+	return eachToken(func(i, last int, token string) string {
+		if i == last {
+			return strings.ReplaceAll(token, suffix, "")
 		}
-		out[i] = strings.ReplaceAll(token, d.suffix, to)
-	}
-	return out, nil
+		return strings.ReplaceAll(token, suffix, " ")
+	})
 }
 
 // wordPieceDecoder puts spaces between words and, with Cleanup, removes those before
@@ -238,33 +194,24 @@ type wordPieceDecoder struct {
 	Cleanup bool   `json:"cleanup"`
 }
 
-func parseWordPieceDecoder(raw json.RawMessage) (decoder, error) {
-	d := &wordPieceDecoder{"##", true}
-	return d, json.Unmarshal(raw, d)
-}
-
 // cleanupReplacements are applied one after the other, so their order matters.
 var cleanupReplacements = [][2]string{
 	{" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"},
 	{" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
 }
 
-func (d *wordPieceDecoder) decode(tokens []string) ([]string, error) {
-	out := make([]string, len(tokens))
-	for i, token := range tokens {
-		if i > 0 {
-			if tail, ok := strings.CutPrefix(token, d.Prefix); ok {
-				token = tail
-			} else {
-				token = " " + token
-			}
+func (d wordPieceDecoder) decode(i, _ int, token string) string {
+	if i > 0 {
+		if tail, ok := strings.CutPrefix(token, d.Prefix); ok {
+			token = tail
+		} else {
+			token = " " + token
 		}
-		for _, pair := range cleanupReplacements {
-			if d.Cleanup {
-				token = strings.ReplaceAll(token, pair[0], pair[1])
-			}
-		}
-		out[i] = token
 	}
-	return out, nil
+	for _, pair := range cleanupReplacements {
+		if d.Cleanup {
+			token = strings.ReplaceAll(token, pair[0], pair[1])
+		}
+	}
+	return token
 }

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"fmt"
 	"hash/maphash"
 	"unicode/utf8"
 )
@@ -33,12 +32,13 @@ const maxText = 1 << 30
 // Encode turns text into ids. addSpecial adds the tokens around it that the model
 // expects, such as <s>. Special tokens written out in the text become their ids in any
 // case. The text must be UTF-8.
-func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
+func (t *Tokenizer) Encode(text string, addSpecial bool) (_ []int32, err error) {
+	defer recoverFailure(&err, "encode")
 	if len(text) > maxText {
-		return nil, fmt.Errorf("encode: a text of %d bytes, at most %d are supported; cut it into documents", len(text), maxText)
+		panic(failf("a text of %d bytes, at most %d are supported; cut it into documents", len(text), maxText))
 	}
 	if !t.anyBytes && !utf8.ValidString(text) {
-		return nil, fmt.Errorf("encode: byte %d of the text is not UTF-8; clean it first, for instance with strings.ToValidUTF8", firstInvalid(text))
+		panic(failf("byte %d of the text is not UTF-8; clean it first, for instance with strings.ToValidUTF8", firstInvalid(text)))
 	}
 	w := t.pool.Get().(*scratch)
 	defer func() {
@@ -49,10 +49,7 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 	if addSpecial {
 		ids = append(ids, t.affixes.before...)
 	}
-	ids, err := t.encodeInto(ids, text, w)
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
+	ids = t.encodeInto(ids, text, w)
 	if addSpecial {
 		ids = append(ids, t.affixes.after...)
 	}
@@ -71,40 +68,31 @@ func firstInvalid(s string) int {
 }
 
 // encodeInto runs text through the stages in the package comment.
-func (t *Tokenizer) encodeInto(ids []int32, text string, w *scratch) ([]int32, error) {
+func (t *Tokenizer) encodeInto(ids []int32, text string, w *scratch) []int32 {
 	token := func(id int32) { ids = append(ids, id) }
-	word := func(p piece) (err error) {
-		ids, err = t.encodeWord(ids, p.text, w)
-		return err
-	}
-	encodePiece := chain(t.pre, func(p piece) error { return t.model.splitWords(p, word) })
-	err := t.original.split(text, func(start, end int) error {
-		part, err := t.norm.normalize(text[start:end])
-		if err != nil {
-			return err
-		}
-		return t.normalized.split(part, func(from, to int) error {
-			return encodePiece(piece{part[from:to], start == 0 && from == 0})
+	encodePiece := chain(t.pre, func(p piece) { ids = t.encodeWord(ids, p.text, w) })
+	t.original.split(text, func(start, end int) {
+		part := t.norm.normalize(text[start:end])
+		t.normalized.split(part, func(from, to int) {
+			encodePiece(piece{part[from:to], start == 0 && from == 0})
 		}, token)
 	}, token)
-	return ids, err
+	return ids
 }
 
 // encodeWord encodes a word with the model, or takes its ids from the cache.
-func (t *Tokenizer) encodeWord(ids []int32, word string, w *scratch) ([]int32, error) {
+func (t *Tokenizer) encodeWord(ids []int32, word string, w *scratch) []int32 {
 	slot := w.cache.slot(word)
 	if slot == nil {
 		return t.model.encode(ids, word, w)
 	}
 	if slot.holds(word) {
-		return append(ids, slot.ids[:slot.count]...), nil
+		return append(ids, slot.ids[:slot.count]...)
 	}
 	before := len(ids)
-	ids, err := t.model.encode(ids, word, w)
-	if err == nil {
-		slot.store(word, ids[before:])
-	}
-	return ids, err
+	ids = t.model.encode(ids, word, w)
+	slot.store(word, ids[before:])
+	return ids
 }
 
 // wordCache caches the ids of words. A word can be in only one slot, which is as long

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
 )
 
@@ -12,68 +13,59 @@ import (
 // of overwritten. encoding/json has already found the text valid; unexpected text is
 // still an error.
 
-// eachMember calls visit for every "key": value of a JSON object, in order.
-func eachMember(object string, visit func(key, value string) error) error {
-	return eachItem(object, '{', '}', func(rest string) (string, error) {
-		key, rest, err := cutValue(rest)
-		if err != nil {
-			return "", err
-		}
-		name, err := jsonString(key)
-		if err != nil {
-			return "", err
-		}
-		rest = skipSpace(rest)
-		if rest == "" || rest[0] != ':' {
-			return "", fmt.Errorf("no colon after key %q", name)
-		}
-		value, rest, err := cutValue(skipSpace(rest[1:]))
-		if err != nil {
-			return "", err
-		}
-		return rest, visit(name, value)
-	})
+// members returns every "key": value of a JSON object, in order.
+func members(object string) iter.Seq2[string, string] {
+	return func(yield func(key, value string) bool) {
+		eachItem(object, '{', '}', func(rest string) (string, bool) {
+			key, rest := cutValue(rest)
+			name := jsonString(key)
+			rest = skipSpace(rest)
+			if rest == "" || rest[0] != ':' {
+				panic(failf("no colon after key %q", name))
+			}
+			value, rest := cutValue(skipSpace(rest[1:]))
+			return rest, yield(name, value)
+		})
+	}
 }
 
-// eachElement calls visit for every element of a JSON array, in order.
-func eachElement(array string, visit func(value string) error) error {
-	return eachItem(array, '[', ']', func(rest string) (string, error) {
-		value, rest, err := cutValue(rest)
-		if err != nil {
-			return "", err
-		}
-		return rest, visit(value)
-	})
+// elements returns every element of a JSON array, in order.
+func elements(array string) iter.Seq[string] {
+	return func(yield func(value string) bool) {
+		eachItem(array, '[', ']', func(rest string) (string, bool) {
+			value, rest := cutValue(rest)
+			return rest, yield(value)
+		})
+	}
 }
 
 // eachItem reads the comma-separated items between open and shut. item reads one and
-// returns what follows it.
-func eachItem(s string, open, shut byte, item func(rest string) (string, error)) error {
+// returns what follows it, and whether to go on.
+func eachItem(s string, open, shut byte, item func(rest string) (string, bool)) {
 	s = skipSpace(s)
 	if s == "" || s[0] != open {
-		return fmt.Errorf("expected %q, found %s", open, excerpt(s))
+		panic(failf("expected %q, found %s", open, excerpt(s)))
 	}
 	s = skipSpace(s[1:])
 	for s != "" && s[0] != shut {
-		rest, err := item(s)
-		if err != nil {
-			return err
+		rest, more := item(s)
+		if !more {
+			return
 		}
 		s = skipSpace(rest)
 		if s != "" && s[0] == ',' {
 			s = skipSpace(s[1:])
 		} else if s == "" || s[0] != shut {
-			return fmt.Errorf("expected ',' or %q, found %s", shut, excerpt(s))
+			panic(failf("expected ',' or %q, found %s", shut, excerpt(s)))
 		}
 	}
 	if s == "" {
-		return fmt.Errorf("no closing %q", shut)
+		panic(failf("no closing %q", shut))
 	}
-	return nil
 }
 
 // cutValue splits s after the JSON value that it begins with.
-func cutValue(s string) (value, rest string, err error) {
+func cutValue(s string) (value, rest string) {
 	n := 0
 	switch {
 	case s == "":
@@ -87,9 +79,9 @@ func cutValue(s string) (value, rest string, err error) {
 		}
 	}
 	if n == 0 {
-		return "", "", fmt.Errorf("no JSON value at %s", excerpt(s))
+		panic(failf("no JSON value at %s", excerpt(s)))
 	}
-	return s[:n], s[n:], nil
+	return s[:n], s[n:]
 }
 
 // stringLen returns the length of the quoted string that s begins with, 0 if it has no
@@ -131,15 +123,15 @@ func nestedLen(s string) int {
 
 // jsonString reads a quoted string. The result shares the memory of raw if there are no
 // escapes.
-func jsonString(raw string) (string, error) {
+func jsonString(raw string) string {
 	if len(raw) >= 2 && raw[0] == '"' && strings.IndexByte(raw, '\\') < 0 {
-		return raw[1 : len(raw)-1], nil
+		return raw[1 : len(raw)-1]
 	}
 	var s string
 	if err := json.Unmarshal([]byte(raw), &s); err != nil {
-		return "", fmt.Errorf("%s is not a string", excerpt(raw))
+		panic(failf("%s is not a string", excerpt(raw)))
 	}
-	return s, nil
+	return s
 }
 
 func skipSpace(s string) string { return strings.TrimLeft(s, " \t\r\n") }

@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"slices"
 	"unicode/utf8"
@@ -21,78 +20,64 @@ const (
 const maxLlama2CToken = 256
 
 // OpenLlama2C reads the binary vocabulary of llama2.c, such as tok512.bin.
-func OpenLlama2C(path string) (*Tokenizer, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("open tokenizer: %w", err)
-	}
-	t, err := ParseLlama2C(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return t, nil
-}
+func OpenLlama2C(path string) (*Tokenizer, error) { return open(path, ParseLlama2C) }
 
 // ParseLlama2C reads llama2.c's form of a SentencePiece vocabulary: the length of the
 // longest token, then the score, the length and the text of every token, with plain
 // spaces. <unk>, <s>, </s> and the 256 bytes come first.
-func ParseLlama2C(data []byte) (*Tokenizer, error) {
-	v, scores, err := readLlama2C(data)
-	if err != nil {
-		return nil, fmt.Errorf("parse llama2.c tokenizer: %w", err)
-	}
+func ParseLlama2C(data []byte) (_ *Tokenizer, err error) {
+	defer recoverFailure(&err, "parse llama2.c tokenizer")
+	v, scores := readLlama2C(data)
 	m := &bpe{vocab: v, unknown: -1, byteTokens: v.byteIDs(), merges: scoreMerges(v, scores)}
 	m.splitBefore(" ")
 	for b, id := range m.byteTokens {
 		if int(id) != llama2cSpecials+b {
-			return nil, fmt.Errorf("parse llama2.c tokenizer: byte %d has id %d, not %d", b, id, llama2cSpecials+b)
+			panic(failf("byte %d has id %d, not %d", b, id, llama2cSpecials+b))
 		}
 	}
 	for id := range llama2cSpecials {
 		v.special[id] = true
 	}
 	t := &Tokenizer{
-		vocab: v, model: m, original: newFinder(), normalized: newFinder(),
-		norm:    normalizers{prepend{" "}},
+		vocab: v, model: m, original: newFinder(nil), normalized: newFinder(nil),
+		norm:    normalizers{prepend(" ")},
 		affixes: affixes{before: []int32{llama2cBegin}},
-		decoder: decoders{byteTokensToText{}, fuse{}, stripDecoder{Content: " ", Start: 1}},
+		decoder: decoders{byteTokensToText, fuse, stripDecoder{Content: " ", Start: 1}.decoder()},
 	}
 	return t.finish(), nil
 }
 
-func readLlama2C(data []byte) (*vocab, []float32, error) {
+func readLlama2C(data []byte) (*vocab, []float32) {
 	if len(data) < 4 {
-		return nil, nil, fmt.Errorf("%d bytes are too few", len(data))
+		panic(failf("%d bytes are too few", len(data)))
 	}
 	most := binary.LittleEndian.Uint32(data)
 	if most > maxLlama2CToken {
-		return nil, nil, fmt.Errorf("it says its longest token has %d bytes, at most %d are supported", most, maxLlama2CToken)
+		panic(failf("it says its longest token has %d bytes, at most %d are supported", most, maxLlama2CToken))
 	}
 	v := newVocab()
 	var scores []float32
 	for rest := data[4:]; len(rest) > 0; {
 		id := len(scores)
 		if len(rest) < 8 {
-			return nil, nil, fmt.Errorf("token %d is cut short", id)
+			panic(failf("token %d is cut short", id))
 		}
 		score := math.Float32frombits(binary.LittleEndian.Uint32(rest))
 		length := binary.LittleEndian.Uint32(rest[4:])
 		rest = rest[8:]
 		if length > most || int(length) > len(rest) || score != score {
-			return nil, nil, fmt.Errorf("token %d has score %g and %d bytes; the longest has %d, and %d follow", id, score, length, most, len(rest))
+			panic(failf("token %d has score %g and %d bytes; the longest has %d, and %d follow", id, score, length, most, len(rest)))
 		}
 		if !utf8.Valid(rest[:length]) {
-			return nil, nil, fmt.Errorf("token %d is not UTF-8: %s", id, excerpt(string(rest[:length])))
+			panic(failf("token %d is not UTF-8: %s", id, excerpt(string(rest[:length]))))
 		}
-		if err := v.add(v.ids, string(rest[:length]), int64(id), id+1); err != nil {
-			return nil, nil, err
-		}
+		v.add(v.ids, string(rest[:length]), int64(id), id+1)
 		scores, rest = append(scores, score), rest[length:]
 	}
 	if len(scores) < llama2cWords || len(scores) > maxTokens {
-		return nil, nil, fmt.Errorf("%d tokens; from %d to %d are supported", len(scores), llama2cWords, maxTokens)
+		panic(failf("%d tokens; from %d to %d are supported", len(scores), llama2cWords, maxTokens))
 	}
-	return v, scores, nil
+	return v, scores
 }
 
 // scoreMerges derives merges from scores: two tokens may be merged if the result is a

@@ -99,12 +99,7 @@ func (m *bpe) joinLong(symbols []int32, w *scratch) []int32 {
 		}
 	}
 	w.links, w.heap = links, heap
-	return compactSymbols(symbols)
-}
-
-// compactSymbols removes the symbols that were merged into another.
-func compactSymbols(symbols []int32) []int32 {
-	return slices.DeleteFunc(symbols, func(id int32) bool { return id < 0 })
+	return slices.DeleteFunc(symbols, func(id int32) bool { return id < 0 }) // merged into another
 }
 
 // mergeHeap is a binary heap of merges that were possible when they were added. An

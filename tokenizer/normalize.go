@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"unicode"
 
@@ -10,9 +9,7 @@ import (
 )
 
 // normalizer rewrites text before it is split into words.
-type normalizer interface {
-	normalize(s string) (string, error)
-}
+type normalizer func(s string) string
 
 // normalizers are applied one after the other.
 type normalizers []normalizer
@@ -22,89 +19,73 @@ type normalizers []normalizer
 // needs is 11, for compatibility decomposition.
 const maxGrowth = 32
 
-// checkGrowth returns an error if a text has grown by more than maxGrowth.
-func checkGrowth(before, after int) error {
+// checkGrowth refuses a text that has grown by more than maxGrowth.
+func checkGrowth(before, after int) {
 	if most := maxGrowth*before + 1024; after > most {
-		return fmt.Errorf("text of %d bytes grows to %d, more than the %d allowed", before, after, most)
+		panic(failf("text of %d bytes grows to %d, more than the %d allowed", before, after, most))
 	}
-	return nil
 }
 
-func (list normalizers) normalize(s string) (string, error) {
+func (list normalizers) normalize(s string) string {
 	before := len(s)
-	for _, n := range list {
-		var err error
-		if s, err = n.normalize(s); err != nil {
-			return "", fmt.Errorf("normalize: %w", err)
-		}
-		if err := checkGrowth(before, len(s)); err != nil {
-			return "", fmt.Errorf("normalize: %w", err)
-		}
+	for _, normalize := range list {
+		s = normalize(s)
+		checkGrowth(before, len(s))
 	}
-	return s, nil
+	return s
 }
 
 // parseNormalizers reads one normalizer, a Sequence of them, or null.
-func parseNormalizers(raw json.RawMessage) (normalizers, error) {
-	var list normalizers
-	err := eachStep(raw, "normalizers", func(kind string, raw json.RawMessage) error {
-		n, err := parseNormalizer(kind, raw)
-		list = append(list, n)
-		return err
-	})
-	return list, err
+func parseNormalizers(raw json.RawMessage) (list normalizers) {
+	eachStep(raw, "normalizers", func(kind string, raw json.RawMessage) { list = append(list, parseNormalizer(kind, raw)) })
+	return list
 }
 
-func parseNormalizer(kind string, raw json.RawMessage) (normalizer, error) {
+// parseNormalizer reads a normalizer. Unicode's normalization forms have the tables of
+// Unicode 15; the tokenizers library has older ones, which lack about a hundred combining
+// marks.
+func parseNormalizer(kind string, raw json.RawMessage) normalizer {
 	switch kind {
 	case "NFC":
-		return form{norm.NFC}, nil
+		return norm.NFC.String
 	case "NFD":
-		return form{norm.NFD}, nil
+		return norm.NFD.String
 	case "NFKC":
-		return form{norm.NFKC}, nil
+		return norm.NFKC.String
 	case "NFKD":
-		return form{norm.NFKD}, nil
+		return norm.NFKD.String
 	case "Lowercase":
-		return runewise(lower), nil
+		return runewise(lower)
 	case "StripAccents":
-		return runewise(dropMarks), nil
+		return runewise(dropMarks)
 	case "Nmt":
-		return runewise(nmt), nil
+		return runewise(nmt)
 	case "ByteLevel":
-		return byteLetters{}, nil
+		return toLetters
 	case "Prepend":
-		n := prepend{}
-		return n, unmarshalInto(raw, &n.Prepend, "prepend")
+		return prepend(parsed(raw, struct{ Prepend string }{}).Prepend)
 	case "Strip":
-		n := strip{}
-		return &n, json.Unmarshal(raw, &n)
+		return parsed(raw, strip{}).normalize
 	case "Replace":
 		return parseReplace(raw)
 	case "Precompiled":
-		return parsePrecompiled(raw)
+		return parsePrecompiled(raw).normalize
 	case "BertNormalizer":
-		return parseBert(raw)
+		return parsed(raw, bert{CleanText: true, SplitChinese: true, Lowercase: true}).normalize
 	}
-	return nil, fmt.Errorf("normalizer %s is not supported", excerpt(kind))
+	panic(failf("normalizer %s is not supported", excerpt(kind)))
 }
 
-// form is one of the four Unicode normalization forms, with the tables of Unicode 15.
-// The tokenizers library has older tables, which lack about a hundred combining marks.
-type form struct{ norm.Form }
-
-func (f form) normalize(s string) (string, error) { return f.String(s), nil }
-
 // runewise rewrites each character by itself.
-type runewise func(into *strings.Builder, r rune)
-
-func (f runewise) normalize(s string) (string, error) {
-	var b strings.Builder
-	b.Grow(len(s))
-	for _, r := range s {
-		f(&b, r)
+func runewise(write func(into *strings.Builder, r rune)) normalizer {
+	return func(s string) string {
+		var b strings.Builder
+		b.Grow(len(s))
+		for _, r := range s {
+			write(&b, r)
+		}
+		return b.String()
 	}
-	return b.String(), nil
 }
 
 // lower writes the lower case of a character regardless of its neighbours. The dotted
@@ -137,13 +118,13 @@ func nmt(into *strings.Builder, r rune) {
 }
 
 // prepend puts a text before every text that is not empty.
-type prepend struct{ Prepend string }
-
-func (p prepend) normalize(s string) (string, error) {
-	if s == "" {
-		return s, nil
+func prepend(before string) normalizer {
+	return func(s string) string {
+		if s == "" {
+			return s
+		}
+		return before + s
 	}
-	return p.Prepend + s, nil
 }
 
 // strip removes white space from the ends of a text.
@@ -152,58 +133,38 @@ type strip struct {
 	Right bool `json:"strip_right"`
 }
 
-func (n *strip) normalize(s string) (string, error) {
+func (n strip) normalize(s string) string {
 	if n.Left {
 		s = strings.TrimLeftFunc(s, unicode.IsSpace)
 	}
 	if n.Right {
 		s = strings.TrimRightFunc(s, unicode.IsSpace)
 	}
-	return s, nil
+	return s
 }
 
-// byteLetters writes every byte as its letter of the byte-level alphabet.
-type byteLetters struct{}
-
-func (byteLetters) normalize(s string) (string, error) { return toLetters(s), nil }
-
-// replace puts content in place of every match. It is also a decoder.
-type replace struct {
-	pattern pattern
-	content string
-}
-
-func parseReplace(raw json.RawMessage) (*replace, error) {
-	var file struct {
+// parseReplace reads what puts content in place of every match. It is a normalizer and a
+// decoder.
+func parseReplace(raw json.RawMessage) normalizer {
+	file := parsed(raw, struct {
 		Pattern filePattern `json:"pattern"`
 		Content string      `json:"content"`
-	}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return nil, err
-	}
-	p, err := file.Pattern.compile()
-	return &replace{p, file.Content}, err
-}
-
-func (n *replace) normalize(s string) (string, error) {
-	if from, ok := n.pattern.(literal); ok {
-		after := len(s) + strings.Count(s, string(from))*(len(n.content)-len(from))
-		if err := checkGrowth(len(s), after); err != nil {
-			return "", err
+	}{})
+	p := file.Pattern.compile()
+	return func(s string) string {
+		if from, ok := p.(literal); ok {
+			checkGrowth(len(s), len(s)+strings.Count(s, string(from))*(len(file.Content)-len(from)))
+			return strings.ReplaceAll(s, string(from), file.Content)
 		}
-		return strings.ReplaceAll(s, string(from), n.content), nil
+		var b strings.Builder
+		done := 0
+		p.find(s, func(start, end int) {
+			b.WriteString(s[done:start])
+			b.WriteString(file.Content)
+			done = end
+			checkGrowth(len(s), b.Len())
+		})
+		b.WriteString(s[done:])
+		return b.String()
 	}
-	var b strings.Builder
-	done := 0
-	err := n.pattern.find(s, func(start, end int) error {
-		b.WriteString(s[done:start])
-		b.WriteString(n.content)
-		done = end
-		return checkGrowth(len(s), b.Len())
-	})
-	if err != nil || done == 0 && b.Len() == 0 {
-		return s, err
-	}
-	b.WriteString(s[done:])
-	return b.String(), nil
 }

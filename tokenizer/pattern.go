@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -17,7 +16,7 @@ import (
 type pattern interface {
 	// find calls yield for every match, in order and without overlap. A match
 	// may be empty.
-	find(s string, yield func(start, end int) error) error
+	find(s string, yield func(start, end int))
 }
 
 // filePattern is a pattern as tokenizer.json writes it: one of the two is set.
@@ -28,51 +27,45 @@ type filePattern struct {
 
 const maxPattern = 8192
 
-func (p filePattern) compile() (pattern, error) {
+func (p filePattern) compile() pattern {
 	switch {
 	case p.String != nil && p.Regex == nil:
 		if *p.String == "" {
-			return nil, errors.New("pattern is an empty string")
+			panic(failf("pattern is an empty string"))
 		}
-		return literal(*p.String), nil
+		return literal(*p.String)
 	case p.Regex != nil && p.String == nil:
 		if scan, ok := scanners[*p.Regex]; ok {
-			return scan, nil
+			return scan
 		}
 		return compileRegex(*p.Regex)
 	}
-	return nil, errors.New(`pattern must be {"String": ...} or {"Regex": ...}`)
+	panic(failf(`pattern must be {"String": ...} or {"Regex": ...}`))
 }
 
 // literal matches itself.
 type literal string
 
-func (p literal) find(s string, yield func(start, end int) error) error {
+func (p literal) find(s string, yield func(start, end int)) {
 	for done := 0; ; {
 		i := strings.Index(s[done:], string(p))
 		if i < 0 {
-			return nil
+			return
 		}
-		start := done + i
-		done = start + len(p)
-		if err := yield(start, done); err != nil {
-			return err
-		}
+		done += i + len(p)
+		yield(done-len(p), done)
 	}
 }
 
 // runeClass matches every single character for which it returns true.
 type runeClass func(r rune) bool
 
-func (is runeClass) find(s string, yield func(start, end int) error) error {
+func (is runeClass) find(s string, yield func(start, end int)) {
 	for i, r := range s {
 		if is(r) {
-			if err := yield(i, i+utf8.RuneLen(r)); err != nil {
-				return err
-			}
+			yield(i, i+utf8.RuneLen(r))
 		}
 	}
-	return nil
 }
 
 // regex is a pattern without a scanner, matched by a backtracking engine.
@@ -86,28 +79,26 @@ const (
 	matchedPerSecond = 256 << 10
 )
 
-func compileRegex(expr string) (p pattern, err error) {
-	defer recoverPattern(expr, &err)
+func compileRegex(expr string) pattern {
 	if len(expr) > maxPattern {
-		return nil, fmt.Errorf("pattern of %d bytes, at most %d are supported", len(expr), maxPattern)
+		panic(failf("pattern of %d bytes, at most %d are supported", len(expr), maxPattern))
 	}
-	native, err := fromOniguruma(expr)
-	if err != nil {
-		return nil, fmt.Errorf("pattern %s: %w", excerpt(expr), err)
-	}
-	re, err := regexp2.Compile(native, regexp2.Multiline)
-	if err != nil {
-		return nil, fmt.Errorf("pattern %s: %w", excerpt(expr), err)
-	}
+	defer namePattern(expr)
+	re, err := regexp2.Compile(fromOniguruma(expr), regexp2.Multiline)
+	check(err)
 	re.MatchTimeout = matchTimeout
-	return regex{re}, nil
+	return regex{re}
 }
 
-// recoverPattern turns a panic of the regex engine into an error, because patterns come
-// from files and may trigger bugs in it.
-func recoverPattern(expr string, err *error) {
-	if problem := recover(); problem != nil {
-		*err = fmt.Errorf("pattern %s: the engine failed: %v", excerpt(expr), problem)
+// namePattern puts the pattern before a failure, and makes one of a panic of the regex
+// engine: patterns come from files and may trigger bugs in it.
+func namePattern(expr string) {
+	switch problem := recover().(type) {
+	case nil:
+	case failure:
+		panic(failf("pattern %s: %w", excerpt(expr), problem.error))
+	default:
+		panic(failf("pattern %s: the engine failed: %v", excerpt(expr), problem))
 	}
 }
 
@@ -116,8 +107,7 @@ var graphemes = sync.OnceValue(func() pattern {
 	return regex{regexp2.MustCompile(`\X`)}
 })
 
-func (re regex) find(s string, yield func(start, end int) error) (err error) {
-	defer recoverPattern(re.String(), &err)
+func (re regex) find(s string, yield func(start, end int)) {
 	runes := []rune(s)
 	deadline := time.Now().Add(matchTimeout + time.Duration(len(s))*time.Second/matchedPerSecond)
 	at, offset := 0, 0 // one position, in runes and in bytes
@@ -127,27 +117,29 @@ func (re regex) find(s string, yield func(start, end int) error) (err error) {
 		}
 		return offset
 	}
-	var stopped error
 	matches, last := 0, -1
-	err = re.FindRunesMatches(runes, 0, func(m regexp2.MatchView) bool {
+	var failed any // a panic of yield, which is not the engine's
+	match := func(m regexp2.MatchView) bool {
 		index, length, _ := m.GroupRange(0)
 		if length == 0 && index == last {
 			return true // an empty match right after a match does not count
 		}
 		start := advance(index)
 		last = index + length
-		if stopped = yield(start, advance(last)); stopped != nil {
-			return false
-		}
+		defer func() { failed = recover() }()
+		yield(start, advance(last))
 		if matches++; matches%256 == 0 && time.Now().After(deadline) {
-			stopped = fmt.Errorf("pattern %s: %d matches in %d bytes take too long", excerpt(re.String()), matches, start)
+			panic(failf("pattern %s: %d matches in %d bytes take too long", excerpt(re.String()), matches, start))
 		}
-		return stopped == nil
-	})
-	if err != nil {
-		return fmt.Errorf("pattern %s: %w", excerpt(re.String()), err)
+		return true
 	}
-	return stopped
+	func() {
+		defer namePattern(re.String())
+		check(re.FindRunesMatches(runes, 0, match))
+	}()
+	if failed != nil {
+		panic(failed)
+	}
 }
 
 // onigurumaClasses maps an escape to what Oniguruma, the engine that the files'
@@ -178,7 +170,7 @@ func classText(table *unicode.RangeTable) string {
 
 // fromOniguruma translates a pattern, and refuses the few constructs that cannot be
 // translated.
-func fromOniguruma(expr string) (string, error) {
+func fromOniguruma(expr string) string {
 	var b strings.Builder
 	inClass := false
 	for i := 0; i < len(expr); {
@@ -196,21 +188,21 @@ func fromOniguruma(expr string) (string, error) {
 		case part == `\W` && !inClass:
 			part = "[^" + onigurumaClasses[`\w`] + "]"
 		case part == "{" && !inClass && oddRepeat.MatchString(expr[i:]):
-			return "", errors.New("{,n} and a + after {n,m} are not supported")
+			panic(failf("{,n} and a + after {n,m} are not supported"))
 		case part == "(" && !inClass && strings.HasPrefix(expr[i:], "?m"):
-			return "", errors.New("the option m, which here makes . match line ends, is not supported")
+			panic(failf("the option m, which here makes . match line ends, is not supported"))
 		case len(part) == 2 && strings.Contains(`\W\h\H\K\G\N\O\y\Y\g`, part):
-			return "", fmt.Errorf("%s is not supported here", part)
+			panic(failf("%s is not supported here", part))
 		case inClass && (part == "[" || strings.HasPrefix(expr[i-1:], "&&")):
-			return "", errors.New("a class within a class is not supported")
+			panic(failf("a class within a class is not supported"))
 		case part == "[" && (strings.HasPrefix(expr[i:], "]") || strings.HasPrefix(expr[i:], "^]")):
-			return "", errors.New("a class that starts with ] is not supported")
+			panic(failf("a class that starts with ] is not supported"))
 		case part == "[" || part == "]":
 			inClass = part == "["
 		}
 		b.WriteString(part)
 	}
-	return b.String(), nil
+	return b.String()
 }
 
 // escapeAt returns the escape at the start of expr: a backslash and a character, or a

@@ -3,8 +3,6 @@ package tokenizer
 import (
 	"encoding/binary"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -16,39 +14,38 @@ type precompiled struct {
 	text  string
 }
 
-func parsePrecompiled(raw json.RawMessage) (*precompiled, error) {
-	var table []byte // base64 in the file
-	if err := unmarshalInto(raw, &table, "precompiled_charsmap"); err != nil {
-		return nil, err
-	}
+func parsePrecompiled(raw json.RawMessage) *precompiled {
+	table := parsed(raw, struct {
+		Table []byte `json:"precompiled_charsmap"` // base64 in the file
+	}{}).Table
 	if len(table) < 4 {
-		return nil, fmt.Errorf("precompiled_charsmap has %d bytes, at least 4 are needed", len(table))
+		panic(failf("precompiled_charsmap has %d bytes, at least 4 are needed", len(table)))
 	}
 	size := int64(binary.LittleEndian.Uint32(table))
 	if table = table[4:]; size%4 != 0 || size > int64(len(table)) {
-		return nil, fmt.Errorf("precompiled_charsmap says its trie has %d bytes, %d follow", size, len(table))
+		panic(failf("precompiled_charsmap says its trie has %d bytes, %d follow", size, len(table)))
 	}
 	n := &precompiled{units: make([]uint32, size/4), text: string(table[size:])}
 	for i := range n.units {
 		n.units[i] = binary.LittleEndian.Uint32(table[4*i:])
 	}
 	if !utf8.ValidString(n.text) {
-		return nil, errors.New("precompiled_charsmap: replacements are not valid UTF-8")
+		panic(failf("precompiled_charsmap: replacements are not valid UTF-8"))
 	}
-	return n, nil
+	return n
 }
 
 // normalize replaces a whole grapheme if it is shorter than 6 bytes and the table has
 // an entry for it, and else each character by itself. It is odd, but what the models
 // were trained with.
-func (n *precompiled) normalize(s string) (string, error) {
+func (n *precompiled) normalize(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))
-	err := eachGrapheme(s, func(grapheme string) error {
+	eachGrapheme(s, func(grapheme string) {
 		if len(grapheme) < 6 {
 			if to, ok := n.lookup(grapheme); ok {
 				b.WriteString(to)
-				return nil
+				return
 			}
 		}
 		for i, r := range grapheme {
@@ -58,9 +55,9 @@ func (n *precompiled) normalize(s string) (string, error) {
 			}
 			b.WriteString(part)
 		}
-		return checkGrowth(len(s), b.Len())
+		checkGrowth(len(s), b.Len())
 	})
-	return b.String(), err
+	return b.String()
 }
 
 // lookup finds the replacement of the shortest prefix of s that has one.
@@ -100,7 +97,10 @@ func (n *precompiled) replacement(node uint32) (string, bool) {
 
 // eachGrapheme splits s into graphemes. Two ASCII characters never form one, except CR
 // LF; the regex engine's \X decides about the others.
-func eachGrapheme(s string, visit func(grapheme string) error) error {
+func eachGrapheme(s string, visit func(grapheme string)) {
+	mayJoin := func(a, b byte) bool {
+		return a >= utf8.RuneSelf || b >= utf8.RuneSelf || a == '\r' && b == '\n'
+	}
 	for len(s) > 0 {
 		n := 1
 		for n < len(s) && mayJoin(s[n-1], s[n]) {
@@ -109,19 +109,9 @@ func eachGrapheme(s string, visit func(grapheme string) error) error {
 		part := s[:n]
 		s = s[n:]
 		if n == 1 {
-			if err := visit(part); err != nil {
-				return err
-			}
-			continue
-		}
-		err := graphemes().find(part, func(start, end int) error { return visit(part[start:end]) })
-		if err != nil {
-			return err
+			visit(part)
+		} else {
+			graphemes().find(part, func(start, end int) { visit(part[start:end]) })
 		}
 	}
-	return nil
-}
-
-func mayJoin(a, b byte) bool {
-	return a >= utf8.RuneSelf || b >= utf8.RuneSelf || a == '\r' && b == '\n'
 }

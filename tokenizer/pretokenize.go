@@ -2,8 +2,6 @@ package tokenizer
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -19,87 +17,68 @@ type piece struct {
 // preTokenizer splits a piece into smaller ones that no token crosses.
 type preTokenizer interface {
 	// split calls each with the parts of p, in order. Parts are not empty.
-	split(p piece, each func(piece) error) error
+	split(p piece, each func(piece))
 }
 
 // chain returns a function that runs a piece through the pre-tokenizers, one after the
 // other, and the results through last.
-func chain(list []preTokenizer, last func(piece) error) func(piece) error {
+func chain(list []preTokenizer, last func(piece)) func(piece) {
 	each := last
 	for i := len(list) - 1; i >= 0; i-- {
 		pre, next := list[i], each
-		each = func(p piece) error { return pre.split(p, next) }
+		each = func(p piece) { pre.split(p, next) }
 	}
 	return each
 }
 
 // parsePreTokenizers reads one pre-tokenizer, a Sequence of them, or null.
-func parsePreTokenizers(raw json.RawMessage) ([]preTokenizer, error) {
-	var list []preTokenizer
-	err := eachStep(raw, "pretokenizers", func(kind string, raw json.RawMessage) error {
-		steps, err := parsePreTokenizer(kind, raw)
+func parsePreTokenizers(raw json.RawMessage) (list []preTokenizer) {
+	eachStep(raw, "pretokenizers", func(kind string, raw json.RawMessage) {
+		steps := parsePreTokenizer(kind, raw)
 		if slices.Contains(steps, preTokenizer(byteLevel{})) && slices.Contains(list, preTokenizer(byteLevel{})) {
-			return errors.New("bytes would be written as letters twice")
+			panic(failf("bytes would be written as letters twice"))
 		}
 		list = append(list, steps...)
-		return err
 	})
-	return list, err
+	return list
 }
 
 // parsePreTokenizer reads one pre-tokenizer of the file, which may become several of
 // ours.
-func parsePreTokenizer(kind string, raw json.RawMessage) ([]preTokenizer, error) {
+func parsePreTokenizer(kind string, raw json.RawMessage) []preTokenizer {
+	spaces := splitter{pattern: runeClass(unicode.IsSpace), behavior: removed}
 	switch kind {
 	case "ByteLevel":
-		return parseByteLevel(raw)
+		return parsed(raw, byteLevelFile{UseRegex: true}).steps()
 	case "Metaspace":
-		m, err := parseMetaspace(raw)
-		return []preTokenizer{m}, err
+		return []preTokenizer{parseMetaspace(raw)}
 	case "Split":
-		s, err := parseSplit(raw)
-		return []preTokenizer{s}, err
+		return []preTokenizer{parseSplit(raw)}
 	case "Whitespace":
-		return []preTokenizer{wordRuns{}}, nil
+		return []preTokenizer{wordRuns{}}
 	case "WhitespaceSplit":
-		return []preTokenizer{splitter{pattern: runeClass(unicode.IsSpace), behavior: removed}}, nil
+		return []preTokenizer{spaces}
 	case "BertPreTokenizer":
-		return []preTokenizer{
-			splitter{pattern: runeClass(unicode.IsSpace), behavior: removed},
-			splitter{pattern: runeClass(isPunctuation), behavior: isolated},
-		}, nil
+		return []preTokenizer{spaces, splitter{pattern: runeClass(isPunctuation), behavior: isolated}}
 	case "Punctuation":
-		return parsePunctuation(raw)
+		behavior := parseBehavior(parsed(raw, struct{ Behavior string }{"Isolated"}).Behavior)
+		return []preTokenizer{splitter{pattern: runeClass(isPunctuation), behavior: behavior}}
 	case "Digits":
-		var individual bool
-		if err := unmarshalInto(raw, &individual, "individual_digits"); err != nil {
-			return nil, err
-		}
 		behavior := contiguous
-		if individual {
+		if parsed(raw, struct {
+			Individual bool `json:"individual_digits"`
+		}{}).Individual {
 			behavior = isolated
 		}
-		return []preTokenizer{splitter{pattern: runeClass(isNumber), behavior: behavior}}, nil
+		return []preTokenizer{splitter{pattern: runeClass(isNumber), behavior: behavior}}
 	case "CharDelimiterSplit":
-		var delimiter string
-		if err := unmarshalInto(raw, &delimiter, "delimiter"); err != nil {
-			return nil, err
-		}
+		delimiter := parsed(raw, struct{ Delimiter string }{}).Delimiter
 		if utf8.RuneCountInString(delimiter) != 1 {
-			return nil, fmt.Errorf("delimiter %s is not one character", excerpt(delimiter))
+			panic(failf("delimiter %s is not one character", excerpt(delimiter)))
 		}
-		return []preTokenizer{splitter{pattern: literal(delimiter), behavior: removed}}, nil
+		return []preTokenizer{splitter{pattern: literal(delimiter), behavior: removed}}
 	}
-	return nil, fmt.Errorf("pre-tokenizer %s is not supported", excerpt(kind))
-}
-
-func parsePunctuation(raw json.RawMessage) ([]preTokenizer, error) {
-	name := "Isolated"
-	if err := unmarshalInto(raw, &name, "behavior"); err != nil {
-		return nil, err
-	}
-	behavior, err := parseBehavior(name)
-	return []preTokenizer{splitter{pattern: runeClass(isPunctuation), behavior: behavior}}, err
+	panic(failf("pre-tokenizer %s is not supported", excerpt(kind)))
 }
 
 // isPunctuation includes the symbols of ASCII, such as + and $.
@@ -114,7 +93,7 @@ func isPunctuation(r rune) bool {
 // word nor white space. White space is dropped.
 type wordRuns struct{}
 
-func (wordRuns) split(p piece, each func(piece) error) error {
+func (wordRuns) split(p piece, each func(piece)) {
 	kind := func(r rune) int {
 		if isWord(r) {
 			return 1
@@ -134,13 +113,10 @@ func (wordRuns) split(p piece, each func(piece) error) error {
 			end += n
 		}
 		if is != 0 {
-			if err := each(piece{p.text[i:end], p.first && i == 0}); err != nil {
-				return err
-			}
+			each(piece{p.text[i:end], p.first && i == 0})
 		}
 		i = end
 	}
-	return nil
 }
 
 // metaspace writes spaces as a visible letter, usually '▁', and splits before it.
@@ -150,39 +126,36 @@ type metaspace struct {
 	splits bool
 }
 
-func parseMetaspace(raw json.RawMessage) (*metaspace, error) {
-	file := struct {
+func parseMetaspace(raw json.RawMessage) *metaspace {
+	file := parsed(raw, struct {
 		Replacement    string `json:"replacement"`
 		AddPrefixSpace *bool  `json:"add_prefix_space"` // in old files instead of prepend_scheme
 		Scheme         string `json:"prepend_scheme"`
 		Split          *bool  `json:"split"`
-	}{}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return nil, err
-	}
+	}{})
 	if utf8.RuneCountInString(file.Replacement) != 1 {
-		return nil, fmt.Errorf("Metaspace replacement %s is not one character", excerpt(file.Replacement))
+		panic(failf("Metaspace replacement %s is not one character", excerpt(file.Replacement)))
 	}
 	if file.Scheme == "" {
 		file.Scheme = "always"
-		if file.AddPrefixSpace != nil && !*file.AddPrefixSpace {
+		if !valueOr(file.AddPrefixSpace, true) {
 			file.Scheme = "never"
 		}
 	}
-	switch file.Scheme {
-	case "always", "first", "never":
-		return &metaspace{file.Replacement, file.Scheme, file.Split == nil || *file.Split}, nil
+	if !slices.Contains([]string{"always", "first", "never"}, file.Scheme) {
+		panic(failf("Metaspace prepend_scheme %s is not always, first or never", excerpt(file.Scheme)))
 	}
-	return nil, fmt.Errorf("Metaspace prepend_scheme %s is not always, first or never", excerpt(file.Scheme))
+	return &metaspace{file.Replacement, file.Scheme, valueOr(file.Split, true)}
 }
 
-func (m *metaspace) split(p piece, each func(piece) error) error {
+func (m *metaspace) split(p piece, each func(piece)) {
 	p.text = strings.ReplaceAll(p.text, " ", m.letter)
 	if !strings.HasPrefix(p.text, m.letter) && (m.scheme == "always" || m.scheme == "first" && p.first) {
 		p.text = m.letter + p.text
 	}
 	if !m.splits {
-		return each(p)
+		each(p)
+		return
 	}
-	return splitter{pattern: literal(m.letter), behavior: mergedWithNext}.split(p, each)
+	splitter{pattern: literal(m.letter), behavior: mergedWithNext}.split(p, each)
 }

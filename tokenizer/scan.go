@@ -29,26 +29,16 @@ var scanners = map[string]scanner{
 // empty.
 type scanner func(s string) int
 
-func (scan scanner) split(p piece, each func(piece) error) error {
-	for len(p.text) > 0 {
-		n := scan(p.text)
-		if err := each(piece{p.text[:n], p.first}); err != nil {
-			return err
-		}
-		p = piece{text: p.text[n:]}
-	}
-	return nil
+func (scan scanner) split(p piece, each func(piece)) {
+	scan.find(p.text, func(start, end int) { each(piece{p.text[start:end], p.first && start == 0}) })
 }
 
-func (scan scanner) find(s string, yield func(start, end int) error) error {
+func (scan scanner) find(s string, yield func(start, end int)) {
 	for done := 0; done < len(s); {
 		n := scan(s[done:])
-		if err := yield(done, done+n); err != nil {
-			return err
-		}
+		yield(done, done+n)
 		done += n
 	}
-	return nil
 }
 
 // scanGPT2 matches patternGPT2.

@@ -1,9 +1,6 @@
 package tokenizer
 
-import (
-	"encoding/json"
-	"fmt"
-)
+import "encoding/json"
 
 // behavior says what happens to the parts of a text that match a pattern.
 type behavior int
@@ -21,12 +18,12 @@ var behaviors = map[string]behavior{
 	"MergedWithPrevious": mergedWithPrevious, "MergedWithNext": mergedWithNext,
 }
 
-func parseBehavior(name string) (behavior, error) {
+func parseBehavior(name string) behavior {
 	b, ok := behaviors[name]
 	if !ok {
-		return 0, fmt.Errorf("split behavior %s is not supported", excerpt(name))
+		panic(failf("split behavior %s is not supported", excerpt(name)))
 	}
-	return b, nil
+	return b
 }
 
 // joins reports whether a part belongs to the one before it. before and now say which
@@ -50,77 +47,51 @@ type splitter struct {
 	invert   bool // swap the roles of matches and the text between them
 }
 
-func parseSplit(raw json.RawMessage) (preTokenizer, error) {
-	var file struct {
+func parseSplit(raw json.RawMessage) preTokenizer {
+	file := parsed(raw, struct {
 		Pattern  filePattern `json:"pattern"`
 		Behavior string      `json:"behavior"`
 		Invert   bool        `json:"invert"`
-	}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return nil, err
-	}
-	behavior, err := parseBehavior(file.Behavior)
-	if err != nil {
-		return nil, err
-	}
-	p, err := file.Pattern.compile()
-	if err != nil {
-		return nil, err
-	}
+	}{})
+	behavior, p := parseBehavior(file.Behavior), file.Pattern.compile()
 	if scan, ok := p.(scanner); ok && (behavior == isolated || behavior == removed && file.Invert) {
-		return scan, nil
+		return scan
 	}
-	return splitter{p, behavior, file.Invert}, nil
+	return splitter{p, behavior, file.Invert}
 }
 
-func (c splitter) split(p piece, each func(piece) error) error {
-	j := spanJoiner{piece: p, behavior: c.behavior, each: each}
-	done := 0
-	err := c.pattern.find(p.text, func(start, end int) error {
-		if done < start {
-			if err := j.add(done, start, c.invert); err != nil {
-				return err
-			}
+func (c splitter) split(p piece, each func(piece)) {
+	var part struct {
+		start, end int  // it may still grow
+		matched    bool // whether the last thing added to it was a match
+	}
+	flush := func() {
+		if part.start < part.end {
+			each(piece{p.text[part.start:part.end], p.first && part.start == 0})
 		}
-		done = end
-		return j.add(start, end, !c.invert)
+		part.start = part.end
+	}
+	add := func(from, to int, match bool) {
+		switch {
+		case match && c.behavior == removed:
+			flush()
+			return
+		case part.start == part.end || !c.behavior.joins(part.matched, match):
+			flush()
+			part.start = from
+		}
+		part.end, part.matched = to, match
+	}
+	done := 0
+	c.pattern.find(p.text, func(from, to int) {
+		if done < from {
+			add(done, from, c.invert)
+		}
+		done = to
+		add(from, to, !c.invert)
 	})
-	if err == nil && done < len(p.text) {
-		err = j.add(done, len(p.text), c.invert)
+	if done < len(p.text) {
+		add(done, len(p.text), c.invert)
 	}
-	if err == nil {
-		err = j.flush()
-	}
-	return err
-}
-
-// spanJoiner joins the parts of a piece that belong together.
-type spanJoiner struct {
-	piece      piece
-	behavior   behavior
-	each       func(piece) error
-	start, end int  // the part that may still grow
-	match      bool // whether the last thing added to it was a match
-}
-
-func (j *spanJoiner) add(start, end int, match bool) error {
-	if match && j.behavior == removed {
-		return j.flush()
-	}
-	if j.end > j.start && j.behavior.joins(j.match, match) {
-		j.end, j.match = end, match
-		return nil
-	}
-	err := j.flush()
-	j.start, j.end, j.match = start, end, match
-	return err
-}
-
-func (j *spanJoiner) flush() error {
-	start, end := j.start, j.end
-	j.start = end
-	if start == end {
-		return nil
-	}
-	return j.each(piece{j.piece.text[start:end], j.piece.first && start == 0})
+	flush()
 }

@@ -20,7 +20,6 @@ package tokenizer
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -46,34 +45,66 @@ type Tokenizer struct {
 // 33 MB.
 const maxFile = 256 << 20
 
-// Open reads a tokenizer.json.
-func Open(path string) (*Tokenizer, error) {
-	data, err := readFile(path)
+// failure is what reading a file, encoding and decoding panic with, deep inside their
+// stages; the exported functions return the error.
+type failure struct{ error }
+
+func failf(format string, args ...any) failure { return failure{fmt.Errorf(format, args...)} }
+
+// check panics if there is an error.
+func check(err error) {
 	if err != nil {
-		return nil, fmt.Errorf("open tokenizer: %w", err)
+		panic(failure{err})
 	}
-	t, err := Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return t, nil
 }
 
-func readFile(path string) ([]byte, error) {
+// recoverFailure turns a failure into an error that says what was being done.
+func recoverFailure(err *error, doing string) {
+	switch f := recover().(type) {
+	case nil:
+	case failure:
+		*err = fmt.Errorf("%s: %w", doing, f.error)
+	default:
+		panic(f)
+	}
+}
+
+// within does something and puts a name before its failure.
+func within(name string, do func()) {
+	var err error
+	func() {
+		defer recoverFailure(&err, name)
+		do()
+	}()
+	check(err)
+}
+
+// Open reads a tokenizer.json.
+func Open(path string) (*Tokenizer, error) { return open(path, Parse) }
+
+func open(path string, parse func([]byte) (*Tokenizer, error)) (*Tokenizer, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open tokenizer: %w", err)
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err == nil && len(data) > maxFile {
 		err = fmt.Errorf("%s is larger than %d bytes", path, maxFile)
 	}
-	return data, err
+	if err != nil {
+		return nil, fmt.Errorf("open tokenizer: %w", err)
+	}
+	t, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
 }
 
 // Parse reads the contents of a tokenizer.json.
-func Parse(data []byte) (*Tokenizer, error) {
+func Parse(data []byte) (_ *Tokenizer, err error) {
+	defer recoverFailure(&err, "parse tokenizer")
 	var file struct {
 		Added      []addedToken    `json:"added_tokens"`
 		Normalizer json.RawMessage `json:"normalizer"`
@@ -83,39 +114,27 @@ func Parse(data []byte) (*Tokenizer, error) {
 		Model      json.RawMessage `json:"model"`
 	}
 	if !utf8.Valid(data) {
-		return nil, errors.New("parse tokenizer: the file is not UTF-8")
+		panic(failf("the file is not UTF-8"))
 	}
-	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, fmt.Errorf("parse tokenizer: %w", err)
-	}
+	check(json.Unmarshal(data, &file))
 	t := &Tokenizer{}
-	for _, stage := range []struct {
-		name  string
-		parse func() error
-	}{
-		{"model", func() (err error) { t.model, t.vocab, err = parseModel(file.Model); return }},
-		{"normalizer", func() (err error) { t.norm, err = parseNormalizers(file.Normalizer); return }},
-		{"added_tokens", func() (err error) {
-			t.original, t.normalized, err = t.vocab.addTokens(file.Added, t.norm)
-			return
-		}},
-		{"pre_tokenizer", func() (err error) { t.pre, err = parsePreTokenizers(file.Pre); return }},
-		{"post_processor", func() (err error) { t.affixes, err = parsePostProcessors(file.Post, t.vocab); return }},
-		{"decoder", func() (err error) { t.decoder, err = parseDecoders(file.Decoder); return }},
-	} {
-		if err := stage.parse(); err != nil {
-			return nil, fmt.Errorf("parse tokenizer: %s: %w", stage.name, err)
-		}
-	}
+	within("model", func() { t.model, t.vocab = parseModel(file.Model) })
+	within("normalizer", func() { t.norm = parseNormalizers(file.Normalizer) })
+	within("added_tokens", func() { t.original, t.normalized = t.vocab.addTokens(file.Added, t.norm) })
+	within("pre_tokenizer", func() { t.pre = parsePreTokenizers(file.Pre) })
+	within("post_processor", func() { t.affixes = parsePostProcessors(file.Post, t.vocab) })
+	within("decoder", func() { t.decoder = parseDecoders(file.Decoder) })
 	return t.finish(), nil
 }
 
 // finish completes a tokenizer whose stages are set. A byte-level BPE model reads bytes
 // itself, so the step that writes bytes as letters is dropped.
 func (t *Tokenizer) finish() *Tokenizer {
-	if last := len(t.pre) - 1; last >= 0 && t.pre[last] == (byteLevel{}) {
-		if m, ok := t.model.(*bpe); ok && m.useBytes() {
+	if m, ok := t.model.(*bpe); ok {
+		if last := len(t.pre) - 1; last >= 0 && t.pre[last] == (byteLevel{}) && m.useBytes() {
 			t.pre = t.pre[:last]
+		} else if m.splitAt != "" {
+			t.pre = append(t.pre, beforeLetter(m.splitAt))
 		}
 	}
 	t.pool.New = func() any { return &scratch{cache: newWordCache()} }
@@ -138,14 +157,12 @@ type modelFile struct {
 	MaxChars     *int            `json:"max_input_chars_per_word"`
 }
 
-func parseModel(raw json.RawMessage) (model, *vocab, error) {
+func parseModel(raw json.RawMessage) (model, *vocab) {
 	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil, errors.New("the file has none")
+		panic(failf("the file has none"))
 	}
 	var file modelFile
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return nil, nil, err
-	}
+	check(json.Unmarshal(raw, &file))
 	if file.Type == "" && file.Merges != nil { // old files leave it out
 		file.Type = "BPE"
 	}
@@ -157,7 +174,7 @@ func parseModel(raw json.RawMessage) (model, *vocab, error) {
 	case "WordPiece":
 		return parseWordPiece(&file)
 	}
-	return nil, nil, fmt.Errorf("%s is not supported; BPE, Unigram and WordPiece are", excerpt(file.Type))
+	panic(failf("%s is not supported; BPE, Unigram and WordPiece are", excerpt(file.Type)))
 }
 
 // valueOr returns the value of an optional field.
@@ -175,71 +192,51 @@ const maxSteps = 12
 // eachStep calls visit for every step of a stage: none for null, one for a plain step,
 // and those listed under listName for a Sequence. A Sequence inside a Sequence is
 // flattened.
-func eachStep(raw json.RawMessage, listName string, visit func(kind string, raw json.RawMessage) error) error {
+func eachStep(raw json.RawMessage, listName string, visit func(kind string, raw json.RawMessage)) {
 	left := maxSteps
-	var walk func(raw json.RawMessage, depth int) error
-	walk = func(raw json.RawMessage, depth int) error {
+	var walk func(raw json.RawMessage, depth int)
+	walk = func(raw json.RawMessage, depth int) {
 		if len(raw) == 0 || string(raw) == "null" {
-			return nil
+			return
 		}
 		var step map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &step); err != nil {
-			return err
-		}
+		check(json.Unmarshal(raw, &step))
 		var kind string
 		if err := json.Unmarshal(step["type"], &kind); err != nil {
-			return fmt.Errorf("a step without a type: %s", excerpt(string(raw)))
+			panic(failf("a step without a type: %s", excerpt(string(raw))))
 		}
 		if kind != "Sequence" {
 			if left--; left < 0 {
-				return fmt.Errorf("more than %d steps", maxSteps)
+				panic(failf("more than %d steps", maxSteps))
 			}
-			if err := visit(kind, raw); err != nil {
-				return fmt.Errorf("%s: %w", kind, err)
-			}
-			return nil
+			within(kind, func() { visit(kind, raw) })
+			return
 		}
 		if depth == maxSteps {
-			return fmt.Errorf("Sequences nested more than %d deep", maxSteps)
+			panic(failf("Sequences nested more than %d deep", maxSteps))
 		}
 		var list []json.RawMessage
 		if err := json.Unmarshal(step[listName], &list); err != nil {
-			return fmt.Errorf("Sequence without a list of %s", listName)
+			panic(failf("Sequence without a list of %s", listName))
 		}
 		for _, inner := range list {
-			if err := walk(inner, depth+1); err != nil {
-				return err
-			}
+			walk(inner, depth+1)
 		}
-		return nil
 	}
-	return walk(raw, 0)
+	walk(raw, 0)
 }
 
-// unmarshalInto reads one field of a JSON object. A missing field leaves into
-// unchanged.
-func unmarshalInto(raw json.RawMessage, into any, name string) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return err
-	}
-	value, ok := fields[name]
-	if !ok {
-		return nil
-	}
-	if err := json.Unmarshal(value, into); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
+// parsed reads a JSON object over the defaults of its fields.
+func parsed[T any](raw json.RawMessage, defaults T) T {
+	check(json.Unmarshal(raw, &defaults))
+	return defaults
 }
 
 // VocabSize is one more than the largest id. Every id Encode returns is below it.
 func (t *Tokenizer) VocabSize() int { return len(t.vocab.tokens) }
 
 // ID returns the id of a token as the file writes it: "Ġhello", "<s>".
-func (t *Tokenizer) ID(token string) (int32, bool) {
-	return t.vocab.id(token)
-}
+func (t *Tokenizer) ID(token string) (int32, bool) { return t.vocab.id(token) }
 
 // Token is the inverse of ID.
 func (t *Tokenizer) Token(id int32) (string, bool) {

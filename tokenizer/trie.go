@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"fmt"
 	"sort"
 	"strings"
 )
@@ -24,18 +23,18 @@ type trieEdge struct {
 }
 
 // trie returns a trie of the tokens that start with prefix, without the prefix.
-func (v *vocab) trie(prefix string) (*trie, error) {
+func (v *vocab) trie(prefix string) *trie {
 	var tokens []string
 	var ids []int32
 	for id, token := range v.tokens {
 		if len(token) > maxMatched {
-			return nil, fmt.Errorf("token %d is %d bytes long, at most %d are supported", id, len(token), maxMatched)
+			panic(failf("token %d is %d bytes long, at most %d are supported", id, len(token), maxMatched))
 		}
 		if tail, ok := strings.CutPrefix(token, prefix); ok && tail != "" {
 			tokens, ids = append(tokens, tail), append(ids, int32(id))
 		}
 	}
-	return newTrie(tokens, ids), nil
+	return newTrie(tokens, ids)
 }
 
 // newTrie returns a trie of the given tokens, which must differ; ids[i] is the id of

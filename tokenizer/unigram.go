@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -23,56 +22,43 @@ type unigram struct {
 // character is.
 const unknownPenalty = 10
 
-func parseUnigram(file *modelFile) (*unigram, *vocab, error) {
+func parseUnigram(file *modelFile) (*unigram, *vocab) {
 	m := &unigram{vocab: newVocab(), unknown: -1, penalty: math.Inf(1)}
-	if err := m.parseScores(string(file.Vocab)); err != nil {
-		return nil, nil, fmt.Errorf("vocab: %w", err)
-	}
+	within("vocab", func() { m.parseScores(string(file.Vocab)) })
 	if file.UnknownID != nil {
 		if *file.UnknownID < 0 || *file.UnknownID >= int64(len(m.scores)) {
-			return nil, nil, fmt.Errorf("unk_id %d, but ids go from 0 to %d", *file.UnknownID, len(m.scores)-1)
+			panic(failf("unk_id %d, but ids go from 0 to %d", *file.UnknownID, len(m.scores)-1))
 		}
 		m.unknown = int32(*file.UnknownID)
 	}
 	if file.Fallback {
 		m.byteTokens = m.vocab.byteIDs()
 	}
-	var err error
-	m.pieces, err = m.vocab.trie("")
-	return m, m.vocab, err
+	m.pieces = m.vocab.trie("")
+	return m, m.vocab
 }
 
 // parseScores reads [["token", score], ...]. The index of a token is its id.
-func (m *unigram) parseScores(array string) error {
-	return eachElement(array, func(value string) error {
+func (m *unigram) parseScores(array string) {
+	for value := range elements(array) {
 		id := int64(len(m.scores))
-		var fields []string
-		err := eachElement(value, func(field string) error {
-			fields = append(fields, field)
-			return nil
-		})
-		if err != nil || len(fields) != 2 {
-			return fmt.Errorf("entry %d is %s, not a token and its score", id, excerpt(value))
+		fields := slices.Collect(elements(value))
+		if len(fields) != 2 {
+			panic(failf("entry %d is %s, not a token and its score", id, excerpt(value)))
 		}
-		token, err := jsonString(fields[0])
-		if err != nil {
-			return err
-		}
+		token := jsonString(fields[0])
 		score, err := strconv.ParseFloat(fields[1], 64)
 		if err != nil {
-			return fmt.Errorf("token %s has score %s, which is not a number", excerpt(token), excerpt(fields[1]))
+			panic(failf("token %s has score %s, which is not a number", excerpt(token), excerpt(fields[1])))
 		}
 		if len(m.scores) == maxTokens {
-			return fmt.Errorf("more than %d tokens", maxTokens)
+			panic(failf("more than %d tokens", maxTokens))
 		}
 		m.scores = append(m.scores, score)
 		m.penalty = min(m.penalty, score-unknownPenalty)
-		return m.vocab.add(m.vocab.ids, token, id, len(m.scores))
-	})
+		m.vocab.add(m.vocab.ids, token, id, len(m.scores))
+	}
 }
-
-// splitWords does not split: a token could cross any place in a piece.
-func (m *unigram) splitWords(p piece, each func(piece) error) error { return each(p) }
 
 // viterbiStep is the best split found of a word up to some position: its last token and
 // where that starts.
@@ -82,11 +68,8 @@ type viterbiStep struct {
 	id    int32
 }
 
-func (m *unigram) encode(ids []int32, word string, w *scratch) ([]int32, error) {
-	best, err := m.search(w.best[:0], word)
-	if err != nil {
-		return ids, err
-	}
+func (m *unigram) encode(ids []int32, word string, w *scratch) []int32 {
+	best := m.search(w.best[:0], word)
 	w.best = best
 	before := len(ids)
 	for end := len(word); end > 0; {
@@ -102,11 +85,11 @@ func (m *unigram) encode(ids []int32, word string, w *scratch) ([]int32, error) 
 		end = start
 	}
 	slices.Reverse(ids[before:])
-	return ids, nil
+	return ids
 }
 
 // search sets best[i] to the best split of word[:i].
-func (m *unigram) search(best []viterbiStep, word string) ([]viterbiStep, error) {
+func (m *unigram) search(best []viterbiStep, word string) []viterbiStep {
 	best = append(best, viterbiStep{})
 	for range len(word) {
 		best = append(best, viterbiStep{start: -1})
@@ -126,13 +109,13 @@ func (m *unigram) search(best []viterbiStep, word string) ([]viterbiStep, error)
 		})
 		if !single {
 			if m.unknown < 0 {
-				return best, fmt.Errorf("character %q is not in the vocabulary, which has no unknown token", word[start:start+n])
+				panic(failf("character %q is not in the vocabulary, which has no unknown token", word[start:start+n]))
 			}
 			offer(m.unknown, n, m.penalty)
 		}
 		start += n
 	}
-	return best, nil
+	return best
 }
 
 // appendUnknown appends the ids of characters without a token. The last comes first,
@@ -141,12 +124,9 @@ func (m *unigram) appendUnknown(ids []int32, text string) []int32 {
 	if id, ok := m.vocab.ids[text]; ok {
 		return append(ids, id)
 	}
-	if m.byteTokens != nil {
-		before := len(ids)
-		if with, ok := appendBytes(ids, text, m.byteTokens); ok {
-			slices.Reverse(with[before:])
-			return with
-		}
+	if with, ok := appendBytes(ids, text, m.byteTokens); ok {
+		slices.Reverse(with[len(ids):])
+		return with
 	}
 	return append(ids, m.unknown)
 }

@@ -40,10 +40,7 @@ func TestUnigramFindsTheBestCut(t *testing.T) {
 		tok := mustParse(t, `{"model": {"type": "Unigram", "unk_id": 0, "vocab": [`+strings.Join(entries, ",")+`]}}`)
 		m := tok.model.(*unigram)
 		word := randomWord(random, "abcd", 10)
-		best, err := m.search(nil, word)
-		if err != nil {
-			t.Fatal(err)
-		}
+		best := m.search(nil, word)
 		if got, want := best[len(word)].score, bestPlainly(m, word); got != want {
 			t.Fatalf("%q with %v scores %g, the best cut %g", word, entries, got, want)
 		}
@@ -64,12 +61,11 @@ func TestTrieFindsEveryPrefix(t *testing.T) {
 	for range 500 {
 		v := newVocab()
 		for id := range int64(1 + random.IntN(40)) {
-			_ = v.add(v.ids, randomWord(random, "ab\x00\xff", 6), id, 40) // twice the same is refused
+			if word := randomWord(random, "ab\x00\xff", 6); v.ids[word] == 0 {
+				v.add(v.ids, word, id+1, 40)
+			}
 		}
-		pieces, err := v.trie("")
-		if err != nil {
-			t.Fatal(err)
-		}
+		pieces := v.trie("")
 		text := randomWord(random, "ab\x00\xff", 9)
 		var got, want []int32
 		pieces.walk(text, func(id int32, length int) { got = append(got, id, int32(length)) })

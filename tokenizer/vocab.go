@@ -39,54 +39,49 @@ func (v *vocab) id(token string) (int32, bool) {
 }
 
 // parseVocab reads {"token": id, ...}.
-func parseVocab(object string) (*vocab, error) {
+func parseVocab(object string) *vocab {
 	v := newVocab()
 	type entry struct {
 		token string
 		id    int64
 	}
 	var entries []entry
-	err := eachMember(object, func(token, value string) error {
-		id, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return fmt.Errorf("token %s has id %s, which is not an integer", excerpt(token), excerpt(value))
+	within("vocab", func() {
+		for token, value := range members(object) {
+			id, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				panic(failf("token %s has id %s, which is not an integer", excerpt(token), excerpt(value)))
+			}
+			if len(entries) == maxTokens {
+				panic(failf("more than %d tokens", maxTokens))
+			}
+			entries = append(entries, entry{token, id})
 		}
-		if len(entries) == maxTokens {
-			return fmt.Errorf("more than %d tokens", maxTokens)
-		}
-		entries = append(entries, entry{token, id})
-		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
 	v.ids = make(map[string]int32, len(entries))
 	v.tokens = make([]string, 0, len(entries))
 	for _, e := range entries {
-		if err := v.add(v.ids, e.token, e.id, len(entries)); err != nil {
-			return nil, err
-		}
+		v.add(v.ids, e.token, e.id, len(entries))
 	}
-	return v, nil
+	return v
 }
 
 // add adds a token with its id to one of the two maps. count is the number of tokens in
 // the file.
-func (v *vocab) add(into map[string]int32, token string, id int64, count int) error {
+func (v *vocab) add(into map[string]int32, token string, id int64, count int) {
 	if id < 0 || id >= int64(count)+maxIDSlack {
-		return fmt.Errorf("token %s has id %d; with %d tokens ids go from 0 to %d",
-			excerpt(token), id, count, count+maxIDSlack-1)
+		panic(failf("token %s has id %d; with %d tokens ids go from 0 to %d",
+			excerpt(token), id, count, count+maxIDSlack-1))
 	}
 	if old, ok := v.id(token); ok {
-		return fmt.Errorf("token %s occurs twice, with ids %d and %d", excerpt(token), old, id)
+		panic(failf("token %s occurs twice, with ids %d and %d", excerpt(token), old, id))
 	}
 	v.grow(int(id) + 1)
 	if v.has(int32(id)) {
-		return fmt.Errorf("id %d belongs to two tokens, %s and %s", id, excerpt(v.tokens[id]), excerpt(token))
+		panic(failf("id %d belongs to two tokens, %s and %s", id, excerpt(v.tokens[id]), excerpt(token)))
 	}
 	v.tokens[id], v.shown[id] = token, token
 	into[token] = int32(id)
-	return nil
 }
 
 func (v *vocab) grow(n int) {

@@ -1,9 +1,6 @@
 package tokenizer
 
-import (
-	"fmt"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // wordPiece takes the longest token that a word starts with, then the longest that
 // continues it, and so on. If it gets stuck, the whole word is unknown.
@@ -14,40 +11,32 @@ type wordPiece struct {
 	maxChars  int   // characters of a word that is tried at all
 }
 
-func parseWordPiece(file *modelFile) (*wordPiece, *vocab, error) {
-	v, err := parseVocab(string(file.Vocab))
-	if err != nil {
-		return nil, nil, fmt.Errorf("vocab: %w", err)
+func parseWordPiece(file *modelFile) (*wordPiece, *vocab) {
+	v := parseVocab(string(file.Vocab))
+	unknown, ok := v.ids[valueOr(file.Unknown, "[UNK]")]
+	if !ok {
+		panic(failf("unknown token %s is not in the vocabulary", excerpt(valueOr(file.Unknown, "[UNK]"))))
 	}
-	m := &wordPiece{maxChars: valueOr(file.MaxChars, 100)}
-	unknown, prefix := valueOr(file.Unknown, "[UNK]"), valueOr(file.Prefix, "##")
-	var ok bool
-	if m.unknown, ok = v.ids[unknown]; !ok {
-		return nil, nil, fmt.Errorf("unknown token %s is not in the vocabulary", excerpt(unknown))
-	}
-	if m.starts, err = v.trie(""); err != nil {
-		return nil, nil, err
-	}
-	m.continues, err = v.trie(prefix)
-	return m, v, err
+	return &wordPiece{
+		unknown: unknown, maxChars: valueOr(file.MaxChars, 100),
+		starts: v.trie(""), continues: v.trie(valueOr(file.Prefix, "##")),
+	}, v
 }
 
-func (m *wordPiece) splitWords(p piece, each func(piece) error) error { return each(p) }
-
-func (m *wordPiece) encode(ids []int32, word string, _ *scratch) ([]int32, error) {
+func (m *wordPiece) encode(ids []int32, word string, _ *scratch) []int32 {
 	before := len(ids)
 	if utf8.RuneCountInString(word) > m.maxChars {
-		return append(ids, m.unknown), nil
+		return append(ids, m.unknown)
 	}
 	tokens := m.starts
 	for word != "" {
 		longest, found := 0, int32(0)
 		tokens.walk(word, func(id int32, length int) { longest, found = length, id })
 		if longest == 0 {
-			return append(ids[:before], m.unknown), nil
+			return append(ids[:before], m.unknown)
 		}
 		ids, word = append(ids, found), word[longest:]
 		tokens = m.continues
 	}
-	return ids, nil
+	return ids
 }

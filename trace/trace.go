@@ -6,7 +6,11 @@
 // timeline.
 package trace
 
-import "sync"
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
 
 // Verb is the kind of instruction.
 type Verb uint8
@@ -114,11 +118,8 @@ func FromZero(events []Event) []Event {
 	if len(events) == 0 {
 		return events
 	}
-	first := events[0].Start
-	for _, e := range events {
-		first = min(first, e.Start)
-	}
-	moved := append([]Event(nil), events...)
+	first := slices.MinFunc(events, func(a, b Event) int { return cmp.Compare(a.Start, b.Start) }).Start
+	moved := slices.Clone(events)
 	for i := range moved {
 		moved[i].Start -= first
 		moved[i].End -= first

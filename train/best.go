@@ -1,6 +1,9 @@
 package train
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Best is the best evaluation of a run.
 type Best struct {
@@ -18,36 +21,20 @@ func (t *Trainer) evaluate(r *Report) (best bool, err error) {
 	if !due || t.evaluated == t.done {
 		return false, nil
 	}
-	loss, err := ev.lossOf(t.run)
+	loss, err := ev.Loss(t.run.Executor())
 	if err != nil {
 		return false, fmt.Errorf("evaluating after iteration %d: %w", t.done, err)
 	}
-	r.EvalLoss, r.Perplexity = loss, perplexity(loss)
-	return t.recordEvaluation(loss), nil
-}
-
-// evaluateMissed evaluates an iteration that is done but whose evaluation is missing,
-// because the run was killed in between.
-func (t *Trainer) evaluateMissed() error {
-	best, err := t.evaluate(&Report{})
-	if err != nil {
-		return err
-	}
-	return t.save(best && t.keepsBest())
-}
-
-// recordEvaluation records the loss of an evaluation and reports whether it is the best
-// so far.
-func (t *Trainer) recordEvaluation(loss float64) bool {
+	r.EvalLoss, r.Perplexity = loss, min(math.Exp(loss), math.MaxFloat64) // JSON has no infinity
 	t.evaluated = t.done
 	switch {
 	case finite(loss) && (t.best == nil || loss < t.best.Loss):
 		t.best = &Best{Loss: loss, Iteration: t.done}
-		return true
+		return true, nil
 	case t.best != nil:
 		t.best.Since++
 	}
-	return false
+	return false, nil
 }
 
 // outOfPatience reports whether the last Patience evaluations were no better than the

@@ -18,7 +18,7 @@ import (
 // rising is a run that overfits: few texts are trained on, others evaluated.
 func rising(t *testing.T, dir string, c train.Config, ev train.Evaluation, reports *[]train.Report) train.Result {
 	t.Helper()
-	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: optimizer(t, "adamw:lr=0.02")})
+	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Evaluates: true, Optimizer: optimizer(t, "adamw:lr=0.02")})
 	few, err := data.NewLoader(texts{2, 61}, data.Config{Length: seq, InOrder: true})
 	if err != nil {
 		t.Fatal(err)

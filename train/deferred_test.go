@@ -12,15 +12,15 @@ import (
 	"spillway/checkpoint"
 	"spillway/data"
 	plans "spillway/plan"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/train"
 )
 
 // deferredJob defers its clipped updates to the next iteration.
 func deferredJob(t *testing.T) *spillway.Run {
 	t.Helper()
-	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: 0.3, Choose: func(slabs, blocks int) planner.Choice {
-		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Evaluates: true, Clip: 0.3, Choose: func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(true, true, strategy.SaveNone, 2)(slabs, blocks)
 		c.DelayedUpdates = true
 		return c
 	}})

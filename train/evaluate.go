@@ -8,16 +8,16 @@ import (
 	"io"
 
 	"spillway/executor"
-	"spillway/run"
+	"spillway/plan"
 )
 
-// Evaluation computes the loss on data that is not trained on. It has a run of its own, of
-// the task eval, which gets a copy of the training run's weights and shares nothing else.
+// Evaluation computes the loss on data that is not trained on. It is a phase of the
+// training run's plan (Options.Evaluates): between two iterations, with the weights where
+// they are, in the memory that training has.
 type Evaluation struct {
-	Every   int64    // iterations between evaluations; 0: only after the last, which is always evaluated
-	Run     *run.Run // nil: train.Run plans one in the memory that training leaves
-	Feed    Feed     // evaluated from its current position to its end
-	Batches int64    // the largest number of batches; 0 means all
+	Every   int64 // iterations between evaluations; 0: only after the last, which is always evaluated
+	Feed    Feed  // evaluated from its current position to its end
+	Batches int64 // the largest number of batches, of a micro-batch each; 0 means all
 	// Patience ends the run after this many evaluations in a row that are no better than
 	// the best before them; 0 means never.
 	Patience int64
@@ -28,63 +28,73 @@ type Evaluation struct {
 	start json.RawMessage // position of the feed where every evaluation begins
 }
 
-// lossOf evaluates the weights of a training run.
-func (v *Evaluation) lossOf(training *run.Run) (float64, error) {
-	if err := v.Run.CopyWeights(training); err != nil {
-		return 0, err
+// Loss returns the mean loss over all tokens of the feed that are in the loss. Each
+// micro-batch of the plan holds a batch with a mean of its own, so the result does not
+// depend on how many there are. The plan trains and has the phase, or is of the task eval.
+func (v *Evaluation) Loss(e *executor.Executor) (mean float64, err error) {
+	evaluate := func() error {
+		if e.Plan().Optimizer == nil {
+			return e.Iterate(context.Background(), executor.IterationArgs{})
+		}
+		return e.RunPhase(context.Background(), plan.Evaluate, executor.IterationArgs{})
 	}
-	return v.Loss()
-}
-
-// Loss returns the mean loss over all tokens of the feed that are in the loss, with the
-// current weights of the run.
-func (v *Evaluation) Loss() (float64, error) {
-	if err := v.rewind(); err != nil {
-		return 0, err
+	if v.start == nil {
+		v.start, err = v.Feed.Position()
+	} else {
+		err = v.Feed.Seek(v.start)
 	}
 	var sum float64
-	var counted int64
-	for n := int64(0); v.Batches == 0 || n < v.Batches; n++ {
-		loss, count, err := v.batch()
-		if errors.Is(err, io.EOF) {
+	var batches, counted int64
+	for more := true; more && err == nil; {
+		var counts []int64
+		for more && len(counts) < e.Plan().MicroBatches && (v.Batches == 0 || batches < v.Batches) {
+			count, err := v.fill(e, len(counts))
+			if more = !errors.Is(err, io.EOF); !more {
+				break
+			}
+			if err != nil {
+				return 0, fmt.Errorf("batch %d: %w", batches, err)
+			}
+			counts = append(counts, count)
+			batches++
+		}
+		if len(counts) == 0 {
 			break
 		}
-		if err != nil {
-			return 0, fmt.Errorf("batch %d: %w", n, err)
+		if err = e.CheckBatch(); err == nil {
+			err = evaluate()
 		}
-		sum += loss
-		counted += count
+		for j, count := range counts {
+			sum += float64(e.Result(j)[0]) * float64(count)
+			counted += count
+		}
 	}
-	if counted == 0 {
-		return 0, fmt.Errorf("the evaluation data has nothing to predict")
+	if err == nil && counted == 0 {
+		err = fmt.Errorf("the evaluation data has nothing to predict")
 	}
-	return sum / float64(counted), nil
+	return sum / float64(counted), err
 }
 
-// batch returns the summed loss of the next batch and the number of tokens in it.
-func (v *Evaluation) batch() (float64, int64, error) {
-	e := v.Run.Executor()
-	filled, err := v.Feed.Next(PartsOf(e))
+// fill fills a micro-batch with the next batch, and returns the number of tokens in its
+// loss.
+func (v *Evaluation) fill(e *executor.Executor, micro int) (int64, error) {
+	parts := PartsOf(e)
+	parts.MicroBatches, parts.Part = 1, func(_ int, name string) ([]byte, error) { return e.BatchTensor(micro, name) }
+	filled, err := v.Feed.Next(parts)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	if err := e.CheckBatch(); err != nil {
-		return 0, 0, err
-	}
-	if err := setScalars(e, map[string]float32{"scale": meanOver(filled.Counted)}); err != nil {
-		return 0, 0, err
-	}
-	if err := e.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
-		return 0, 0, err
-	}
-	return e.Loss() * float64(filled.Counted), filled.Counted, nil
+	return filled.Counted, setScalars(e, micro, map[string]float32{"scale": meanOver(filled.Counted)})
 }
 
-// rewind moves the feed back to where the first evaluation began.
-func (v *Evaluation) rewind() (err error) {
-	if v.start != nil {
-		return v.Feed.Seek(v.start)
+// BatchLoss returns the loss of the batch that is in place in an executor of the task
+// eval, the mean of so many numbers.
+func BatchLoss(e *executor.Executor, counted int64) (float64, error) {
+	for j := range e.Plan().MicroBatches {
+		if err := setScalars(e, j, map[string]float32{"scale": meanOver(counted)}); err != nil {
+			return 0, err
+		}
 	}
-	v.start, err = v.Feed.Position()
-	return err
+	err := e.Iterate(context.Background(), executor.IterationArgs{})
+	return e.Loss(), err
 }

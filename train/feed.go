@@ -59,14 +59,23 @@ type Tokens struct {
 // NewTokens returns a feed of a loader's sequences.
 func NewTokens(l *data.Loader) *Tokens { return &Tokens{loader: l} }
 
-// Next fills the micro-batches with the loader's next sequences, in order.
+// Next fills the micro-batches with the loader's next sequences, in order. A batch without a
+// target, such as the middle of a long prompt, is passed over: it would train nothing.
 func (t *Tokens) Next(p Parts) (Filled, error) {
 	rows := p.MicroBatches * int(p.MicroBatchSize)
 	if t.batch == nil || t.batch.Rows != rows || t.batch.Length != int(p.Seq) {
 		t.batch = data.NewBatch(rows, int(p.Seq))
 	}
-	if err := t.loader.Next(t.batch); err != nil {
-		return Filled{}, err
+	for first := t.loader.Position().Epoch; ; {
+		if err := t.loader.Next(t.batch); err != nil {
+			return Filled{}, err
+		}
+		if t.batch.LossTokens > 0 {
+			break
+		}
+		if t.loader.Position().Epoch > first+1 { // a whole pass
+			return Filled{}, fmt.Errorf("sequences of %d tokens are too short: %w", p.Seq, data.ErrNothing)
+		}
 	}
 	if err := t.fill(p); err != nil {
 		return Filled{}, err
@@ -89,20 +98,13 @@ func (t *Tokens) fill(p Parts) error {
 			if err != nil {
 				return err
 			}
-			putInts(to, from[j*size:(j+1)*size])
+			for i, v := range from[j*size : (j+1)*size] {
+				binary.LittleEndian.PutUint32(to[4*i:], uint32(v))
+			}
 		}
 	}
-	if !packed {
-		return checkUnpacked(b)
-	}
-	return nil
-}
-
-// checkUnpacked refuses sequences with several documents, because a model without
-// segments would attend across them.
-func checkUnpacked(b *data.Batch) error {
 	for i, s := range b.Segments {
-		if s > 0 {
+		if s > 0 && !packed { // a model without segments would attend across them
 			return fmt.Errorf("sequence %d holds several documents, the plan is for one each; plan with Packed", b.First+int64(i/b.Length))
 		}
 	}
@@ -121,27 +123,18 @@ func (t *Tokens) Seek(raw json.RawMessage) error {
 	return t.loader.Seek(p)
 }
 
-func putInts(dst []byte, src []int32) {
-	for i, v := range src {
-		binary.LittleEndian.PutUint32(dst[4*i:], uint32(v))
-	}
-}
-
-// setScalars sets batch tensors of one number in all micro-batches, if the plan has
-// them.
-func setScalars(e *executor.Executor, values map[string]float32) error {
+// setScalars sets batch tensors of one number in a micro-batch, if the plan has them.
+func setScalars(e *executor.Executor, micro int, values map[string]float32) error {
 	for _, part := range e.Plan().Batch {
 		v, ok := values[part.Name]
 		if !ok {
 			continue
 		}
-		for j := range e.Plan().MicroBatches {
-			to, err := e.BatchTensor(j, part.Name)
-			if err != nil {
-				return err
-			}
-			binary.LittleEndian.PutUint32(to, math.Float32bits(v))
+		to, err := e.BatchTensor(micro, part.Name)
+		if err != nil {
+			return err
 		}
+		binary.LittleEndian.PutUint32(to, math.Float32bits(v))
 	}
 	return nil
 }

@@ -8,15 +8,6 @@ import (
 	"spillway/units"
 )
 
-// askPolicy asks the policy after an iteration that was not skipped whether to compress
-// the optimizer states. The answer is part of the state that becomes durable, so a run
-// that is killed before it acted on the answer does so when it is resumed.
-func (t *Trainer) askPolicy(r Report) {
-	if !r.Skipped {
-		t.wanted = t.run.Options.StatePolicy.Next(t.wanted, t.done, r.Loss)
-	}
-}
-
 // applyPolicy compresses the states if the policy says so. The journal then gets a
 // second state of the same iteration.
 func (t *Trainer) applyPolicy() error {

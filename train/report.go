@@ -16,6 +16,7 @@ type Report struct {
 	GradNorm   float64 `json:"grad_norm,omitempty"` // before clipping; 0 when the plan computes none
 	LR         float64 `json:"lr"`
 	EvalLoss   float64 `json:"eval_loss,omitempty"`
+	// Perplexity is exp(EvalLoss), the number of tokens among which the model is undecided.
 	Perplexity float64 `json:"eval_perplexity,omitempty"`
 	// LossScale of the iteration, if it computes in fp16. Skipped says that the gradients
 	// overflowed and nothing was updated; GradNorm is then 0, and so is a Loss that is NaN.
@@ -34,26 +35,12 @@ type Report struct {
 	// divided by the time taken; 0 if the plan has no forecast.
 	ShareOfRoofline float64 `json:"share_of_roofline"`
 
-	PredictedBytes int64   `json:"predicted_bytes"` // of the devices, by the plans of training and evaluation
+	PredictedBytes int64   `json:"predicted_bytes"` // of the devices, by the plan
 	MeasuredBytes  int64   `json:"measured_bytes"`  // of the devices, by their own count; 0 when not known
 	ETA            float64 `json:"eta_s"`           // seconds to the last iteration, 0 when not known
 }
 
-// markSkipped records whether the iteration updated nothing.
-func (r *Report) markSkipped(skipped bool) {
-	if r.Skipped = skipped; !skipped {
-		return
-	}
-	if r.GradNorm = 0; !finite(r.Loss) {
-		r.Loss = 0
-	}
-}
-
 var nan = math.NaN()
-
-// perplexity is exp(loss), the number of tokens among which a model is undecided. It is
-// at most the largest float64, since JSON has no infinity.
-func perplexity(loss float64) float64 { return min(math.Exp(loss), math.MaxFloat64) }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
@@ -68,9 +55,6 @@ func (t *Trainer) complete(r Report) Report {
 	}
 	r.PredictedBytes, r.MeasuredBytes = p.Peak()[plan.OnDevice], t.run.Allocated()
 	r.StateBytes, r.Compressed = StateBytes(p), t.compression.Active
-	if v := t.c.Evaluate; v != nil {
-		r.PredictedBytes += v.Run.Plan.Peak()[plan.OnDevice]
-	}
 	if left := t.c.Iterations - t.done; left > 0 {
 		r.ETA = float64(left) * seconds
 	}

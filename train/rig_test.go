@@ -48,7 +48,7 @@ func feed(t testing.TB, c data.Config) *train.Tokens {
 	return train.NewTokens(l)
 }
 
-// plan makes a job on a device of its own.
+// plan makes a job on a device of its own, or on as many as there are places for in On.
 func plan(t testing.TB, config string, o spillway.Options) *spillway.Run {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.json")
@@ -62,13 +62,15 @@ func plan(t testing.TB, config string, o spillway.Options) *spillway.Run {
 	if o.Machine, err = machine.Parse("cpu:1GiB,host:4GiB"); err != nil {
 		t.Fatal(err)
 	}
-	dev := cpu.Open(cpu.Options{})
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	o.On, o.Seq = []device.Device{dev}, seq
+	o.On, o.Seq = make([]device.Device, max(len(o.On), 1)), seq
+	for i := range o.On {
+		o.On[i] = cpu.Open(cpu.Options{})
+		t.Cleanup(func() {
+			if err := o.On[i].Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	if o.Task == "" {
 		o.Task = spillway.Train
 	}

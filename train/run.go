@@ -3,17 +3,13 @@ package train
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"spillway/planner"
 	"spillway/run"
 )
 
 // Run starts a run, trains it to its end and closes it.
 //
-// If c.Save has no model files for the checkpoints, they are those of the run's model. If
-// c.Evaluate has no run, one is planned in the memory that training leaves; if none fits,
-// a notice says so and nothing is evaluated.
+// If c.Save has no model files for the checkpoints, they are those of the run's model.
 //
 // If the devices or the host have less memory than the plan assumed, the run is planned
 // again for what there is, with a notice; r.Plan is then the new plan. RequestReplan plans
@@ -25,21 +21,39 @@ import (
 func Run(ctx context.Context, r *run.Run, feed Feed, c Config) (result Result, err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	r.Notice = c.Notice
-	if c.Save != nil {
-		r.Parking = c.Save.Dir.Path
+	if s := c.Save; s != nil {
+		r.Parking = s.Dir.Path
+		if !s.Claimed && s.Dir.FS == nil {
+			release, claiming := s.Dir.Claim()
+			if claiming != nil {
+				return result, claiming
+			}
+			defer func() { err = errors.Join(err, release()) }()
+		}
+		saves := int64(1)
+		if s.Every > 0 {
+			saves = c.Iterations / s.Every
+		}
+		if s.Dir.Keep > 0 {
+			saves = min(saves, int64(s.Dir.Keep)+1)
+		}
+		notice, err := s.Dir.CheckSpace(CheckpointBytes(r), saves)
+		if err != nil {
+			return result, err
+		}
+		if notice != "" && c.Notice != nil {
+			c.Notice(notice)
+		}
 	}
 	if err := r.Resume(); err != nil {
 		return result, err
 	}
-	if c, err = c.withFolder(r); err != nil {
-		return result, err
-	}
-	c, evaluation, err := c.withEvaluation(r)
-	if evaluation != nil {
-		defer func() { err = errors.Join(err, evaluation.Close()) }()
-	}
-	if err != nil {
-		return result, err
+	if c.Save != nil && c.Save.Model.Config == nil && c.Save.Adapter == nil {
+		save := *c.Save
+		if save.Model, save.Adapter, err = r.Folder(); err != nil {
+			return result, err
+		}
+		c.Save = &save
 	}
 	t, err := New(r, feed, c)
 	if err != nil {
@@ -49,40 +63,4 @@ func Run(ctx context.Context, r *run.Run, feed Feed, c Config) (result Result, e
 		err = r.Journal().Discard() // the checkpoint has it
 	}
 	return result, err
-}
-
-// withFolder sets the files of checkpoints to those of the model, or to the config of
-// its adapters.
-func (c Config) withFolder(r *run.Run) (Config, error) {
-	if c.Save == nil || c.Save.Model.Config != nil || c.Save.Adapter != nil {
-		return c, nil
-	}
-	save := *c.Save
-	var err error
-	save.Model, save.Adapter, err = r.Folder()
-	c.Save = &save
-	return c, err
-}
-
-// withEvaluation gives an evaluation without a run one next to the training run. The
-// caller closes it.
-func (c Config) withEvaluation(r *run.Run) (Config, *run.Run, error) {
-	if c.Evaluate == nil || c.Evaluate.Run != nil {
-		return c, nil, nil
-	}
-	next, err := r.Evaluation()
-	var fit *planner.FitError
-	if errors.As(err, &fit) {
-		if c.Notice != nil {
-			c.Notice(fmt.Sprintf("nothing will be evaluated: next to the training run, %v", err))
-		}
-		c.Evaluate = nil
-		return c, nil, nil
-	}
-	if err != nil {
-		return c, nil, err
-	}
-	v := *c.Evaluate
-	v.Run, c.Evaluate = next, &v
-	return c, next, next.StartEmpty()
 }

@@ -28,7 +28,7 @@ func saving(t *testing.T, dir string, every int64) train.Config {
 
 func job(t *testing.T) *spillway.Run {
 	t.Helper()
-	return plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: 1})
+	return plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Evaluates: true, Clip: 1})
 }
 
 func runTo(t *testing.T, ctx context.Context, c train.Config) train.Result {

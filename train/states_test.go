@@ -13,21 +13,21 @@ import (
 	"spillway/data"
 	"spillway/dtype"
 	"spillway/optim"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/safetensors"
 	"spillway/train"
 )
 
 // placements are plans of one training run: where states are stored, and in what pieces.
-var placements = map[string]func(slabs, blocks int) planner.Choice{
-	"on the device": planner.Uniform(false, false, planner.SaveAll, 0),
+var placements = map[string]func(slabs, blocks int) strategy.Choice{
+	"on the device": strategy.Uniform(false, false, strategy.SaveAll, 0),
 	"offloaded":     inPieces(false, 256),
 	"streamed":      inPieces(true, 1280),
 }
 
-func inPieces(stream bool, elements int64) func(slabs, blocks int) planner.Choice {
-	return func(slabs, blocks int) planner.Choice {
-		c := planner.Uniform(stream, true, planner.SaveNone, 2)(slabs, blocks)
+func inPieces(stream bool, elements int64) func(slabs, blocks int) strategy.Choice {
+	return func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(stream, true, strategy.SaveNone, 2)(slabs, blocks)
 		c.PieceElements = elements
 		return c
 	}

@@ -11,10 +11,15 @@ import (
 // process. In the first two, caches are cold and libraries choose algorithms.
 const timelineIteration = 3
 
-// iterate runs one iteration, and records its timeline if it is due. No context can
-// cancel it, because an interrupted iteration would leave undefined weights.
+// iterate runs one iteration, and records its timeline if it is the one to record: the
+// third of this process, or the last of the run if that is earlier. No context can cancel
+// it, because an interrupted iteration would leave undefined weights.
 func (t *Trainer) iterate(numbers executor.IterationArgs) error {
-	if !t.recordsTimeline() {
+	at := t.startedAt + timelineIteration
+	if t.c.Iterations > 0 {
+		at = min(at, t.c.Iterations)
+	}
+	if t.c.Timeline == nil || t.done+1 != at {
 		return t.run.Executor().Iterate(context.Background(), numbers)
 	}
 	ring := trace.NewRing(len(t.run.Plan.Instructions))
@@ -26,17 +31,4 @@ func (t *Trainer) iterate(numbers executor.IterationArgs) error {
 	}
 	t.c.Timeline(t.done+1, trace.FromZero(ring.Events()))
 	return t.run.Executor().Trace(nil)
-}
-
-// recordsTimeline reports whether the next iteration is the one to record: the third of
-// this process, or the last of the run if that is earlier.
-func (t *Trainer) recordsTimeline() bool {
-	if t.c.Timeline == nil {
-		return false
-	}
-	at := t.startedAt + timelineIteration
-	if t.c.Iterations > 0 {
-		at = min(at, t.c.Iterations)
-	}
-	return t.done+1 == at
 }

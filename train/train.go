@@ -40,7 +40,7 @@ type Config struct {
 	Report      func(Report)
 	ReportEvery int64
 	// Notice is called when something differs from what was asked for: a damaged checkpoint
-	// was skipped, the plan changed, an evaluation does not fit.
+	// was skipped, the plan changed.
 	Notice func(string)
 
 	Save     *Save       // nil saves no checkpoints
@@ -67,6 +67,9 @@ type Trainer struct {
 	saved     int64            // iterations done at the last checkpoint
 	journaled int64            // iterations done at the last commit of the journal
 	last      string           // path of the last checkpoint
+	damaged   []string         // checkpoints that were skipped
+	failures  int              // saves in a row that failed
+	retryAt   int64            // iterations done when a save is tried again; 0 for none
 	best      *Best            // best evaluation so far, nil if none
 	evaluated int64            // the last iteration that was evaluated
 
@@ -141,6 +144,9 @@ func (t *Trainer) checkPlan() error {
 	if err := checkStates(o, p); err != nil {
 		return err
 	}
+	if _, err := p.Phase(plan.Evaluate); err != nil && t.c.Evaluate != nil {
+		return fmt.Errorf("there is data to evaluate on, and %w; plan with Options.Evaluates", err)
+	}
 	if n := t.run.Options.MaxNorm(); n > 0 && !u.Clip {
 		return fmt.Errorf("gradients are to be clipped to %v, the plan computes no norm; plan again with clipping", n)
 	}
@@ -211,10 +217,15 @@ func (e *DivergedError) Error() string {
 // Run trains to the end. When the context is cancelled, it finishes the current
 // iteration, saves and returns without an error.
 func (t *Trainer) Run(ctx context.Context) (Result, error) {
-	if err := t.evaluateMissed(); err != nil {
-		return t.result(nan), err
+	// A run that was killed between an iteration and its evaluation makes up for it.
+	best, err := t.evaluate(&Report{})
+	if err == nil {
+		err = t.save(best && t.keepsBest())
 	}
 	r := t.result(nan)
+	if err != nil {
+		return r, err
+	}
 	for t.c.Iterations == 0 || t.done < t.c.Iterations {
 		if ctx.Err() != nil || t.outOfPatience() {
 			r.Interrupted, r.Stopped = !t.outOfPatience(), t.outOfPatience()
@@ -228,22 +239,17 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 			return t.result(r.Loss), err
 		}
 		r.Loss = report.Loss
-		if err := errors.Join(t.afterStep(report), t.replan()); err != nil {
+		if err = t.afterStep(report); t.done != t.c.Iterations {
+			err = errors.Join(err, t.run.AnswerRequest())
+		}
+		if err != nil {
 			return t.result(r.Loss), err
 		}
 	}
-	err := errors.Join(t.commit(), t.save(true))
+	err = errors.Join(t.commit(), t.saveLast())
 	ended := t.result(r.Loss)
 	ended.Interrupted, ended.Stopped = r.Interrupted, r.Stopped
 	return ended, err
-}
-
-// replan continues with another plan if one was requested.
-func (t *Trainer) replan() error {
-	if t.done == t.c.Iterations {
-		return nil
-	}
-	return t.run.AnswerRequest()
 }
 
 func (t *Trainer) result(loss float64) Result {
@@ -263,6 +269,20 @@ func (t *Trainer) afterStep(r Report) error {
 	return t.save(best && t.keepsBest())
 }
 
+// Iterations returns the number of iterations done.
+func (t *Trainer) Iterations() int64 { return t.done }
+
+// SetIterations sets the number of iterations done, for a run whose weights and states
+// come from elsewhere. The learning rate, Adam's bias correction and the random streams
+// depend on it.
+func (t *Trainer) SetIterations(iterations int64) error {
+	if iterations < 0 {
+		return fmt.Errorf("%d iterations done: it cannot be negative", iterations)
+	}
+	t.done = iterations
+	return nil
+}
+
 // Step runs one iteration. io.EOF means that the feed has ended.
 func (t *Trainer) Step() (Report, error) {
 	t.pace.start()
@@ -273,6 +293,9 @@ func (t *Trainer) Step() (Report, error) {
 			return Report{}, io.EOF
 		}
 		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
+	}
+	if filled.Counted == 0 {
+		return Report{}, fmt.Errorf("the batch of iteration %d has nothing to learn: none of its targets is in the loss", t.done+1)
 	}
 	if err := e.CheckBatch(); err != nil {
 		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
@@ -289,7 +312,11 @@ func (t *Trainer) Step() (Report, error) {
 	}
 	report, err := t.check(t.run.Options.Optimizer.Rate(t.updates(), t.scheduledRate()))
 	if err == nil {
-		t.askPolicy(report)
+		// Whether to compress the optimizer states is part of the state that becomes durable,
+		// so a run that is killed before it does so does it when it is resumed.
+		if !report.Skipped {
+			t.wanted = t.run.Options.StatePolicy.Next(t.wanted, t.done, report.Loss)
+		}
 		if t.done%t.c.JournalEvery == 0 {
 			err = t.commit()
 		}
@@ -309,10 +336,13 @@ func (t *Trainer) args(f Filled) (executor.IterationArgs, error) {
 	if t.scale != nil {
 		a.LossScale = float32(t.scale.Scale)
 	}
-	if err := setScalars(t.run.Executor(), map[string]float32{"scale": meanOver(f.Counted), autograd.LossScale: a.LossScale}); err != nil {
+	var err error
+	for j := 0; j < t.run.Plan.MicroBatches && err == nil; j++ {
+		err = setScalars(t.run.Executor(), j, map[string]float32{"scale": meanOver(f.Counted), autograd.LossScale: a.LossScale})
+	}
+	if err != nil {
 		return a, err
 	}
-	var err error
 	if a.Optimizer, err = o.Optimizer.Scalars(t.updates(), t.scheduledRate(), true); err != nil {
 		return a, err
 	}
@@ -356,8 +386,13 @@ func (t *Trainer) check(lr float64) (Report, error) {
 	}
 	r := Report{Iteration: t.done + 1, Loss: loss, GradNorm: norm, LR: lr}
 	if sound := finite(loss) && finite(norm); t.scale != nil {
-		r.LossScale = t.scale.Scale
-		r.markSkipped(!sound)
+		r.LossScale, r.Skipped = t.scale.Scale, !sound
+		if !sound {
+			r.GradNorm = 0
+		}
+		if !finite(loss) {
+			r.Loss = 0
+		}
 		*t.scale = t.scale.Next(sound)
 	} else if !sound {
 		return Report{}, t.diverged(r)

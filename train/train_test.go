@@ -10,7 +10,12 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/data"
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/lora"
 	"spillway/optim"
+	"spillway/planner/strategy"
+	"spillway/quant"
 	"spillway/train"
 )
 
@@ -123,7 +128,7 @@ func TestDivergenceIsAnError(t *testing.T) {
 }
 
 func TestEvaluation(t *testing.T) {
-	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Optimizer: optimizer(t, "adamw:lr=0")})
+	job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 3, Packed: true, Evaluates: true, Optimizer: optimizer(t, "adamw:lr=0")})
 	held := data.Config{Epochs: 1, InOrder: true}
 	var losses []float64
 	_, err := train.Run(context.Background(), job, feed(t, data.Config{}), train.Config{
@@ -140,32 +145,52 @@ func TestEvaluation(t *testing.T) {
 	if len(losses) != 2 || losses[0] != losses[1] {
 		t.Fatalf("losses %v, want twice the same: nothing is learned at rate 0", losses)
 	}
-	// The mean over everything is the mean of the batches, weighted by what each counts.
-	eval := plan(t, withDropout, spillway.Options{Task: spillway.Eval, MicroBatchSize: 1, Packed: true})
-	one, err := (&train.Evaluation{Run: start(t, eval), Feed: feed(t, held)}).Loss()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if math.Abs(one-losses[0]) > 1e-6*one {
-		t.Errorf("row by row the loss is %v, two at a time %v", one, losses[0])
+	// A run of the task eval by itself gives the same bits. The mean over everything is the
+	// mean of the batches, weighted by what each counts.
+	for size, off := range map[int64]float64{2: 0, 1: 1e-6} {
+		eval := plan(t, withDropout, spillway.Options{Task: spillway.Eval, MicroBatchSize: size, Packed: true})
+		one, err := (&train.Evaluation{Feed: feed(t, held)}).Loss(start(t, eval).Executor())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(one-losses[0]) > off*one {
+			t.Errorf("by itself in batches of %d the loss is %v, next to training %v", size, one, losses[0])
+		}
 	}
 }
 
-func TestEvaluationThatDoesNotFit(t *testing.T) {
-	all := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
-	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Budget: all.Plan.Peak()["device"]})
-	var notices []string
-	_, err := train.Run(context.Background(), job, feed(t, data.Config{}), train.Config{
-		Iterations: 2, Evaluate: &train.Evaluation{Every: 1, Feed: feed(t, data.Config{Epochs: 1})},
-		Notice: func(text string) { notices = append(notices, text) },
-		Report: func(r train.Report) {
-			if r.EvalLoss != 0 {
-				t.Errorf("evaluated: %v", r.EvalLoss)
-			}
-		},
-	})
-	if err != nil || len(notices) != 1 || !strings.Contains(notices[0], "nothing will be evaluated") {
-		t.Errorf("%v, notices %q", err, notices)
+// Under every limit where training works evaluations do too, with the same bits, in what
+// the plan of training takes.
+func TestEvaluationWithinALimit(t *testing.T) {
+	o := spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: 1}
+	all := plan(t, withDropout, o).Plan.Peak()["device"]
+	var losses []float64
+	for _, budget := range []int64{0, all, all * 4 / 5, all * 3 / 5} {
+		o.Budget, o.Evaluates = budget, true
+		job := plan(t, withDropout, o)
+		o.Evaluates = false
+		if without := plan(t, withDropout, o).Plan; job.Plan.Peak()["device"] != without.Peak()["device"] || job.Plan.Strategy != without.Strategy {
+			t.Errorf("%s takes %d bytes, without evaluations %s %d", job.Plan.Strategy, job.Plan.Peak()["device"], without.Strategy, without.Peak()["device"])
+		}
+		_, err := train.Run(context.Background(), job, feed(t, data.Config{}), train.Config{
+			Iterations: 2, Evaluate: &train.Evaluation{Every: 1, Feed: feed(t, data.Config{Epochs: 1, InOrder: true})},
+			Report: func(r train.Report) {
+				if losses = append(losses, r.EvalLoss); r.EvalLoss == 0 {
+					t.Errorf("nothing was evaluated in %d bytes", budget)
+				}
+				if r.MeasuredBytes != r.PredictedBytes || r.PredictedBytes != job.Plan.Peak()["device"] {
+					t.Errorf("%d bytes were measured, %d predicted, the plan takes %d", r.MeasuredBytes, r.PredictedBytes, job.Plan.Peak()["device"])
+				}
+			},
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for i, loss := range losses {
+		if loss != losses[i%2] {
+			t.Errorf("evaluated %v, want pairs of the same", losses)
+		}
 	}
 }
 
@@ -183,6 +208,7 @@ func TestRunsThatCannotStart(t *testing.T) {
 		"no norm":         {spillway.Train, func(o *spillway.Options) { o.Clip = 1 }, train.Config{}, "computes no norm"},
 		"bad rate":        {spillway.Train, func(o *spillway.Options) { o.Optimizer.LR = -1 }, train.Config{}, "lr is -1"},
 		"bad schedule":    {spillway.Train, same, train.Config{Schedule: optim.Schedule{Kind: optim.Cosine, Warmup: 5}, Iterations: 3}, "total is 3"},
+		"no phase":        {spillway.Train, same, train.Config{Evaluate: &train.Evaluation{}}, "plan with Options.Evaluates"},
 		"negative":        {spillway.Train, same, train.Config{Iterations: -1}, "-1 iterations"},
 	} {
 		job := plan(t, noDropout, spillway.Options{Task: c.task, MicroBatchSize: 2, Packed: true})
@@ -222,5 +248,68 @@ func TestBatchesThatCannotBe(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "iteration 1") {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
+	}
+}
+
+// However a run trains, its evaluations give the bits of a run of the task eval with the
+// same weights; also after it was parked and planned again.
+func TestEvaluationOfEveryRun(t *testing.T) {
+	streamed := func(slabs, blocks int) strategy.Choice {
+		return strategy.Uniform(true, true, strategy.SaveNone, 2)(slabs, blocks)
+	}
+	zero3 := strategy.Constraints{Parallelism: strategy.ZeRO3}
+	held := data.Config{Epochs: 1, InOrder: true}
+	for name, o := range map[string]spillway.Options{
+		"resident":      {Task: spillway.Train},
+		"streamed":      {Task: spillway.Train, Choose: streamed, Clip: 1},
+		"disk":          {Task: spillway.Train, Disk: t.TempDir(), Strategy: "disk-offload"},
+		"bf16":          {Task: spillway.Train, Precision: dtype.BF16},
+		"fp16":          {Task: spillway.Train, Precision: dtype.F16},
+		"lora":          {Task: spillway.LoRA, Adapters: lora.Options{Rank: 4, Alpha: 8, Targets: []string{lora.AllLinear}, Dropout: 0.3}},
+		"qlora":         {Task: spillway.QLoRA, Adapters: lora.Options{Rank: 4, Alpha: 8, Targets: []string{lora.AllLinear}, Base: quant.NF4}},
+		"several":       {Task: spillway.Train, Constraints: zero3, On: make([]device.Device, 2)},
+		"state policy":  {Task: spillway.Train, StatePolicy: optim.Policy{Warmup: 1, Codecs: "exp_avg:8bit"}},
+		"compressed":    {Task: spillway.Train, Optimizer: optimizer(t, "adamw_8bit")},
+		"micro-batches": {Task: spillway.Train, MicroBatches: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.MicroBatchSize, o.MicroBatches, o.Packed, o.Evaluates = 2, max(o.MicroBatches, 2), true, true
+			job := plan(t, withDropout, o)
+			run := trainer(t, job, feed(t, data.Config{}), train.Config{Evaluate: &train.Evaluation{Feed: feed(t, held)}})
+			steps(t, run, 3)
+			alone := start(t, plan(t, withDropout, spillway.Options{Task: spillway.Eval, MicroBatchSize: 2, Packed: true, Precision: o.Precision, Adapters: job.Options.Adapters}))
+			check := func(after string) {
+				t.Helper()
+				if err := alone.CopyWeights(job); err != nil {
+					t.Fatal(err)
+				}
+				want, err := (&train.Evaluation{Feed: feed(t, held)}).Loss(alone.Executor())
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := (&train.Evaluation{Feed: feed(t, held)}).Loss(job.Executor())
+				if err != nil || got != want {
+					t.Errorf("after %s: %s evaluates %v, by itself it is %v: %v", after, job.Plan.Strategy, got, want, err)
+				}
+			}
+			check("three iterations")
+			if job.Journal() != nil {
+				return
+			}
+			if err := errors.Join(job.Park(), job.Wake()); err != nil {
+				t.Fatal(err)
+			}
+			check("waking")
+			again := func() (*spillway.Run, error) {
+				o := job.Options
+				o.Choose, o.Constraints = streamed, strategy.Constraints{}
+				return job.Model.Plan(job.Continued(o))
+			}
+			if err := job.Replan(again); err != nil && name != "disk" {
+				t.Fatal(err)
+			}
+			steps(t, run, 1)
+			check("another plan")
+		})
 	}
 }

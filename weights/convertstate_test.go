@@ -11,7 +11,7 @@ import (
 	"spillway/executor"
 	"spillway/graph"
 	"spillway/internal/tiny"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/quant"
 	"spillway/weights"
 )
@@ -21,8 +21,8 @@ func stateExecutor(t *testing.T, piece int64) *executor.Executor {
 	t.Helper()
 	goal := tiny.AdamW(1, true)
 	goal.Optimizer.States = tiny.MixedStates("exp_avg", "exp_avg_sq")
-	return started(t, graph.Train, goal, func(slabs, blocks int) planner.Choice {
-		c := planner.Uniform(true, true, planner.SaveNone, 2)(slabs, blocks)
+	return started(t, graph.Train, goal, func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(true, true, strategy.SaveNone, 2)(slabs, blocks)
 		c.PieceElements = piece
 		return c
 	})
@@ -51,7 +51,7 @@ func fillNumbers(t *testing.T, e *executor.Executor) {
 // States that move to a plan with other types have the bits of their numbers in those
 // types, whatever the pieces, and back again those of what is left of them.
 func TestParkedStatesAreConverted(t *testing.T) {
-	full := started(t, graph.Train, tiny.AdamW(1, true), planner.Uniform(false, false, planner.SaveAll, 1))
+	full := started(t, graph.Train, tiny.AdamW(1, true), strategy.Uniform(false, false, strategy.SaveAll, 1))
 	fillNumbers(t, full)
 	numbers := contents(t, full, full.States())
 	parked, err := weights.Park(full, "")

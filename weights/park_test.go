@@ -12,11 +12,12 @@ import (
 	"spillway/internal/offheap"
 	"spillway/internal/tiny"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/weights"
 )
 
 // started is an executor of a tiny model under a choice, without weights.
-func started(t *testing.T, task graph.Task, goal planner.Goal, choose func(slabs, blocks int) planner.Choice) *executor.Executor {
+func started(t *testing.T, task graph.Task, goal planner.Goal, choose func(slabs, blocks int) strategy.Choice) *executor.Executor {
 	t.Helper()
 	dev := cpu.Open(cpu.Options{Threads: 1})
 	site := tiny.Site(1 << 20)
@@ -81,11 +82,11 @@ func same(t *testing.T, got, want map[string][]byte) {
 func TestParkedStateComesBack(t *testing.T) {
 	folder := t.TempDir()
 	for _, in := range []string{"", folder} {
-		from := started(t, graph.Train, tiny.AdamW(1, true), planner.Uniform(false, false, planner.SaveAll, 1))
+		from := started(t, graph.Train, tiny.AdamW(1, true), strategy.Uniform(false, false, strategy.SaveAll, 1))
 		fillAll(t, from)
 		want := contents(t, from, append(from.Weights(), from.States()...))
-		to := started(t, graph.Train, tiny.AdamW(1, true), planner.Uniform(true, true, planner.SaveNone, 2))
-		infer := started(t, graph.Infer, planner.Goal{}, planner.Uniform(true, false, planner.SaveAll, 2))
+		to := started(t, graph.Train, tiny.AdamW(1, true), strategy.Uniform(true, true, strategy.SaveNone, 2))
+		infer := started(t, graph.Infer, planner.Goal{}, strategy.Uniform(true, false, strategy.SaveAll, 2))
 		before := offheap.Mapped()
 		p, err := weights.Park(from, in)
 		if err != nil {
@@ -115,7 +116,7 @@ func TestParkedStateComesBack(t *testing.T) {
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 		t.Errorf("%v left, %v", left, err)
 	}
-	if _, err := weights.Park(started(t, graph.Infer, planner.Goal{}, planner.Uniform(false, false, planner.SaveAll, 1)), "no/such/folder"); err == nil {
+	if _, err := weights.Park(started(t, graph.Infer, planner.Goal{}, strategy.Uniform(false, false, strategy.SaveAll, 1)), "no/such/folder"); err == nil {
 		t.Error("parked in a folder that does not exist")
 	}
 }

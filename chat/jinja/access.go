@@ -6,28 +6,31 @@ import (
 )
 
 // subscript evaluates v[key]: an item, else an attribute.
-func subscript(v, key any) (any, error) {
+func (r *run) subscript(v, key any) any {
+	i, isIndex := asInt(key)
 	switch v := v.(type) {
 	case undefined:
-		return nil, v.err()
+		panic(v.failure())
 	case *Dict:
-		if item, found, err := v.get(key); found && err == nil {
-			return item, nil
+		switch key.(type) { // others are never keys
+		case nil, bool, int64, float64, string:
+			if item, found := v.get(key); found {
+				return item
+			}
 		}
 	case *List:
-		if i, ok := asInt(key); ok && (v.view == "" || v.view == "range") {
-			return itemAt(v.Items, i), nil
+		if isIndex && (v.view == "" || v.view == "range") {
+			return itemAt(v.Items, i)
 		}
 	case string:
-		if i, ok := asInt(key); ok {
-			list, err := items(v)
-			return itemAt(list, i), err
+		if isIndex {
+			return itemAt(r.items(v), i)
 		}
 	}
 	if s, ok := key.(string); ok {
-		return method(v, s), nil
+		return method(v, s)
 	}
-	return undefined{what: "item " + repr(key) + " of " + typeName(v)}, nil
+	return undefined{what: "item " + r.repr(key) + " of " + typeName(v)}
 }
 
 // itemAt returns item i of a list, counted from the end if i is negative.
@@ -43,23 +46,22 @@ func itemAt(list []any, i int64) any {
 }
 
 // attribute evaluates v.name: a method, else an item.
-func attribute(v any, name string) (any, error) {
-	if u, ok := v.(undefined); ok {
-		return nil, u.err()
-	}
-	if d, ok := v.(*Dict); ok {
-		if m := method(d, name); !isUndefined(m) && !d.namespace {
-			return m, nil
+func attribute(v any, name string) any {
+	switch v := v.(type) {
+	case undefined:
+		panic(v.failure())
+	case function:
+		panic(failf("a function has no attribute %s here", name))
+	case *Dict:
+		if m := method(v, name); !isUndefined(m) && !v.namespace {
+			return m
 		}
-		if item, found := d.Values[name]; found {
-			return item, nil
+		if item, found := v.Values[name]; found {
+			return item
 		}
-		return undefined{what: name}, nil
+		return undefined{what: name}
 	}
-	if f, ok := v.(function); ok {
-		return nil, fmt.Errorf("a %s has no attribute %s here", typeName(f), name)
-	}
-	return method(v, name), nil
+	return method(v, name)
 }
 
 func isUndefined(v any) bool {
@@ -68,41 +70,31 @@ func isUndefined(v any) bool {
 }
 
 // slice evaluates v[from:to:step] as Python does.
-func slice(v any, from, to, step any) (any, error) {
-	list, err := items(v)
-	if u, ok := v.(undefined); ok {
-		err = u.err()
-	}
-	if _, ok := v.(*Dict); ok {
-		err = fmt.Errorf("a dict has no slices")
-	}
-	if l, ok := v.(*List); ok && l.view != "" {
-		err = fmt.Errorf("%s has no slices; apply the filter list first", l.view)
-	}
-	if err != nil {
-		return nil, err
-	}
-	picked, err := sliceItems(list, from, to, step)
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := v.(string); ok {
+func (r *run) slice(v any, from, to, step any) any {
+	switch v := v.(type) {
+	case undefined:
+		panic(v.failure())
+	case string:
 		var b strings.Builder
-		for _, c := range picked {
+		for _, c := range r.sliceItems(r.items(v), from, to, step) {
 			b.WriteString(c.(string))
 		}
-		return b.String(), nil
+		return b.String()
+	case *List:
+		if v.view != "" {
+			panic(failf("%s has no slices; apply the filter list first", v.view))
+		}
+		return &List{Items: r.sliceItems(v.Items, from, to, step), Tuple: v.Tuple}
 	}
-	l := v.(*List)
-	return &List{Items: picked, Tuple: l.Tuple}, nil
+	panic(failf("%s has no slices", typeName(v)))
 }
 
-func sliceItems(list []any, from, to, step any) ([]any, error) {
+func (r *run) sliceItems(list []any, from, to, step any) []any {
 	n, by := int64(len(list)), int64(1)
 	if step != nil {
 		var ok bool
 		if by, ok = asInt(step); !ok || by == 0 {
-			return nil, fmt.Errorf("a slice by steps of %s", repr(step))
+			panic(failf("a slice by steps of %s", r.repr(step)))
 		}
 	}
 	first, last := int64(0), n // the defaults of from and to
@@ -110,30 +102,24 @@ func sliceItems(list []any, from, to, step any) ([]any, error) {
 		first, last = n-1, -1
 	}
 	low, high := min(0, last), max(n-1, last) // from and to are clamped to these
-	bound := func(v any, otherwise int64) (int64, error) {
+	bound := func(v any, otherwise int64) int64 {
 		if v == nil {
-			return otherwise, nil
+			return otherwise
 		}
 		i, ok := asInt(v)
 		if !ok {
-			return 0, fmt.Errorf("a slice at %s", repr(v))
+			panic(failf("a slice at %s", r.repr(v)))
 		}
 		if i < 0 {
 			i += n
 		}
-		return min(max(i, low), high), nil
+		return min(max(i, low), high)
 	}
-	i, err := bound(from, first)
-	if err != nil {
-		return nil, err
-	}
-	end, err := bound(to, last)
-	if err != nil {
-		return nil, err
-	}
+	i, end := bound(from, first), bound(to, last)
 	var picked []any
 	for ; by > 0 && i < end || by < 0 && i > end; i += by {
 		picked = append(picked, list[i])
 	}
-	return picked, nil
+	r.make(itemBytes * len(picked))
+	return picked
 }

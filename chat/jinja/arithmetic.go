@@ -1,25 +1,26 @@
 package jinja
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // arithmetic evaluates a op b as Python does.
-func arithmetic(op string, a, b any) (any, error) {
+func (r *run) arithmetic(op string, a, b any) any {
 	if op == "~" {
-		return text(a) + text(b), nil
+		x, y := r.text(a), r.text(b)
+		r.make(len(x) + len(y))
+		return x + y
 	}
 	for _, v := range []any{a, b} {
 		if u, ok := v.(undefined); ok {
-			return nil, u.err()
+			panic(u.failure())
 		}
 	}
-	if v, ok, err := sequenceArithmetic(op, a, b); ok || err != nil {
-		return v, err
+	if v := r.sequenceArithmetic(op, a, b); v != nil {
+		return v
 	}
 	i, isInt1 := asInt(a)
 	j, isInt2 := asInt(b)
@@ -29,75 +30,71 @@ func arithmetic(op string, a, b any) (any, error) {
 	x, ok1 := asFloat(a)
 	y, ok2 := asFloat(b)
 	if !ok1 || !ok2 {
-		return nil, fmt.Errorf("%s %s %s cannot be computed", typeName(a), op, typeName(b))
+		panic(failf("%s %s %s cannot be computed", typeName(a), op, typeName(b)))
 	}
 	return floats(op, x, y)
 }
 
-// sequenceArithmetic evaluates + and * for strings and lists, and % for strings. The
-// boolean is false if the operands are something else.
-func sequenceArithmetic(op string, a, b any) (any, bool, error) {
+// sequenceArithmetic evaluates + and * for strings and lists, and % for strings. It
+// returns nil if the operands are something else.
+func (r *run) sequenceArithmetic(op string, a, b any) any {
 	if _, ok := asInt(a); ok && op == "*" {
 		a, b = b, a
 	}
 	n, counted := asInt(b)
+	if op == "*" && counted {
+		n = min(max(n, 0), maxText+1) // so many of anything are too many
+		r.make(int(n) * shallowSize(a))
+	}
 	switch a := a.(type) {
 	case string:
 		other, ok := b.(string)
 		switch {
 		case op == "+" && ok:
-			return a + other, true, nil
+			r.make(len(a) + len(other))
+			return a + other
 		case op == "*" && counted:
-			if int64(len(a)) > maxText/max(n, 1) {
-				return nil, false, fmt.Errorf("%d bytes repeated %d times; at most %d bytes are allowed", len(a), n, maxText)
-			}
-			return strings.Repeat(a, int(max(n, 0))), true, nil
+			return strings.Repeat(a, int(n))
 		case op == "%":
-			v, err := percentFormat(a, b)
-			return v, true, err
+			return r.percentFormat(a, b)
 		}
 	case *List:
 		other, ok := b.(*List)
-		if op == "+" && ok {
-			if a.view != "" || typeName(a) != typeName(other) {
-				return nil, false, fmt.Errorf("%s + %s cannot be computed", typeName(a), typeName(other))
-			}
-			return &List{Items: append(append([]any{}, a.Items...), other.Items...), Tuple: a.Tuple}, true, nil
-		}
-		if op == "*" && counted {
-			if int64(len(a.Items)) > maxRange/max(n, 1) {
-				return nil, false, fmt.Errorf("%d items repeated %d times; at most %d items are allowed", len(a.Items), n, maxRange)
-			}
-			return &List{Items: slices.Repeat(a.Items, int(max(n, 0))), Tuple: a.Tuple}, true, nil
+		switch {
+		case op == "+" && ok && (a.view != "" || typeName(a) != typeName(other)):
+			panic(failf("%s + %s cannot be computed", typeName(a), typeName(other)))
+		case op == "+" && ok:
+			r.make(itemBytes * (len(a.Items) + len(other.Items)))
+			return &List{Items: slices.Concat(a.Items, other.Items), Tuple: a.Tuple}
+		case op == "*" && counted:
+			return &List{Items: slices.Repeat(a.Items, int(n)), Tuple: a.Tuple}
 		}
 	}
-	return nil, false, nil
+	return nil
 }
 
-var errZero = errors.New("division by zero")
-
-func integers(op string, i, j int64) (any, error) {
+func integers(op string, i, j int64) any {
 	switch op {
 	case "+":
-		return i + j, nil
+		return i + j
 	case "-":
-		return i - j, nil
+		return i - j
 	case "*":
-		return i * j, nil
+		return i * j
 	case "**":
-		return intPower(i, j), nil
+		return intPower(i, j)
 	}
 	if j == 0 {
-		return nil, errZero
+		panic(failf("division by zero"))
 	}
 	quotient, rest := i/j, i%j
 	if rest != 0 && (rest < 0) != (j < 0) {
 		quotient, rest = quotient-1, rest+j
 	}
 	if op == "//" {
-		return quotient, nil
+		return quotient
 	}
-	return rest, nil
+	return rest
 }
 
 func intPower(base, exponent int64) int64 {
@@ -111,72 +108,79 @@ func intPower(base, exponent int64) int64 {
 	return result
 }
 
-func floats(op string, x, y float64) (any, error) {
+func floats(op string, x, y float64) any {
 	switch op {
 	case "+":
-		return x + y, nil
+		return x + y
 	case "-":
-		return x - y, nil
+		return x - y
 	case "*":
-		return x * y, nil
+		return x * y
 	case "**":
-		return math.Pow(x, y), nil
+		return math.Pow(x, y)
 	}
 	if y == 0 {
-		return nil, errZero
+		panic(failf("division by zero"))
 	}
 	switch op {
 	case "/":
-		return x / y, nil
+		return x / y
 	case "//":
-		return math.Floor(x / y), nil
+		return math.Floor(x / y)
 	}
-	return x - y*math.Floor(x/y), nil
+	return x - y*math.Floor(x/y)
 }
 
 // percentFormat is Python's format % v, with %s, %d, %r and %%.
-func percentFormat(format string, v any) (any, error) {
+func (r *run) percentFormat(format string, v any) string {
 	values := []any{v}
-	if l, ok := v.(*List); ok && l.Tuple {
+	l, ok := v.(*List)
+	tuple := ok && l.Tuple
+	if tuple {
 		values = l.Items
 	}
-	var b strings.Builder
-	for i := 0; i < len(format); i++ {
-		if format[i] != '%' {
-			b.WriteByte(format[i])
-			continue
+	b := builder{r: r}
+	for {
+		before, after, found := strings.Cut(format, "%")
+		b.add(before)
+		if !found {
+			break
 		}
-		if i++; i == len(format) {
-			return nil, errors.New("a format that ends with %")
+		if after == "" {
+			panic(failf("a format that ends with %%"))
 		}
-		if format[i] == '%' {
-			b.WriteByte('%')
+		format = after[1:]
+		if after[0] == '%' {
+			b.add("%")
 			continue
 		}
 		if len(values) == 0 {
-			return nil, errors.New("fewer values than the format has places")
+			panic(failf("fewer values than the format has places"))
 		}
-		switch format[i] {
-		case 's':
-			b.WriteString(text(values[0]))
-		case 'd':
-			n, ok := asInt(values[0])
-			if f, isFloat := values[0].(float64); isFloat {
-				n, ok = int64(f), true
-			}
-			if !ok {
-				return nil, fmt.Errorf("%%d needs a number, not %s", typeName(values[0]))
-			}
-			b.WriteString(text(n))
-		case 'r':
-			b.WriteString(repr(values[0]))
-		default:
-			return nil, fmt.Errorf("the format %%%c is not supported; %%s, %%d and %%r are", format[i])
-		}
+		b.add(r.directive(after[0], values[0]))
 		values = values[1:]
 	}
-	if l, ok := v.(*List); ok && l.Tuple && len(values) > 0 {
-		return nil, errors.New("more values than the format has places")
+	if tuple && len(values) > 0 {
+		panic(failf("more values than the format has places"))
 	}
-	return b.String(), nil
+	return b.String()
+}
+
+// directive formats a value as the letter after a percent sign says.
+func (r *run) directive(letter byte, v any) string {
+	switch letter {
+	case 's':
+		return r.text(v)
+	case 'r':
+		return r.repr(v)
+	case 'd':
+		if f, ok := v.(float64); ok {
+			return strconv.FormatInt(int64(f), 10)
+		}
+		if n, ok := asInt(v); ok {
+			return strconv.FormatInt(n, 10)
+		}
+		panic(failf("%%d needs a number, not %s", typeName(v)))
+	}
+	panic(failf("the format %%%c is not supported; %%s, %%d and %%r are", letter))
 }

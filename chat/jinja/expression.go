@@ -1,292 +1,222 @@
 package jinja
 
 import (
-	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // tuple compiles one expression, or several with commas between them.
-func (p *parser) tuple() (expression, error) {
-	first, err := p.expression()
-	if err != nil || !p.is(",") {
-		return first, err
+func (p *parser) tuple() expression {
+	first := p.expression()
+	if !p.is(",") {
+		return first
 	}
 	list := []expression{first}
 	for p.accept(",") {
-		e, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, e)
+		list = append(list, p.expression())
 	}
-	return listOf(list, true), nil
+	return listOf(list, true)
 }
 
 func listOf(list []expression, tuple bool) expression {
-	return func(r *run) (any, error) {
+	return func(r *run) any {
+		r.make(itemBytes * len(list))
 		l := &List{Items: make([]any, len(list)), Tuple: tuple}
 		for i, e := range list {
-			var err error
-			if l.Items[i], err = e(r); err != nil {
-				return nil, err
-			}
+			l.Items[i] = e(r)
 		}
-		return l, nil
+		return l
 	}
 }
 
 // expression compiles "a if condition else b", or an or-expression.
-func (p *parser) expression() (expression, error) {
-	if p.depth++; p.depth > maxDepth {
-		return nil, p.syntaxError(fmt.Sprintf("expressions nested more than %d deep", maxDepth))
+func (p *parser) expression() expression {
+	defer p.nest()()
+	e := p.orExpression()
+	for p.accept("if") {
+		defer p.nest()()
+		e = p.conditional(e)
 	}
-	defer func() { p.depth-- }()
-	then, err := p.orExpression()
-	for err == nil && p.accept("if") {
-		then, err = p.conditional(then)
-	}
-	return then, err
+	return e
 }
 
-func (p *parser) conditional(then expression) (expression, error) {
-	condition, err := p.orExpression()
-	if err != nil {
-		return nil, err
-	}
+func (p *parser) conditional(then expression) expression {
+	condition := p.orExpression()
 	defer p.setBranching(true)()
 	otherwise := constant(undefined{what: "an if without else"})
 	if p.accept("else") {
-		if otherwise, err = p.expression(); err != nil {
-			return nil, err
-		}
+		otherwise = p.expression()
 	}
-	return condition.then(func(r *run, v any) (any, error) {
-		if truth(v) {
+	return func(r *run) any {
+		if truth(condition(r)) {
 			return then(r)
 		}
 		return otherwise(r)
-	}), nil
+	}
 }
 
-func constant(v any) expression { return func(*run) (any, error) { return v, nil } }
+func constant(v any) expression { return func(*run) any { return v } }
 
 // orExpression compiles "a or b": the value is the first operand that is true, else the
 // last.
-func (p *parser) orExpression() (expression, error) { return p.shortcut("or", true, p.andExpression) }
-
-func (p *parser) andExpression() (expression, error) { return p.shortcut("and", false, p.negated) }
+func (p *parser) orExpression() expression {
+	return p.shortcut("or", true, func() expression { return p.shortcut("and", false, p.negated) })
+}
 
 // shortcut compiles operands joined by "or" or "and". The value is that of the first
 // operand whose truth equals decides, else of the last; operands after it are not
 // evaluated.
-func (p *parser) shortcut(word string, decides bool, operand func() (expression, error)) (expression, error) {
-	left, err := operand()
-	for err == nil && p.accept(word) {
-		a, b := left, expression(nil)
-		b, err = operand()
-		left = func(r *run) (any, error) {
-			v, err := a(r)
-			if err != nil || truth(v) == decides {
-				return v, err
-			}
-			return b(r)
-		}
+func (p *parser) shortcut(word string, decides bool, operand func() expression) expression {
+	operands := []expression{operand()}
+	for p.accept(word) {
+		operands = append(operands, operand())
 	}
-	return left, err
+	if len(operands) == 1 {
+		return operands[0]
+	}
+	return func(r *run) (v any) {
+		for _, e := range operands {
+			if v = e(r); truth(v) == decides {
+				break
+			}
+		}
+		return v
+	}
 }
 
-func (p *parser) negated() (expression, error) {
+func (p *parser) negated() expression {
 	if !p.accept("not") {
 		return p.comparison()
 	}
-	if p.depth++; p.depth > maxDepth {
-		return nil, p.syntaxError("too many nots")
-	}
-	defer func() { p.depth-- }()
-	e, err := p.negated()
-	return func(r *run) (any, error) {
-		v, err := e(r)
-		return !truth(v), err
-	}, err
+	defer p.nest()()
+	e := p.negated()
+	return func(r *run) any { return !truth(e(r)) }
 }
 
 // comparison compiles a chain of comparisons: a < b < c holds if both do.
-func (p *parser) comparison() (expression, error) {
-	first, err := p.sum()
-	if err != nil {
-		return nil, err
-	}
-	var holds []func(a, b any) (bool, error)
-	operands := []expression{first}
-	for {
-		h := p.comparator()
-		if h == nil {
-			break
-		}
-		e, err := p.sum()
-		if err != nil {
-			return nil, err
-		}
-		holds, operands = append(holds, h), append(operands, e)
+func (p *parser) comparison() expression {
+	first := p.sum()
+	var holds []comparator
+	var operands []expression
+	for h := p.comparator(); h != nil; h = p.comparator() {
+		holds, operands = append(holds, h), append(operands, p.sum())
 	}
 	if len(holds) == 0 {
-		return first, nil
+		return first
 	}
-	return func(r *run) (any, error) {
-		a, err := operands[0](r)
+	return func(r *run) any {
+		a := first(r)
 		for i, h := range holds {
-			if err != nil {
-				return nil, err
-			}
-			b, wrong := operands[i+1](r)
-			if wrong != nil {
-				return nil, wrong
-			}
-			ok, wrong := h(a, b)
-			if wrong != nil || !ok {
-				return false, wrong
+			b := operands[i](r)
+			if !h(r, a, b) {
+				return false
 			}
 			a = b
 		}
-		return true, err
-	}, nil
+		return true
+	}
+}
+
+// comparator says whether a comparison of two values holds.
+type comparator func(r *run, a, b any) bool
+
+var comparators = map[string]comparator{
+	"==": (*run).equal,
+	"!=": func(r *run, a, b any) bool { return !r.equal(a, b) },
+	"<":  func(r *run, a, b any) bool { return r.compare(a, b) < 0 },
+	"<=": func(r *run, a, b any) bool { return r.compare(a, b) <= 0 },
+	">":  func(r *run, a, b any) bool { return r.compare(a, b) > 0 },
+	">=": func(r *run, a, b any) bool { return r.compare(a, b) >= 0 },
+	"in": func(r *run, a, b any) bool { return r.contains(b, a) },
 }
 
 // comparator reads the operator of a comparison; nil means that there is none.
-func (p *parser) comparator() func(a, b any) (bool, error) {
-	in := func(a, b any) (bool, error) { return contains(b, a) }
-	switch {
-	case p.accept("=="):
-		return func(a, b any) (bool, error) { return equal(a, b), nil }
-	case p.accept("!="):
-		return func(a, b any) (bool, error) { return !equal(a, b), nil }
-	case p.accept("<"):
-		return ordered(func(c int) bool { return c < 0 })
-	case p.accept("<="):
-		return ordered(func(c int) bool { return c <= 0 })
-	case p.accept(">"):
-		return ordered(func(c int) bool { return c > 0 })
-	case p.accept(">="):
-		return ordered(func(c int) bool { return c >= 0 })
-	case p.accept("in"):
-		return in
-	case p.is("not") && p.tokens[p.at+1].text == "in":
+func (p *parser) comparator() comparator {
+	if p.is("not") && p.tokens[p.at+1].text == "in" {
 		p.at += 2
-		return func(a, b any) (bool, error) {
-			ok, err := in(a, b)
-			return !ok, err
-		}
+		return func(r *run, a, b any) bool { return !r.contains(b, a) }
 	}
-	return nil
-}
-
-func ordered(holds func(int) bool) func(a, b any) (bool, error) {
-	return func(a, b any) (bool, error) {
-		c, err := compare(a, b)
-		return err == nil && holds(c), err
+	holds := comparators[p.peek().text]
+	if holds == nil || !p.accept(p.peek().text) {
+		return nil
 	}
+	return holds
 }
 
 // Arithmetic operators, from the lowest precedence to the highest.
-
-func (p *parser) sum() (expression, error) { return p.chain(p.concatenation, "+", "-") }
-
-func (p *parser) concatenation() (expression, error) { return p.chain(p.term, "~") }
-
-func (p *parser) term() (expression, error) { return p.chain(p.power, "*", "/", "//", "%") }
-
-func (p *parser) power() (expression, error) {
-	return p.chain(func() (expression, error) { return p.unary(true) }, "**")
-}
+func (p *parser) sum() expression           { return p.chain(p.concatenation, "+", "-") }
+func (p *parser) concatenation() expression { return p.chain(p.term, "~") }
+func (p *parser) term() expression          { return p.chain(p.power, "*", "/", "//", "%") }
+func (p *parser) power() expression         { return p.chain(func() expression { return p.unary(true) }, "**") }
 
 // chain compiles operands joined by operators of one precedence, left to right.
-func (p *parser) chain(operand func() (expression, error), ops ...string) (expression, error) {
-	left, err := operand()
-	for err == nil {
-		op := p.oneOf(ops)
-		if op == "" {
-			break
-		}
-		a, b := left, expression(nil)
-		b, err = operand()
-		left = func(r *run) (any, error) {
-			x, err := a(r)
-			if err != nil {
-				return nil, err
-			}
-			y, err := b(r)
-			if err != nil {
-				return nil, err
-			}
-			v, err := arithmetic(op, x, y)
-			if err != nil {
-				return nil, err
-			}
-			return r.countBytes(v)
-		}
+func (p *parser) chain(operand func() expression, ops ...string) expression {
+	first := operand()
+	var used []string
+	var operands []expression
+	for slices.Contains(ops, p.peek().text) && p.accept(p.peek().text) {
+		used, operands = append(used, p.tokens[p.at-1].text), append(operands, operand())
 	}
-	return left, err
+	if len(used) == 0 {
+		return first
+	}
+	return func(r *run) any {
+		v := first(r)
+		for i, e := range operands {
+			v = r.arithmetic(used[i], v, e(r))
+		}
+		return v
+	}
 }
 
-func (p *parser) oneOf(ops []string) string {
-	for _, op := range ops {
-		if p.accept(op) {
-			return op
-		}
+func (p *parser) unary(filters bool) expression {
+	var e expression
+	if sign := p.peek().text; p.accept("-") || p.accept("+") {
+		defer p.nest()()
+		e = p.unary(false).then(func(r *run, v any) any { return r.arithmetic(sign, int64(0), v) })
+	} else {
+		e = p.postfix(p.primary())
 	}
-	return ""
-}
-
-func (p *parser) unary(filters bool) (expression, error) {
-	for _, sign := range []string{"-", "+"} {
-		if p.accept(sign) {
-			e, err := p.unary(false)
-			if err != nil {
-				return nil, err
-			}
-			return p.filtered(e.then(func(_ *run, v any) (any, error) { return arithmetic(sign, int64(0), v) }), filters)
-		}
+	if filters {
+		e = p.filtered(e)
 	}
-	e, err := p.primary()
-	if err == nil {
-		e, err = p.postfix(e)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return p.filtered(e, filters)
+	return e
 }
 
 // primary compiles a name, a literal, or an expression in brackets.
-func (p *parser) primary() (expression, error) {
+func (p *parser) primary() expression {
 	t := p.next()
 	switch t.kind {
 	case nameToken:
-		return variable(t.text), nil
+		return variable(t.text)
 	case stringToken:
-		s := t.text
+		var joined strings.Builder
+		joined.WriteString(t.text)
 		for p.peek().kind == stringToken { // adjacent strings are joined
-			s += p.next().text
+			joined.WriteString(p.next().text)
 		}
-		return constant(s), nil
+		return constant(joined.String())
 	case integerToken:
 		n, err := strconv.ParseInt(t.text, 10, 64)
-		return constant(n), err
+		if err != nil {
+			panic(p.failf("%s is too large: integers have 64 bits here", t.text))
+		}
+		return constant(n)
 	case floatToken:
 		f, _ := strconv.ParseFloat(t.text, 64) // too large is infinite
-		return constant(f), nil
+		return constant(f)
 	case operatorToken:
 		switch t.text {
 		case "(":
 			return p.parenthesis()
 		case "[":
-			list, err := p.listUntil("]")
-			return listOf(list, false), err
+			return listOf(p.listUntil("]"), false)
 		case "{":
 			return p.dictionary()
 		}
 	}
-	return nil, &Error{Line: t.line, Err: fmt.Errorf("an expression is missing before %q", t.text)}
+	panic(p.failf("an expression is missing before %q", t.text))
 }
 
 func variable(name string) expression {
@@ -298,79 +228,53 @@ func variable(name string) expression {
 	case "none", "None":
 		return constant(nil)
 	}
-	return func(r *run) (any, error) { return r.scope.find(name), nil }
+	return func(r *run) any { return r.find(name) }
 }
 
-func (p *parser) parenthesis() (expression, error) {
+func (p *parser) parenthesis() expression {
 	if p.accept(")") {
-		return listOf(nil, true), nil
+		return listOf(nil, true)
 	}
-	first, err := p.expression()
-	if err != nil {
-		return nil, err
+	first := p.expression()
+	if p.accept(",") {
+		return listOf(append([]expression{first}, p.listUntil(")")...), true)
 	}
-	if !p.accept(",") {
-		return first, p.expect(")")
-	}
-	rest, err := p.listUntil(")")
-	return listOf(append([]expression{first}, rest...), true), err
+	p.expect(")")
+	return first
 }
 
 // listUntil compiles expressions separated by commas up to a closing bracket.
-func (p *parser) listUntil(end string) (list []expression, err error) {
+func (p *parser) listUntil(end string) (list []expression) {
 	for !p.accept(end) {
-		e, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, e)
-		if !p.is(end) {
-			if err := p.expect(","); err != nil {
-				return nil, err
-			}
-		}
+		list = append(list, p.expression())
+		p.comma(end)
 	}
-	return list, nil
+	return list
 }
 
-func (p *parser) dictionary() (expression, error) {
+// comma reads the comma after an item, which the last item before a closing bracket need
+// not have.
+func (p *parser) comma(end string) {
+	if !p.is(end) {
+		p.expect(",")
+	}
+}
+
+func (p *parser) dictionary() expression {
 	var keys, values []expression
 	for !p.accept("}") {
-		k, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		if err := p.expect(":"); err != nil {
-			return nil, err
-		}
-		v, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		keys, values = append(keys, k), append(values, v)
-		if !p.is("}") {
-			if err := p.expect(","); err != nil {
-				return nil, err
-			}
-		}
+		keys = append(keys, p.expression())
+		p.expect(":")
+		values = append(values, p.expression())
+		p.comma("}")
 	}
-	return func(r *run) (any, error) {
+	return func(r *run) any {
+		r.make(entryBytes * len(keys))
 		d := NewDict()
 		for i := range keys {
-			k, err := keys[i](r)
-			if err != nil {
-				return nil, err
-			}
-			v, err := values[i](r)
-			if err != nil {
-				return nil, err
-			}
-			hash, err := hashKey(k)
-			if err != nil {
-				return nil, err
-			}
-			d.put(k, hash, v)
+			k := keys[i](r)
+			d.put(k, hashKey(k), values[i](r))
 		}
-		return d, nil
-	}, nil
+		return d
+	}
 }

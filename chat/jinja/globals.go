@@ -1,7 +1,6 @@
 package jinja
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -11,56 +10,49 @@ const maxRange = 100_000
 
 // globals returns the functions that every template may call.
 func globals(now time.Time) *scope {
-	clock := func(_ *run, args []any, named *Dict) (any, error) {
-		given, err := bind("strftime_now", args, named, "format")
-		if err != nil {
-			return nil, err
-		}
-		return strftime(now, text(given["format"]))
-	}
 	return &scope{names: []binding{
-		{"range", function(rangeOf)}, {"namespace", function(namespace)}, {"dict", function(newDict)},
-		{"raise_exception", function(raise)}, {"strftime_now", function(clock)},
+		{"range", function(rangeOf)},
+		{"dict", function(newDict)},
+		{"namespace", function(func(r *run, args []any, named *Dict) any {
+			d := newDict(r, args, named).(*Dict)
+			d.namespace = true
+			return d
+		})},
+		{"raise_exception", function(func(r *run, args []any, named *Dict) any {
+			panic(failure{err: &RefusedError{r.text(bind("raise_exception", args, named, "message")["message"])}})
+		})},
+		{"strftime_now", function(func(r *run, args []any, named *Dict) any {
+			return r.strftime(now, r.text(bind("strftime_now", args, named, "format")["format"]))
+		})},
 	}}
 }
 
-func raise(_ *run, args []any, named *Dict) (any, error) {
-	given, err := bind("raise_exception", args, named, "message")
-	if err != nil {
-		return nil, err
-	}
-	return nil, &RefusedError{text(given["message"])}
-}
-
-func namespace(r *run, args []any, named *Dict) (any, error) {
-	d, err := newDict(r, args, named)
-	if err == nil {
-		d.(*Dict).namespace = true
-	}
-	return d, err
-}
-
-func newDict(_ *run, args []any, named *Dict) (any, error) {
+func newDict(r *run, args []any, named *Dict) any {
 	d := NewDict()
 	for _, a := range args {
 		from, ok := a.(*Dict)
 		if !ok {
-			return nil, fmt.Errorf("a dict of %s", typeName(a))
+			panic(failf("a dict of %s", typeName(a)))
 		}
-		d = from.Clone()
+		d = r.clone(from)
 	}
 	for _, k := range named.Keys {
 		d.Set(k.(string), named.Values[k])
 	}
-	return d, nil
+	return d
 }
 
-func rangeOf(_ *run, args []any, _ *Dict) (any, error) {
+func (r *run) clone(d *Dict) *Dict {
+	r.make(entryBytes * len(d.Keys))
+	return d.Clone()
+}
+
+func rangeOf(r *run, args []any, _ *Dict) any {
 	bounds := []int64{0, 0, 1}
 	for i, a := range args {
 		n, ok := asInt(a)
 		if !ok || i > 2 {
-			return nil, fmt.Errorf("range takes one to three integers")
+			panic(failf("range takes one to three integers"))
 		}
 		bounds[i] = n
 	}
@@ -68,15 +60,15 @@ func rangeOf(_ *run, args []any, _ *Dict) (any, error) {
 		bounds[0], bounds[1] = 0, bounds[0]
 	}
 	if bounds[2] == 0 || len(args) == 0 {
-		return nil, fmt.Errorf("a range without an end, or by steps of 0")
+		panic(failf("a range without an end, or by steps of 0"))
 	}
-	l := &List{view: "range"}
+	var numbers []any
 	for i := bounds[0]; bounds[2] > 0 && i < bounds[1] || bounds[2] < 0 && i > bounds[1]; i += bounds[2] {
-		if l.Items = append(l.Items, i); len(l.Items) > maxRange {
-			return nil, fmt.Errorf("a range of more than %d numbers", maxRange)
+		if numbers = append(numbers, i); len(numbers) > maxRange {
+			panic(failf("a range of more than %d numbers", maxRange))
 		}
 	}
-	return l, nil
+	return r.list(numbers, "range")
 }
 
 // layouts maps Python's strftime directives to layouts of package time. The time has no
@@ -87,29 +79,32 @@ var layouts = map[byte]string{
 }
 
 // strftime formats a time as Python does.
-func strftime(now time.Time, format string) (string, error) {
-	var b strings.Builder
-	for i := 0; i < len(format); i++ {
-		if format[i] != '%' || i+1 == len(format) {
-			b.WriteByte(format[i])
+func (r *run) strftime(now time.Time, format string) string {
+	b := builder{r: r}
+	for {
+		before, after, found := strings.Cut(format, "%")
+		b.add(before)
+		if !found {
+			return b.String()
+		}
+		plain := len(after) > 1 && after[0] == '-' // %-d drops a leading zero
+		if plain {
+			after = after[1:]
+		}
+		if after == "" || after[0] == '%' {
+			b.add("%")
+			format = after[min(1, len(after)):]
 			continue
 		}
-		i++
-		plain := format[i] == '-' && i+1 < len(format) // %-d drops a leading zero
+		layout, ok := layouts[after[0]]
+		if !ok {
+			panic(failf("strftime_now: %%%c is not supported", after[0]))
+		}
+		text := now.Format(layout)
 		if plain {
-			i++
+			text = strings.TrimLeft(text, "0 ")
 		}
-		layout, ok := layouts[format[i]]
-		switch {
-		case format[i] == '%':
-			b.WriteByte('%')
-		case !ok:
-			return "", fmt.Errorf("strftime_now: %%%c is not supported", format[i])
-		case plain:
-			b.WriteString(strings.TrimLeft(now.Format(layout), "0 "))
-		default:
-			b.WriteString(now.Format(layout))
-		}
+		b.add(text)
+		format = after[1:]
 	}
-	return b.String(), nil
 }

@@ -13,9 +13,8 @@
 package jinja
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -48,40 +47,37 @@ type RefusedError struct{ Message string }
 
 func (e *RefusedError) Error() string { return "the template refuses this: " + e.Message }
 
+// failure is what compiling and rendering panic with when a template is wrong. Both are
+// deep recursions, which end that way at once; Compile and Render return the error.
+type failure struct {
+	line int // 0 means the line that was reached
+	err  error
+}
+
+func failf(format string, args ...any) failure { return failure{err: fmt.Errorf(format, args...)} }
+
+// recoverError turns a failure into an error of the template with the given name. line
+// is the line that was reached.
+func recoverError(err *error, name string, line *int) {
+	switch f := recover().(type) {
+	case nil:
+	case failure:
+		*err = &Error{Name: name, Line: cmp.Or(f.line, *line), Err: f.err}
+	default:
+		panic(f)
+	}
+}
+
 // Compile compiles a template. Errors give its name.
-func Compile(name, source string) (*Template, error) {
+func Compile(name, source string) (t *Template, err error) {
 	if len(source) > maxSource {
 		return nil, fmt.Errorf("%s: a template of %d bytes; at most %d are read", name, len(source), maxSource)
 	}
-	tokens, err := lex(source)
-	if err != nil {
-		return nil, withName(name, err)
-	}
-	p := parser{tokens: tokens}
-	body, err := p.template()
-	if err != nil {
-		return nil, withName(name, err)
-	}
+	line := 1
+	defer recoverError(&err, name, &line)
+	p := parser{tokens: lex(source, &line)}
+	body, _ := p.until()
 	return &Template{name: name, body: body, generation: p.generation}, nil
-}
-
-// withName puts the template's name into an error that has a line.
-func withName(name string, err error) error {
-	var at *Error
-	if errors.As(err, &at) {
-		at.Name = name
-		return at
-	}
-	return fmt.Errorf("%s: %w", name, err)
-}
-
-// withLine adds the line to an error that does not have one.
-func withLine(line int, err error) error {
-	var at *Error
-	if err == nil || errors.As(err, &at) || errors.Is(err, errBreak) || errors.Is(err, errContinue) {
-		return err
-	}
-	return &Error{Line: line, Err: err}
 }
 
 // Generation reports whether the template marks with {% generation %} what the model
@@ -99,13 +95,9 @@ type Rendered struct {
 
 // Render renders the template with variables, whose values FromJSON makes. now is the
 // time that strftime_now prints.
-func (t *Template) Render(variables map[string]any, now time.Time) (Rendered, error) {
-	r := &run{scope: globals(now).inner(), out: &strings.Builder{}, budget: &budget{}}
-	for name, v := range variables {
-		r.scope.set(name, v)
-	}
-	if err := r.all(t.body); err != nil {
-		return Rendered{}, withName(t.name, err)
-	}
+func (t *Template) Render(variables map[string]any, now time.Time) (_ Rendered, err error) {
+	r := newRun(globals(now).inner(), variables)
+	defer recoverError(&err, t.name, &r.line)
+	r.all(t.body)
 	return Rendered{Text: r.out.String(), Generated: r.generated}, nil
 }

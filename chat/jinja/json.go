@@ -8,8 +8,8 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
+	"unicode/utf16"
 )
 
 // maxDepth limits the nesting of JSON values, blocks and calls.
@@ -96,35 +96,75 @@ type jsonStyle struct {
 	itemSeparator, keySeparator string // between items, and after a key
 	ascii                       bool
 	sorted                      bool
+	level                       int // of what is being written
 }
 
-func (s jsonStyle) write(b *strings.Builder, v any, level int) error {
-	if level > maxDepth {
-		return fmt.Errorf("tojson of values nested more than %d deep", maxDepth)
-	}
+// jsonWriter writes a value as JSON.
+type jsonWriter struct {
+	jsonStyle
+	builder
+}
+
+func (w *jsonWriter) write(v any) {
+	w.r.nest()
 	switch v := v.(type) {
 	case nil:
-		b.WriteString("null")
+		w.add("null")
 	case bool, int64:
-		b.WriteString(strings.ToLower(repr(v)))
+		w.add(strings.ToLower(w.r.repr(v)))
 	case float64:
-		b.WriteString(jsonFloat(v))
+		w.add(jsonFloat(v))
 	case string:
-		s.quote(b, v)
+		w.quote(v)
 	case *List:
-		if v.view == "" {
-			return s.list(b, v, level)
+		if v.view != "" {
+			panic(failf("%s cannot be written as JSON; apply the filter list first", v.view))
 		}
-		return fmt.Errorf("%s cannot be written as JSON; apply the filter list first", v.view)
+		w.sequence("[", "]", len(v.Items), func(i int) { w.write(v.Items[i]) })
 	case *Dict:
-		if !v.namespace {
-			return s.dict(b, v, level)
+		if v.namespace {
+			panic(failf("a namespace cannot be written as JSON"))
 		}
-		return errors.New("a namespace cannot be written as JSON")
+		names := v.Keys
+		if w.sorted {
+			names = slices.SortedFunc(slices.Values(names), w.r.compare)
+		}
+		w.sequence("{", "}", len(names), func(i int) {
+			w.quote(jsonKey(w.r, names[i]))
+			w.add(w.keySeparator)
+			w.write(v.value(names[i]))
+		})
 	default:
-		return fmt.Errorf("%s cannot be written as JSON", typeName(v))
+		panic(failf("%s cannot be written as JSON", typeName(v)))
 	}
-	return nil
+	w.r.depth--
+}
+
+// sequence writes n items between brackets, each on a line of its own if the style says
+// so.
+func (w *jsonWriter) sequence(open, close string, n int, item func(i int)) {
+	w.add(open)
+	w.level++
+	for i := range n {
+		if i > 0 {
+			w.add(w.itemSeparator)
+		}
+		w.newline()
+		item(i)
+	}
+	if w.level--; n > 0 {
+		w.newline()
+	}
+	w.add(close)
+}
+
+func (w *jsonWriter) newline() {
+	if w.multiline {
+		w.add("\n")
+		for range w.level {
+			w.add(w.indent)
+		}
+	}
 }
 
 func jsonFloat(f float64) string {
@@ -137,128 +177,47 @@ func jsonFloat(f float64) string {
 	return floatText(f)
 }
 
-func (s jsonStyle) list(b *strings.Builder, l *List, level int) error {
-	if len(l.Items) == 0 {
-		b.WriteString("[]")
-		return nil
-	}
-	for i, item := range l.Items {
-		s.separate(b, i, level+1, "[")
-		if err := s.write(b, item, level+1); err != nil {
-			return err
-		}
-	}
-	s.line(b, level)
-	b.WriteString("]")
-	return nil
-}
-
-func (s jsonStyle) dict(b *strings.Builder, d *Dict, level int) error {
-	if len(d.Keys) == 0 {
-		b.WriteString("{}")
-		return nil
-	}
-	names := d.Keys
-	if s.sorted {
-		names = slices.Clone(names)
-		var wrong error
-		slices.SortFunc(names, func(a, b any) int {
-			c, err := compare(a, b)
-			wrong = errors.Join(wrong, err)
-			return c
-		})
-		if wrong != nil {
-			return wrong
-		}
-	}
-	for i, k := range names {
-		s.separate(b, i, level+1, "{")
-		s.quote(b, jsonKey(k))
-		b.WriteString(s.keySeparator)
-		if err := s.write(b, d.value(k), level+1); err != nil {
-			return err
-		}
-	}
-	s.line(b, level)
-	b.WriteString("}")
-	return nil
-}
-
 // jsonKey converts a dictionary key to a string, as JSON keys must be.
-func jsonKey(k any) string {
+func jsonKey(r *run, k any) string {
 	if k == nil {
 		return "null"
 	}
 	if _, ok := k.(bool); ok {
-		return strings.ToLower(text(k))
+		return strings.ToLower(r.text(k))
 	}
-	return text(k)
+	return r.text(k)
 }
 
-// separate writes what precedes item i: the opening bracket or a separator, and a line
-// break if the style has one.
-func (s jsonStyle) separate(b *strings.Builder, i, level int, open string) {
-	if i == 0 {
-		b.WriteString(open)
-	} else {
-		b.WriteString(s.itemSeparator)
-	}
-	s.line(b, level)
-}
+var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}
 
-func (s jsonStyle) line(b *strings.Builder, level int) {
-	if s.multiline {
-		b.WriteString("\n" + strings.Repeat(s.indent, level))
-	}
-}
-
-func (s jsonStyle) quote(b *strings.Builder, text string) {
-	short := map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}
-	b.WriteByte('"')
+func (w *jsonWriter) quote(text string) {
+	w.add(`"`)
 	for _, c := range text {
-		escaped, ok := short[c]
 		switch {
-		case ok:
-			b.WriteString(escaped)
-		case c < ' ' || s.ascii && c > '~' && c < 0x10000:
-			fmt.Fprintf(b, `\u%04x`, c)
-		case s.ascii && c > 0xffff:
-			c -= 0x10000
-			fmt.Fprintf(b, `\u%04x\u%04x`, 0xd800+c>>10, 0xdc00+c&0x3ff)
+		case jsonEscapes[c] == "" && (c < ' ' || w.ascii && c > '~' && c < 0x10000):
+			w.add(fmt.Sprintf(`\u%04x`, c))
+		case w.ascii && c > 0xffff:
+			high, low := utf16.EncodeRune(c)
+			w.add(fmt.Sprintf(`\u%04x\u%04x`, high, low))
 		default:
-			b.WriteRune(c)
+			w.escaped(c, jsonEscapes)
 		}
 	}
-	b.WriteByte('"')
+	w.add(`"`)
 }
 
 // tojson is the filter tojson.
-func tojson(_ *run, args []any, named *Dict) (any, error) {
-	given, err := bind("tojson", args, named, "value", "ensure_ascii", "indent", "separators", "sort_keys")
-	if err != nil {
-		return nil, err
+func tojson(r *run, v any, g given) any {
+	w := jsonWriter{builder: builder{r: r}}
+	w.jsonStyle = jsonStyle{itemSeparator: ", ", keySeparator: ": ", ascii: truth(g["ensure_ascii"]), sorted: truth(g["sort_keys"])}
+	if n, ok := asInt(g["indent"]); ok {
+		w.multiline, w.itemSeparator, w.indent = true, ",", strings.Repeat(" ", int(min(max(n, 0), maxDepth)))
+	} else if tab, ok := g["indent"].(string); ok {
+		w.multiline, w.itemSeparator, w.indent = true, ",", tab
 	}
-	s := jsonStyle{itemSeparator: ", ", keySeparator: ": ", ascii: truth(given["ensure_ascii"]), sorted: truth(given["sort_keys"])}
-	if n, ok := asInt(given["indent"]); ok {
-		s.multiline, s.itemSeparator, s.indent = true, ",", strings.Repeat(" ", int(min(max(n, 0), maxDepth)))
-	} else if tab, ok := given["indent"].(string); ok {
-		s.multiline, s.itemSeparator, s.indent = true, ",", tab
+	if l, ok := g["separators"].(*List); ok && len(l.Items) == 2 {
+		w.itemSeparator, w.keySeparator = r.text(l.Items[0]), r.text(l.Items[1])
 	}
-	if l, ok := given["separators"].(*List); ok && len(l.Items) == 2 {
-		s.itemSeparator, s.keySeparator = text(l.Items[0]), text(l.Items[1])
-	}
-	var b strings.Builder
-	err = s.write(&b, given["value"], 0)
-	return b.String(), err
-}
-
-// parseFloat and parseInt parse numbers as Python's float and int do.
-func parseFloat(s string) (float64, error) { return strconv.ParseFloat(strings.TrimSpace(s), 64) }
-
-func parseInt(s string, base int) (int64, error) {
-	s = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(s)), "_", "")
-	if prefix, ok := map[int]string{2: "0b", 8: "0o", 16: "0x"}[base]; ok {
-		s = strings.TrimPrefix(s, prefix)
-	}
-	return strconv.ParseInt(s, base, 64)
+	w.write(v)
+	return w.String()
 }

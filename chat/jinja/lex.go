@@ -1,8 +1,8 @@
 package jinja
 
 import (
-	"errors"
-	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -26,7 +26,7 @@ const (
 	endOfSource
 )
 
-// token reads one token of a tag. depth counts the open brackets.
+// token is the smallest unit of a template.
 type token struct {
 	kind kind
 	text string // of names and operators; the contents of strings
@@ -38,28 +38,27 @@ type token struct {
 type lexer struct {
 	source    string
 	at        int
-	line      int
+	line      *int
 	lineStart bool // the text before the next tag begins at the start of a line
 	tokens    []token
 }
 
-func lex(source string) ([]token, error) {
+// lex returns the tokens of a source. line is that of the token being read.
+func lex(source string, line *int) []token {
 	source = strings.ReplaceAll(strings.ReplaceAll(source, "\r\n", "\n"), "\r", "\n")
-	l := &lexer{source: strings.TrimSuffix(source, "\n"), line: 1, lineStart: true}
+	l := &lexer{source: strings.TrimSuffix(source, "\n"), line: line, lineStart: true}
 	for l.at < len(l.source) {
-		if err := l.next(); err != nil {
-			return nil, withLine(l.line, err)
-		}
+		l.next()
 	}
 	l.add(endOfSource, "the end of the template")
-	return l.tokens, nil
+	return l.tokens
 }
 
-func (l *lexer) add(k kind, text string) { l.tokens = append(l.tokens, token{k, text, l.line}) }
+func (l *lexer) add(k kind, text string) { l.tokens = append(l.tokens, token{k, text, *l.line}) }
 
 // skip moves forward by n bytes and counts lines.
 func (l *lexer) skip(n int) {
-	l.line += strings.Count(l.source[l.at:l.at+n], "\n")
+	*l.line += strings.Count(l.source[l.at:l.at+n], "\n")
 	l.at += n
 }
 
@@ -67,7 +66,7 @@ func (l *lexer) skip(n int) {
 func (l *lexer) rest() string { return l.source[l.at:] }
 
 // next reads the text up to a tag, and the tag.
-func (l *lexer) next() error {
+func (l *lexer) next() {
 	n := firstTag(l.rest())
 	text := l.rest()[:n]
 	if n < len(l.rest()) {
@@ -78,18 +77,20 @@ func (l *lexer) next() error {
 	}
 	l.skip(n)
 	if l.at == len(l.source) {
-		return nil
+		return
 	}
 	switch l.source[l.at+1] {
 	case '#':
-		return l.comment()
+		l.comment()
 	case '%':
-		if body, end, ok := rawBlock(l.rest()); ok {
-			return l.raw(body, end)
+		if begin := beginRaw.FindStringSubmatch(l.rest()); begin != nil {
+			l.raw(begin[0], begin[1])
+		} else {
+			l.tag(beginStatement, endStatement, "%}")
 		}
-		return l.tag(beginStatement, endStatement, "%}")
+	default:
+		l.tag(beginPrint, endPrint, "}}")
 	}
-	return l.tag(beginPrint, endPrint, "}}")
 }
 
 // firstTag returns the offset of the first "{{", "{%" or "{#", or the length of s.
@@ -137,68 +138,49 @@ func (l *lexer) afterTag(sign byte, prints bool) {
 	l.skip(n)
 }
 
-func (l *lexer) comment() error {
-	end := strings.Index(l.rest(), "#}")
-	if end < 0 {
-		return errors.New("a comment that does not end; write #} after it")
-	}
-	sign := l.rest()[end-1]
-	l.skip(end + 2)
-	l.afterTag(sign, false)
-	return nil
-}
-
-// rawBlock reads a {% raw %} block at the start of s and returns its contents and
-// length.
-func rawBlock(s string) (body string, end int, ok bool) {
-	open, n := statementTag(s, "raw")
-	if n == 0 {
-		return "", 0, false
-	}
-	for i := n; i < len(s); i++ {
-		if close, m := statementTag(s[i:], "endraw"); m > 0 {
-			body = s[n:i]
-			if open == '-' {
-				body = strings.TrimLeftFunc(body, unicode.IsSpace)
-			}
-			inside := lexer{lineStart: true}
-			body = inside.beforeTag(body, '%', signAfter(s[i+2:]))
-			if close == '-' {
-				m += len(s[i+m:]) - len(strings.TrimLeftFunc(s[i+m:], unicode.IsSpace))
-			}
-			return body, i + m, true
-		}
-	}
-	return "", 0, false
-}
-
-// statementTag reads a tag with just one word. It returns the sign at its end and its
-// length, 0 if it is another tag.
-func statementTag(s, word string) (sign byte, n int) {
-	inner, found := strings.CutPrefix(s, "{%")
+func (l *lexer) comment() {
+	text, _, found := strings.Cut(l.rest()[2:], "#}")
 	if !found {
-		return 0, 0
+		panic(failf("a comment that does not end; write #} after it"))
 	}
-	inner, _, found = strings.Cut(inner, "%}")
-	if !found || strings.Trim(inner, "-+ \t\n") != word {
-		return 0, 0
+	sign := byte(0)
+	if len(text) > 1 {
+		sign = text[len(text)-1]
 	}
-	return inner[len(inner)-1], len(inner) + 4
+	l.skip(len(text) + 4)
+	l.afterTag(sign, false)
 }
 
-func (l *lexer) raw(body string, end int) error {
-	if body != "" {
+// beginRaw and endRaw match the tags around text that is not a template; the group is
+// the sign that strips the white space after the tag.
+var (
+	beginRaw = regexp.MustCompile(`^\{%[-+]?\s*raw\s*([-+]?)%\}`)
+	endRaw   = regexp.MustCompile(`\{%[-+]?\s*endraw\s*([-+]?)%\}`)
+)
+
+// raw reads a raw block whose first tag has the given text and sign.
+func (l *lexer) raw(begin, sign string) {
+	rest := l.rest()[len(begin):]
+	end := endRaw.FindStringSubmatchIndex(rest)
+	if end == nil {
+		panic(failf("a raw block that does not end; write {%% endraw %%} after it"))
+	}
+	body := rest[:end[0]]
+	if sign == "-" {
+		body = strings.TrimLeftFunc(body, unicode.IsSpace)
+	}
+	inside := lexer{lineStart: true}
+	if body = inside.beforeTag(body, '%', signAfter(rest[end[0]+2:])); body != "" {
 		l.add(textToken, body)
 	}
-	l.skip(end)
-	l.afterTag(0, false)
-	return nil
+	l.skip(len(begin) + end[1])
+	l.afterTag(signAfter(rest[end[2]:]), false)
 }
 
 // tag reads the tokens of a tag up to its closing.
-func (l *lexer) tag(begin, end kind, closer string) error {
+func (l *lexer) tag(begin, end kind, closer string) {
 	l.add(begin, l.source[l.at:l.at+2])
-	opened := l.line
+	opened := *l.line
 	l.skip(2)
 	if signAfter(l.rest()) != 0 {
 		l.skip(1)
@@ -213,31 +195,28 @@ func (l *lexer) tag(begin, end kind, closer string) error {
 			l.add(end, closer)
 			l.skip(len(l.rest()) - len(rest) + 2)
 			l.afterTag(sign, end == endPrint)
-			return nil
+			return
 		}
-		if err := l.token(&depth); err != nil {
-			return err
-		}
+		l.token(&depth)
 	}
-	return &Error{Line: opened, Err: fmt.Errorf("a tag that does not end; write %s after it", closer)}
+	*l.line = opened
+	panic(failf("a tag that does not end; write %s after it", closer))
 }
 
 // operators, longer ones before their prefixes.
 var operators = []string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "*", "/", "%", "~", "<", ">", "=", "(", ")", "[", "]", "{", "}", ",", ":", ".", "|"}
 
 // token reads one token of a tag. depth counts brackets that are open.
-func (l *lexer) token(depth *int) error {
+func (l *lexer) token(depth *int) {
 	rest := l.rest()
 	c, _ := utf8.DecodeRuneInString(rest)
 	switch {
 	case unicode.IsSpace(c):
 		l.skip(len(rest) - len(strings.TrimLeftFunc(rest, unicode.IsSpace)))
-		return nil
 	case c == '"' || c == '\'':
-		return l.quoted(byte(c))
+		l.quoted(byte(c))
 	case c >= '0' && c <= '9':
 		l.number()
-		return nil
 	case c == '_' || unicode.IsLetter(c):
 		n := strings.IndexFunc(rest, func(c rune) bool { return c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c) })
 		if n < 0 {
@@ -245,64 +224,45 @@ func (l *lexer) token(depth *int) error {
 		}
 		l.add(nameToken, rest[:n])
 		l.skip(n)
-		return nil
-	}
-	for _, op := range operators {
-		if strings.HasPrefix(rest, op) {
-			*depth += strings.Count("([{", op) - strings.Count(")]}", op)
-			l.add(operatorToken, op)
-			l.skip(len(op))
-			return nil
+	default:
+		i := slices.IndexFunc(operators, func(op string) bool { return strings.HasPrefix(rest, op) })
+		if i < 0 {
+			panic(failf("%q means nothing here", c))
 		}
+		op := operators[i]
+		*depth += strings.Count("([{", op) - strings.Count(")]}", op)
+		l.add(operatorToken, op)
+		l.skip(len(op))
 	}
-	return fmt.Errorf("%q means nothing here", c)
 }
 
+// numbers match a number in decimal digits; the group is what makes it a float.
+var numbers = regexp.MustCompile(`^[0-9][0-9_]*(\.[0-9][0-9_]*)?([eE][-+]?[0-9][0-9_]*)?`)
+
 func (l *lexer) number() {
-	rest, kind := l.rest(), integerToken
-	n := 0
-	digits := func() {
-		for n < len(rest) && (rest[n] >= '0' && rest[n] <= '9' || rest[n] == '_') {
-			n++
-		}
-	}
-	digits()
-	if n+1 < len(rest) && rest[n] == '.' && rest[n+1] >= '0' && rest[n+1] <= '9' {
+	found := numbers.FindStringSubmatch(l.rest())
+	kind := integerToken
+	if found[1]+found[2] != "" {
 		kind = floatToken
-		n++
-		digits()
 	}
-	if n < len(rest) && (rest[n] == 'e' || rest[n] == 'E') {
-		m := n
-		if n++; n < len(rest) && (rest[n] == '-' || rest[n] == '+') {
-			n++
-		}
-		from := n
-		if digits(); n == from {
-			n = m // no exponent
-		} else {
-			kind = floatToken
-		}
-	}
-	l.add(kind, strings.ReplaceAll(rest[:n], "_", ""))
-	l.skip(n)
+	l.add(kind, strings.ReplaceAll(found[0], "_", ""))
+	l.skip(len(found[0]))
 }
 
 // quoted reads a string literal with Python's escapes.
-func (l *lexer) quoted(quote byte) error {
+func (l *lexer) quoted(quote byte) {
 	rest := l.rest()
 	for i := 1; i < len(rest); i++ {
 		switch rest[i] {
 		case '\\':
 			i++
 		case quote:
-			text, err := unescape(rest[1:i])
-			l.add(stringToken, text)
+			l.add(stringToken, unescape(rest[1:i]))
 			l.skip(i + 1)
-			return err
+			return
 		}
 	}
-	return fmt.Errorf("a string that does not end; write %c after it", quote)
+	panic(failf("a string that does not end; write %c after it", quote))
 }
 
 // escapes are those of one character.
@@ -311,7 +271,7 @@ var escapes = map[byte]string{'n': "\n", 't': "\t", 'r': "\r", '\\': "\\", '\'':
 // hexEscapes maps the letter of an escape to its number of hexadecimal digits.
 var hexEscapes = map[byte]int{'x': 2, 'u': 4, 'U': 8}
 
-func unescape(s string) (string, error) {
+func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' || i+1 == len(s) {
@@ -319,11 +279,12 @@ func unescape(s string) (string, error) {
 			continue
 		}
 		i++
-		if text, ok := escapes[s[i]]; ok {
-			b.WriteString(text)
-			continue
-		}
-		if s[i] >= '0' && s[i] <= '7' {
+		simple, isSimple := escapes[s[i]]
+		digits, isHex := hexEscapes[s[i]]
+		switch {
+		case isSimple:
+			b.WriteString(simple)
+		case s[i] >= '0' && s[i] <= '7':
 			n := 1
 			for n < 3 && i+n < len(s) && s[i+n] >= '0' && s[i+n] <= '7' {
 				n++
@@ -331,26 +292,22 @@ func unescape(s string) (string, error) {
 			code, _ := strconv.ParseUint(s[i:i+n], 8, 32)
 			b.WriteRune(rune(code))
 			i += n - 1
-			continue
-		}
-		if s[i] == 'N' {
-			return "", errors.New("\\N is not supported: write the character itself")
-		}
-		digits, ok := hexEscapes[s[i]]
-		if !ok {
+		case s[i] == 'N':
+			panic(failf("\\N is not supported: write the character itself"))
+		case !isHex:
 			b.WriteByte('\\') // Python leaves unknown escapes as they are
 			b.WriteByte(s[i])
-			continue
+		default:
+			if i+digits >= len(s) {
+				panic(failf("\\%c needs %d digits", s[i], digits))
+			}
+			code, err := strconv.ParseUint(s[i+1:i+1+digits], 16, 32)
+			if err != nil {
+				panic(failf("\\%s is no character", s[i:i+1+digits]))
+			}
+			b.WriteRune(rune(code))
+			i += digits
 		}
-		if i+digits >= len(s) {
-			return "", fmt.Errorf("\\%c needs %d digits", s[i], digits)
-		}
-		code, err := strconv.ParseUint(s[i+1:i+1+digits], 16, 32)
-		if err != nil {
-			return "", fmt.Errorf("\\%s is no character", s[i:i+1+digits])
-		}
-		b.WriteRune(rune(code))
-		i += digits
 	}
-	return b.String(), nil
+	return b.String()
 }

@@ -1,8 +1,7 @@
 package jinja
 
 import (
-	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -15,22 +14,15 @@ func method(v any, name string) any {
 		return v.attribute(name)
 	case string:
 		if m, ok := stringMethods[name]; ok {
-			return function(func(_ *run, args []any, named *Dict) (any, error) {
-				args, err := positionalArguments(name, args, named)
-				if err != nil {
-					return nil, err
-				}
-				return m(v, args)
+			return function(func(r *run, args []any, named *Dict) any {
+				r.touch(len(v))
+				return m(r, v, positionalArguments(name, args, named))
 			})
 		}
 	case *Dict:
 		if m, ok := dictMethods[name]; ok {
-			return function(func(_ *run, args []any, named *Dict) (any, error) {
-				args, err := positionalArguments(name, args, named)
-				if err != nil {
-					return nil, err
-				}
-				return m(v, args)
+			return function(func(r *run, args []any, named *Dict) any {
+				return m(r, v, positionalArguments(name, args, named))
 			})
 		}
 	}
@@ -40,133 +32,148 @@ func method(v any, name string) any {
 // methodParameters are the parameter names of the methods that accept named arguments.
 var methodParameters = map[string][]string{"split": {"sep", "maxsplit"}, "rsplit": {"sep", "maxsplit"}}
 
-// maxArguments is the largest number of arguments of a method; 1 if it is not listed.
-var maxArguments = map[string]int{
+// arity is the largest number of arguments of a method; 1 if it is not listed.
+var arity = map[string]int{
 	"items": 0, "keys": 0, "values": 0, "copy": 0, "get": 2, "upper": 0, "lower": 0, "title": 0, "capitalize": 0, "isdigit": 0, "isalpha": 0,
-	"isalnum": 0, "isspace": 0, "isupper": 0, "islower": 0, "split": 2, "rsplit": 2, "splitlines": 0, "replace": 3, "format": 1000,
+	"isalnum": 0, "isspace": 0, "isupper": 0, "islower": 0, "split": 2, "rsplit": 2, "splitlines": 0, "replace": 3, "format": maxArguments,
 }
 
 // positionalArguments puts named arguments in their positions and refuses those that a
 // method does not take.
-func positionalArguments(name string, args []any, named *Dict) ([]any, error) {
-	most, ok := maxArguments[name]
+func positionalArguments(name string, args []any, named *Dict) []any {
+	most, ok := arity[name]
 	if !ok {
 		most = 1
 	}
 	if len(args) > most {
-		return nil, fmt.Errorf("%s takes at most %d arguments here, %d are given", name, most, len(args))
+		panic(failf("%s takes at most %d arguments here, %d are given", name, most, len(args)))
 	}
 	if len(named.Keys) == 0 {
-		return args, nil
+		return args
 	}
 	names := methodParameters[name]
-	given, err := bind(name, args, named, names...)
-	if err != nil {
-		return nil, err
-	}
+	given := bind(name, args, named, names...)
 	all := make([]any, len(names))
 	for i, n := range names {
 		all[i] = given[n]
 	}
-	return all, nil
+	return all
 }
 
-var dictMethods = map[string]func(d *Dict, args []any) (any, error){
-	"items":  func(d *Dict, _ []any) (any, error) { return entries(d), nil },
-	"keys":   func(d *Dict, _ []any) (any, error) { return keys(d), nil },
-	"values": func(d *Dict, _ []any) (any, error) { return values(d), nil },
-	"copy":   func(d *Dict, _ []any) (any, error) { return d.Clone(), nil },
-	"get": func(d *Dict, args []any) (any, error) {
+var dictMethods = map[string]func(r *run, d *Dict, args []any) any{
+	"items": func(r *run, d *Dict, _ []any) any { return r.entries(d, "dict_items") },
+	"keys":  func(r *run, d *Dict, _ []any) any { return r.list(slices.Clone(d.Keys), "dict_keys") },
+	"values": func(r *run, d *Dict, _ []any) any {
+		values := make([]any, len(d.Keys))
+		for i, k := range d.Keys {
+			values[i] = d.value(k)
+		}
+		return r.list(values, "dict_values")
+	},
+	"copy": func(r *run, d *Dict, _ []any) any { return r.clone(d) },
+	"get": func(_ *run, d *Dict, args []any) any {
 		if len(args) == 0 {
-			return nil, errors.New("get needs a key")
+			panic(failf("get needs a key"))
 		}
-		v, found, err := d.get(args[0])
-		if !found && err == nil {
-			v = argument(args, 1, nil)
+		if v, found := d.get(args[0]); found {
+			return v
 		}
-		return v, err
+		return argument(args, 1)
 	},
 }
 
-// argument returns argument i, or otherwise if it is not given.
-func argument(args []any, i int, otherwise any) any {
+// argument returns argument i, or nil if it is not given.
+func argument(args []any, i int) any {
 	if i < len(args) {
 		return args[i]
 	}
-	return otherwise
+	return nil
 }
 
-var stringMethods = map[string]func(s string, args []any) (any, error){
-	"strip":  trimming(strings.Trim, strings.TrimFunc),
-	"lstrip": trimming(strings.TrimLeft, strings.TrimLeftFunc),
-	"rstrip": trimming(strings.TrimRight, strings.TrimRightFunc),
+type stringMethod func(r *run, s string, args []any) any
 
-	"upper":      func(s string, _ []any) (any, error) { return strings.ReplaceAll(strings.ToUpper(s), "ß", "SS"), nil },
-	"lower":      func(s string, _ []any) (any, error) { return strings.ToLower(s), nil },
-	"title":      func(s string, _ []any) (any, error) { return title(s), nil },
-	"capitalize": func(s string, _ []any) (any, error) { return capitalize(s), nil },
+var stringMethods = map[string]stringMethod{
+	"strip":  trimming(strings.TrimFunc),
+	"lstrip": trimming(strings.TrimLeftFunc),
+	"rstrip": trimming(strings.TrimRightFunc),
+
+	"upper":      changing(func(s string) string { return strings.ReplaceAll(strings.ToUpper(s), "ß", "SS") }),
+	"lower":      changing(strings.ToLower),
+	"title":      changing(title),
+	"capitalize": changing(capitalize),
 	"isdigit":    every(unicode.IsDigit),
 	"isalpha":    every(unicode.IsLetter),
 	"isalnum":    every(func(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }),
 	"isspace":    every(unicode.IsSpace),
-	"isupper":    func(s string, _ []any) (any, error) { return strings.ToUpper(s) == s && strings.ToLower(s) != s, nil },
-	"islower":    func(s string, _ []any) (any, error) { return strings.ToLower(s) == s && strings.ToUpper(s) != s, nil },
+	"isupper":    func(r *run, s string, _ []any) any { return tests["upper"](r, s, nil) },
+	"islower":    func(r *run, s string, _ []any) any { return tests["lower"](r, s, nil) },
 
 	"startswith":   affix(strings.HasPrefix),
 	"endswith":     affix(strings.HasSuffix),
-	"removeprefix": onString(func(s, t string) (any, error) { return strings.TrimPrefix(s, t), nil }),
-	"removesuffix": onString(func(s, t string) (any, error) { return strings.TrimSuffix(s, t), nil }),
-	"count":        onString(func(s, t string) (any, error) { return int64(strings.Count(s, t)), nil }),
-	"find":         onString(func(s, t string) (any, error) { return runeIndex(s, strings.Index(s, t)), nil }),
-	"rfind":        onString(func(s, t string) (any, error) { return runeIndex(s, strings.LastIndex(s, t)), nil }),
-	"index": onString(func(s, t string) (any, error) {
-		if i := strings.Index(s, t); i >= 0 {
-			return runeIndex(s, i), nil
+	"removeprefix": onString(func(s, t string) any { return strings.TrimPrefix(s, t) }),
+	"removesuffix": onString(func(s, t string) any { return strings.TrimSuffix(s, t) }),
+	"count":        onString(func(s, t string) any { return int64(strings.Count(s, t)) }),
+	"find":         onString(func(s, t string) any { return runeIndex(s, strings.Index(s, t)) }),
+	"rfind":        onString(func(s, t string) any { return runeIndex(s, strings.LastIndex(s, t)) }),
+	"index": onString(func(s, t string) any {
+		i := strings.Index(s, t)
+		if i < 0 {
+			panic(failf("%q is not in the string", t))
 		}
-		return nil, fmt.Errorf("%s is not in the string", quote(t))
+		return runeIndex(s, i)
 	}),
 
 	"split":      splitMethod,
 	"rsplit":     rsplitMethod,
-	"splitlines": func(s string, _ []any) (any, error) { return stringList(lines(s)), nil },
-	"partition": onString(func(s, t string) (any, error) {
+	"splitlines": splitLines,
+	"partition": onString(func(s, t string) any {
 		before, after, found := strings.Cut(s, t)
 		if !found {
 			t = ""
 		}
-		return &List{Items: []any{before, t, after}, Tuple: true}, nil
+		return &List{Items: []any{before, t, after}, Tuple: true}
 	}),
 	"replace": replaceMethod,
 	"join":    joinMethod,
 	"format":  formatMethod,
 }
 
-func trimming(cut func(s, set string) string, space func(string, func(rune) bool) string) func(string, []any) (any, error) {
-	return func(s string, args []any) (any, error) {
-		set := argument(args, 0, nil)
-		if set == nil {
-			return space(s, unicode.IsSpace), nil
+// trimming makes a method that strips the characters of its argument, white space
+// without one.
+func trimming(trim func(string, func(rune) bool) string) stringMethod {
+	return func(_ *run, s string, args []any) any {
+		strips := unicode.IsSpace
+		switch chars := argument(args, 0).(type) {
+		case nil:
+		case string:
+			set := map[rune]bool{}
+			for _, c := range chars {
+				set[c] = true
+			}
+			strips = func(c rune) bool { return set[c] }
+		default:
+			panic(failf("stripping %s off a string", typeName(chars)))
 		}
-		chars, ok := set.(string)
-		if !ok {
-			return nil, fmt.Errorf("stripping %s off a string", typeName(set))
-		}
-		return cut(s, chars), nil
+		return trim(s, strips)
 	}
 }
 
-func every(holds func(rune) bool) func(string, []any) (any, error) {
-	return func(s string, _ []any) (any, error) {
-		return s != "" && strings.IndexFunc(s, func(c rune) bool { return !holds(c) }) < 0, nil
+func changing(change func(string) string) stringMethod {
+	return func(r *run, s string, _ []any) any { return r.string(change(s)) }
+}
+
+func every(holds func(rune) bool) stringMethod {
+	return func(_ *run, s string, _ []any) any {
+		return s != "" && strings.IndexFunc(s, func(c rune) bool { return !holds(c) }) < 0
 	}
 }
 
 // onString makes a method of a function with one string argument.
-func onString(do func(s, t string) (any, error)) func(string, []any) (any, error) {
-	return func(s string, args []any) (any, error) {
-		t, ok := argument(args, 0, nil).(string)
+func onString(do func(s, t string) any) stringMethod {
+	return func(_ *run, s string, args []any) any {
+		t, ok := argument(args, 0).(string)
 		if !ok {
-			return nil, errors.New("a method of strings that needs a string")
+			panic(failf("a method of strings that needs a string"))
 		}
 		return do(s, t)
 	}
@@ -174,22 +181,23 @@ func onString(do func(s, t string) (any, error)) func(string, []any) (any, error
 
 // affix makes a method whose argument is a string or a tuple of strings, one of which
 // must hold.
-func affix(holds func(s, t string) bool) func(string, []any) (any, error) {
-	return func(s string, args []any) (any, error) {
-		options := []any{argument(args, 0, nil)}
+func affix(holds func(s, t string) bool) stringMethod {
+	return func(r *run, s string, args []any) any {
+		options := []any{argument(args, 0)}
 		if l, ok := options[0].(*List); ok {
 			options = l.Items
 		}
 		for _, o := range options {
 			t, ok := o.(string)
 			if !ok {
-				return nil, fmt.Errorf("a string cannot start or end with %s", typeName(o))
+				panic(failf("a string cannot start or end with %s", typeName(o)))
 			}
+			r.touch(len(t))
 			if holds(s, t) {
-				return true, nil
+				return true
 			}
 		}
-		return false, nil
+		return false
 	}
 }
 
@@ -201,44 +209,43 @@ func runeIndex(s string, i int) int64 {
 	return int64(utf8.RuneCountInString(s[:i]))
 }
 
-func stringList(parts []string) *List {
-	l := &List{Items: make([]any, len(parts))}
+func (r *run) stringList(parts []string) *List {
+	r.make(itemBytes * len(parts)) // for the strings themselves
+	items := make([]any, len(parts))
 	for i, s := range parts {
-		l.Items[i] = s
+		items[i] = s
 	}
-	return l
+	return r.list(items, "")
 }
 
 // splitArguments reads the arguments of split: a separator, "" for white space, and the
 // maximum number of splits.
-func splitArguments(args []any) (separator string, times int, err error) {
+func splitArguments(args []any) (separator string, times int) {
 	times = -1
-	if n, ok := asInt(argument(args, 1, nil)); ok && n >= 0 {
+	if n, ok := asInt(argument(args, 1)); ok && n >= 0 {
 		times = int(n)
 	}
-	switch v := argument(args, 0, nil).(type) {
+	switch v := argument(args, 0).(type) {
 	case nil:
 	case string:
 		if v == "" {
-			return "", 0, errors.New("splitting at an empty string")
+			panic(failf("splitting at an empty string"))
 		}
 		separator = v
 	default:
-		return "", 0, fmt.Errorf("splitting a string at %s", typeName(v))
+		panic(failf("splitting a string at %s", typeName(v)))
 	}
-	return separator, times, nil
+	return separator, times
 }
 
-func splitMethod(s string, args []any) (any, error) {
-	separator, times, err := splitArguments(args)
-	if err != nil {
-		return nil, err
-	}
+func splitMethod(r *run, s string, args []any) any {
+	separator, times := splitArguments(args)
 	if separator != "" {
-		if times < 0 {
-			return stringList(strings.Split(s, separator)), nil
+		r.make(itemBytes * strings.Count(s, separator))
+		if times >= 0 {
+			times++ // parts
 		}
-		return stringList(strings.SplitN(s, separator, times+1)), nil
+		return r.stringList(strings.SplitN(s, separator, times))
 	}
 	var parts []string
 	for s = strings.TrimLeftFunc(s, unicode.IsSpace); s != ""; s = strings.TrimLeftFunc(s, unicode.IsSpace) {
@@ -249,89 +256,81 @@ func splitMethod(s string, args []any) (any, error) {
 		}
 		parts, s = append(parts, s[:i]), s[i:]
 	}
-	return stringList(parts), nil
+	return r.stringList(parts)
 }
 
-func rsplitMethod(s string, args []any) (any, error) {
-	separator, times, err := splitArguments(args)
-	if err != nil {
-		return nil, err
-	}
-	var parts []string
-	if separator == "" {
+func rsplitMethod(r *run, s string, args []any) any {
+	separator, times := splitArguments(args)
+	var parts []string // from the last to the first
+	if separator != "" {
+		for i := strings.LastIndex(s, separator); i >= 0 && times != len(parts); i = strings.LastIndex(s, separator) {
+			parts, s = append(parts, s[i+len(separator):]), s[:i]
+		}
+		parts = append(parts, s)
+	} else {
 		for s = strings.TrimRightFunc(s, unicode.IsSpace); s != ""; s = strings.TrimRightFunc(s, unicode.IsSpace) {
 			i := strings.LastIndexFunc(s, unicode.IsSpace)
 			if i < 0 || times == len(parts) {
-				return stringList(append([]string{strings.TrimLeftFunc(s, unicode.IsSpace)}, parts...)), nil
+				parts = append(parts, strings.TrimLeftFunc(s, unicode.IsSpace))
+				break
 			}
 			_, size := utf8.DecodeRuneInString(s[i:])
-			parts, s = append([]string{s[i+size:]}, parts...), s[:i]
+			parts, s = append(parts, s[i+size:]), s[:i]
 		}
-		return stringList(parts), nil
 	}
-	for times < 0 || len(parts) < times {
-		i := strings.LastIndex(s, separator)
-		if i < 0 {
-			break
-		}
-		parts, s = append([]string{s[i+len(separator):]}, parts...), s[:i]
-	}
-	return stringList(append([]string{s}, parts...)), nil
+	slices.Reverse(parts)
+	return r.stringList(parts)
 }
 
 // lineBreaks turns the line breaks of Python's splitlines into \n.
 var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\x1c", "\n", "\x1d", "\n", "\x1e", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 
-func lines(s string) []string {
+func splitLines(r *run, s string, _ []any) any {
 	if s == "" {
-		return nil
+		return r.list(nil, "")
 	}
-	return strings.Split(strings.TrimSuffix(lineBreaks.Replace(s), "\n"), "\n")
+	return r.stringList(strings.Split(strings.TrimSuffix(r.string(lineBreaks.Replace(s)), "\n"), "\n"))
 }
 
-func replaceMethod(s string, args []any) (any, error) {
-	old, ok1 := argument(args, 0, nil).(string)
-	new, ok2 := argument(args, 1, nil).(string)
+func replaceMethod(r *run, s string, args []any) any {
+	before, ok1 := argument(args, 0).(string)
+	after, ok2 := argument(args, 1).(string)
 	if !ok1 || !ok2 {
-		return nil, errors.New("replace needs two strings")
+		panic(failf("replace needs two strings"))
 	}
-	times := -1
-	if n, ok := asInt(argument(args, 2, nil)); ok && n >= 0 {
-		times = int(n)
+	times := strings.Count(s, before)
+	if n, ok := asInt(argument(args, 2)); ok && n >= 0 {
+		times = int(min(n, int64(times)))
 	}
-	if found := strings.Count(s, old); len(s)+found*len(new) > maxText && len(new) > 0 {
-		return nil, fmt.Errorf("replacing %d times with %d bytes; at most %d bytes are allowed", found, len(new), maxText)
-	}
-	return strings.Replace(s, old, new, times), nil
+	r.make(len(s) + times*max(len(after)-len(before), 0))
+	return strings.Replace(s, before, after, times)
 }
 
-func joinMethod(s string, args []any) (any, error) {
-	l, err := items(argument(args, 0, nil))
-	if err != nil {
-		return nil, err
-	}
-	for _, item := range l {
+func joinMethod(r *run, s string, args []any) any {
+	list := r.items(argument(args, 0))
+	for _, item := range list {
 		if _, ok := item.(string); !ok {
-			return nil, fmt.Errorf("joining strings and %s; the filter join takes both", typeName(item))
+			panic(failf("joining strings and %s; the filter join takes both", typeName(item)))
 		}
 	}
-	return join(&List{Items: l}, s)
+	return r.join(list, s)
 }
 
 // formatMethod is str.format with {} only, filled in order.
-func formatMethod(s string, args []any) (any, error) {
-	parts := strings.Split(s, "{}")
-	if len(parts)-1 > len(args) || strings.ContainsAny(strings.Join(parts, ""), "{}") {
-		return nil, errors.New("format fills {} only, one for each argument")
+func formatMethod(r *run, s string, args []any) any {
+	if n := strings.Count(s, "{}"); n > len(args) || strings.ContainsAny(strings.ReplaceAll(s, "{}", ""), "{}") {
+		panic(failf("format fills {} only, one for each argument"))
 	}
-	var b strings.Builder
-	for i, part := range parts {
-		b.WriteString(part)
-		if i < len(parts)-1 {
-			b.WriteString(text(args[i]))
+	b := builder{r: r}
+	for {
+		part, rest, found := strings.Cut(s, "{}")
+		b.add(part)
+		if !found {
+			return b.String()
 		}
+		b.add(r.text(args[0]))
+		s, args = rest, args[1:]
 	}
-	return b.String(), nil
 }
 
 func title(s string) string {

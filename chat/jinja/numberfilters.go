@@ -1,160 +1,114 @@
 package jinja
 
 import (
-	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
-func toInt(_ *run, args []any, named *Dict) (any, error) {
-	given, err := bind("int", args, named, "value", "default", "base")
-	if err != nil {
-		return nil, err
+// parseFloat and parseInt parse numbers as Python's float and int do.
+func parseFloat(s string) (float64, error) { return strconv.ParseFloat(strings.TrimSpace(s), 64) }
+
+func parseInt(s string, base int) (int64, error) {
+	s = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(s)), "_", "")
+	if prefix, ok := map[int]string{2: "0b", 8: "0o", 16: "0x"}[base]; ok {
+		s = strings.TrimPrefix(s, prefix)
 	}
-	base, ok := asInt(given["base"])
+	return strconv.ParseInt(s, base, 64)
+}
+
+func toInt(_ *run, v any, g given) any {
+	base, ok := asInt(g["base"])
 	if !ok {
 		base = 10
 	}
-	otherwise, ok := given["default"]
-	if !ok {
-		otherwise = int64(0)
-	}
-	v := given["value"]
 	if s, ok := v.(string); ok {
 		if n, err := parseInt(s, int(base)); err == nil {
-			return n, nil
+			return n
 		}
-		f, err := parseFloat(s)
-		if err != nil {
-			return otherwise, nil
+		if f, err := parseFloat(s); err == nil {
+			v = f
 		}
-		v = f
 	}
 	if f, ok := v.(float64); ok && !math.IsNaN(f) && !math.IsInf(f, 0) {
-		return int64(f), nil
+		return int64(f)
 	}
 	if n, ok := asInt(v); ok {
-		return n, nil
+		return n
 	}
-	return otherwise, nil
+	return g.or("default", int64(0))
 }
 
-func toFloat(_ *run, args []any, named *Dict) (any, error) {
-	given, err := bind("float", args, named, "value", "default")
-	if err != nil {
-		return nil, err
-	}
-	if s, ok := given["value"].(string); ok {
+func toFloat(_ *run, v any, g given) any {
+	if s, ok := v.(string); ok {
 		if f, err := parseFloat(s); err == nil {
-			return f, nil
+			return f
 		}
-	} else if f, ok := asFloat(given["value"]); ok {
-		return f, nil
+	} else if f, ok := asFloat(v); ok {
+		return f
 	}
-	if otherwise, ok := given["default"]; ok {
-		return otherwise, nil
-	}
-	return 0.0, nil
+	return g.or("default", 0.0)
 }
 
-func absolute(v any) (any, error) {
+func absolute(_ *run, v any) any {
 	if n, ok := asInt(v); ok {
-		return max(n, -n), nil
+		return max(n, -n)
 	}
 	f, ok := asFloat(v)
 	if !ok {
-		return nil, fmt.Errorf("%s has no absolute value", typeName(v))
+		panic(failf("%s has no absolute value", typeName(v)))
 	}
-	return math.Abs(f), nil
+	return math.Abs(f)
 }
 
-func round(_ *run, args []any, named *Dict) (any, error) {
-	given, err := bind("round", args, named, "value", "precision", "method")
-	if err != nil {
-		return nil, err
-	}
-	f, ok := asFloat(given["value"])
+func round(_ *run, v any, g given) any {
+	f, ok := asFloat(v)
 	if !ok {
-		return nil, fmt.Errorf("%s cannot be rounded", typeName(given["value"]))
+		panic(failf("%s cannot be rounded", typeName(v)))
 	}
-	digits, _ := asInt(given["precision"])
+	digits, _ := asInt(g["precision"])
 	by := math.Pow(10, float64(digits))
-	n, integer := asInt(given["value"])
-	switch text(given["method"]) {
-	case "ceil":
-		return math.Ceil(f*by) / by, nil
-	case "floor":
-		return math.Floor(f*by) / by, nil
-	}
+	n, integer := asInt(v)
 	switch {
+	case g["method"] == "ceil":
+		return math.Ceil(f*by) / by
+	case g["method"] == "floor":
+		return math.Floor(f*by) / by
 	case integer && digits >= 0:
-		return n, nil
+		return n
 	case integer:
-		return int64(math.RoundToEven(f*by) / by), nil
+		return int64(math.RoundToEven(f*by) / by)
 	case digits < 0 || digits > 100:
-		return math.RoundToEven(f*by) / by, nil
+		return math.RoundToEven(f*by) / by
 	}
 	// Rounding goes by the exact value, as in Python: 2.675 is stored as slightly less.
-	return parseFloat(strconv.FormatFloat(f, 'f', int(digits), 64))
+	rounded, _ := parseFloat(strconv.FormatFloat(f, 'f', int(digits), 64))
+	return rounded
 }
 
 // sumFilter adds up the items, or an attribute of each.
-func sumFilter(_ *run, args []any, named *Dict) (any, error) {
-	given, err := bind("sum", args, named, "value", "attribute", "start")
-	if err != nil {
-		return nil, err
+func sumFilter(r *run, v any, g given) any {
+	if name, ok := g["attribute"]; ok && name != nil {
+		v = r.attributes(v, r.text(name), nil)
 	}
-	v := given["value"]
-	if name, ok := given["attribute"]; ok && name != nil {
-		if v, err = attributes(v, text(name), nil); err != nil {
-			return nil, err
-		}
+	sum := g.or("start", int64(0))
+	for _, item := range r.items(v) {
+		sum = r.arithmetic("+", sum, item)
 	}
-	l, err := items(v)
-	sum, ok := given["start"]
-	if !ok {
-		sum = int64(0)
-	}
-	for _, item := range l {
-		if err != nil {
-			break
-		}
-		sum, err = arithmetic("+", sum, item)
-	}
-	return sum, err
+	return sum
 }
 
-// extremeFilter returns the smallest item if sign is -1 and the largest if it is 1, by
-// an attribute if one is given.
-func extremeFilter(name string, sign int) function {
-	return func(_ *run, args []any, named *Dict) (any, error) {
-		given, err := bind(name, args, named, "value", "case_sensitive", "attribute")
-		if err != nil {
-			return nil, err
-		}
-		l, err := items(given["value"])
-		if err != nil || len(l) == 0 {
-			return undefined{what: "the " + name + " of nothing"}, err
-		}
-		var best, bestKey any
-		for i, item := range l {
-			key := item
-			if attribute, ok := given["attribute"]; ok {
-				if key, err = path(item, text(attribute)); err != nil {
-					return nil, err
-				}
-			}
-			key = foldCase(key, given["case_sensitive"])
-			c := sign
-			if i > 0 {
-				if c, err = compare(key, bestKey); err != nil {
-					return nil, err
-				}
-			}
-			if c*sign > 0 {
-				best, bestKey = item, key
+// extreme returns the smallest item if sign is -1 and the largest if it is 1, by an
+// attribute if one is given.
+func extreme(name string, sign int) func(r *run, v any, g given) any {
+	return func(r *run, v any, g given) any {
+		key := r.keyFunction(g)
+		var best, bestKey any = undefined{what: "the " + name + " of nothing"}, nil
+		for i, item := range r.items(v) {
+			if k := key(item); i == 0 || r.compare(k, bestKey)*sign > 0 {
+				best, bestKey = item, k
 			}
 		}
-		return best, nil
+		return best
 	}
 }

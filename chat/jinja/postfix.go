@@ -1,109 +1,96 @@
 package jinja
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
+
+// step makes a value of another one: what follows an expression.
+type step func(r *run, v any) any
+
+// then is an expression made of another one's value.
+func (e expression) then(steps ...step) expression {
+	if len(steps) == 0 {
+		return e
+	}
+	return func(r *run) any {
+		v := e(r)
+		for _, next := range steps {
+			v = next(r, v)
+		}
+		return v
+	}
+}
 
 // postfix compiles the attributes, subscripts and calls that follow an expression.
-func (p *parser) postfix(e expression) (expression, error) {
-	var err error
-	for err == nil {
-		inner := e
+func (p *parser) postfix(e expression) expression {
+	var steps []step
+	for {
 		switch {
 		case p.accept("."):
-			e, err = p.attribute(inner)
+			steps = append(steps, p.attribute())
 		case p.accept("["):
-			e, err = p.subscript(inner)
+			steps = append(steps, p.subscript())
 		case p.is("("):
-			e, err = p.calling(inner)
+			steps = append(steps, p.calling())
 		default:
-			return e, nil
+			return e.then(steps...)
 		}
 	}
-	return nil, err
 }
 
-func (p *parser) attribute(of expression) (expression, error) {
-	if t := p.peek(); t.kind == integerToken {
-		index, err := p.primary()
-		return item(of, index), err
+// filtered compiles the filters and tests that follow an expression.
+func (p *parser) filtered(e expression) expression {
+	var steps []step
+	for {
+		switch {
+		case p.accept("|"):
+			steps = append(steps, p.filter())
+		case p.accept("is"):
+			steps = append(steps, p.test())
+		case p.is("("):
+			steps = append(steps, p.calling())
+		default:
+			return e.then(steps...)
+		}
 	}
-	name, err := p.name("an attribute")
-	return of.then(func(_ *run, v any) (any, error) { return attribute(v, name) }), err
 }
 
-func item(of, key expression) expression {
-	return both(of, key, func(_ *run, v, k any) (any, error) { return subscript(v, k) })
+// filterChain compiles zero or more filters, each after a bar.
+func (p *parser) filterChain() step {
+	var filters []step
+	for p.accept("|") {
+		filters = append(filters, p.filter())
+	}
+	return func(r *run, v any) any { return constant(v).then(filters...)(r) }
 }
 
-// subscript compiles [key] or, with colons, a slice.
-func (p *parser) subscript(of expression) (expression, error) {
+func (p *parser) attribute() step {
+	if p.peek().kind == integerToken {
+		index := p.primary()
+		return func(r *run, v any) any { return r.subscript(v, index(r)) }
+	}
+	name := p.name("an attribute")
+	return func(_ *run, v any) any { return attribute(v, name) }
+}
+
+// subscript compiles key] or, with colons, a slice.
+func (p *parser) subscript() step {
 	parts := [3]expression{constant(nil), constant(nil), constant(nil)}
 	n := 0
 	for ; ; n++ {
 		if n == len(parts) {
-			return nil, p.syntaxError("a slice has at most two colons")
+			panic(p.before("a slice has at most two colons"))
 		}
 		if !p.is(":") && !p.is("]") {
-			var err error
-			if parts[n], err = p.expression(); err != nil {
-				return nil, err
-			}
+			parts[n] = p.expression()
 		}
 		if !p.accept(":") {
 			break
 		}
 	}
-	if err := p.expect("]"); err != nil {
-		return nil, err
-	}
+	p.expect("]")
 	if n == 0 {
-		return item(of, parts[0]), nil
+		return func(r *run, v any) any { return r.subscript(v, parts[0](r)) }
 	}
-	return both(of, listOf(parts[:], false), func(_ *run, v, bounds any) (any, error) {
-		l := bounds.(*List).Items
-		return slice(v, l[0], l[1], l[2])
-	}), nil
-}
-
-// arguments evaluates the arguments of a call.
-type arguments func(*run) (list []any, named *Dict, err error)
-
-func (p *parser) arguments() (arguments, error) {
-	if err := p.expect("("); err != nil {
-		return nil, err
-	}
-	var list []callArgument
-	for !p.accept(")") {
-		var a callArgument
-		switch next := p.tokens[min(p.at+1, len(p.tokens)-1)]; {
-		case p.is("*") || p.is("**"):
-			a.stars = p.next().text
-		case p.peek().kind == nameToken && next.text == "=" && next.kind == operatorToken:
-			a.name = p.next().text
-			p.next()
-		}
-		if n := len(list); n > 0 && a.plain() && !list[n-1].plain() {
-			return nil, p.syntaxError("an argument without a name after one with a name")
-		}
-		for _, earlier := range list {
-			if a.name != "" && earlier.name == a.name {
-				return nil, p.syntaxError("the argument " + a.name + " a second time")
-			}
-		}
-		var err error
-		if a.value, err = p.expression(); err != nil {
-			return nil, err
-		}
-		list = append(list, a)
-		if !p.is(")") {
-			if err := p.expect(","); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return evaluated(list...), nil
+	return func(r *run, v any) any { return r.slice(v, parts[0](r), parts[1](r), parts[2](r)) }
 }
 
 // callArgument is one argument of a call: positional, named, or after * or **, which
@@ -115,28 +102,52 @@ type callArgument struct {
 
 func (a callArgument) plain() bool { return a.name == "" && a.stars == "" }
 
+// arguments evaluates the arguments of a call.
+type arguments func(*run) (list []any, named *Dict)
+
+func (p *parser) arguments() arguments {
+	p.expect("(")
+	var list []callArgument
+	for !p.accept(")") {
+		var a callArgument
+		switch next := p.tokens[min(p.at+1, len(p.tokens)-1)]; {
+		case p.is("*") || p.is("**"):
+			a.stars = p.next().text
+		case p.peek().kind == nameToken && next.text == "=" && next.kind == operatorToken:
+			a.name = p.next().text
+			p.next()
+		}
+		if n := len(list); n > 0 && a.plain() && !list[n-1].plain() {
+			panic(p.before("an argument without a name after one with a name"))
+		}
+		if a.name != "" && slices.ContainsFunc(list, func(b callArgument) bool { return b.name == a.name }) {
+			panic(p.before("the argument %s a second time", a.name))
+		}
+		a.value = p.expression()
+		if list = append(list, a); len(list) > maxArguments {
+			panic(p.before("more than %d arguments", maxArguments))
+		}
+		p.comma(")")
+	}
+	return evaluated(list...)
+}
+
 func evaluated(all ...callArgument) arguments {
-	return func(r *run) (list []any, named *Dict, err error) {
+	return func(r *run) (list []any, named *Dict) {
 		named = NewDict()
 		for _, a := range all {
-			v, err := a.value(r)
-			if err != nil {
-				return nil, nil, err
-			}
+			v := a.value(r)
 			switch {
 			case a.stars == "*":
-				more, err := items(v)
-				if err != nil {
-					return nil, nil, err
-				}
-				list = append(list, more...)
+				list = append(list, r.items(v)...)
 			case a.stars == "**":
 				d, ok := v.(*Dict)
 				if !ok {
-					return nil, nil, fmt.Errorf("** needs a dict, not %s", typeName(v))
+					panic(failf("** needs a dict, not %s", typeName(v)))
 				}
+				r.make(entryBytes * len(d.Keys))
 				for _, k := range d.Keys {
-					named.Set(text(k), d.value(k))
+					named.Set(r.text(k), d.value(k))
 				}
 			case a.name != "":
 				named.Set(a.name, v)
@@ -144,145 +155,62 @@ func evaluated(all ...callArgument) arguments {
 				list = append(list, v)
 			}
 		}
-		return list, named, nil
+		return list, named
 	}
 }
 
-func (p *parser) calling(f expression) (expression, error) {
-	args, err := p.arguments()
-	return f.then(func(r *run, callee any) (any, error) {
-		list, named, err := args(r)
-		if err != nil {
-			return nil, err
-		}
+func (p *parser) calling() step {
+	args := p.arguments()
+	return func(r *run, callee any) any {
+		list, named := args(r)
 		return r.call(callee, list, named)
-	}), err
+	}
 }
 
-// callParts compiles the function and the arguments of a call block.
-func (p *parser) callParts() (callee expression, args arguments, err error) {
-	if callee, err = p.primary(); err != nil {
-		return nil, nil, err
-	}
-	for p.accept(".") {
-		if callee, err = p.attribute(callee); err != nil {
-			return nil, nil, err
-		}
-	}
-	args, err = p.arguments()
-	return callee, args, err
-}
-
-// filterCall is a filter with its arguments.
-type filterCall func(r *run, v any) (any, error)
-
-// filtered compiles the filters and tests that follow an expression.
-func (p *parser) filtered(e expression, filters bool) (expression, error) {
-	var err error
-	for filters && err == nil {
-		inner := e
-		switch {
-		case p.accept("|"):
-			var f filterCall
-			f, err = p.filter()
-			e = inner.then(f)
-		case p.accept("is"):
-			e, err = p.test(inner)
-		case p.is("("):
-			e, err = p.calling(inner)
-		default:
-			return e, nil
-		}
-	}
-	return e, err
-}
-
-// filterChain compiles zero or more filters, each after a bar.
-func (p *parser) filterChain() (filterCall, error) {
-	var chain []filterCall
-	for p.accept("|") {
-		f, err := p.filter()
-		if err != nil {
-			return nil, err
-		}
-		chain = append(chain, f)
-	}
-	return func(r *run, v any) (_ any, err error) {
-		for _, f := range chain {
-			if v, err = f(r, v); err != nil {
-				return nil, err
-			}
-		}
-		return v, nil
-	}, nil
-}
-
-func (p *parser) filter() (filterCall, error) {
-	name, err := p.name("a filter")
-	if err != nil {
-		return nil, err
-	}
+func (p *parser) filter() step {
+	name := p.name("a filter")
 	f, ok := filters[name]
-	unknown := fmt.Errorf("there is no filter %q", name)
 	if !ok && !p.branching {
-		return nil, unknown
+		panic(p.failf("there is no filter %q", name))
 	}
 	args := evaluated()
 	if p.is("(") {
-		args, err = p.arguments()
+		args = p.arguments()
 	}
-	return func(r *run, v any) (any, error) {
-		list, named, err := args(r)
-		if err != nil {
-			return nil, err
-		}
+	return func(r *run, v any) any {
+		list, named := args(r)
 		if !ok {
-			return nil, unknown
+			panic(failf("there is no filter %q", name))
 		}
-		v, err = r.call(f, append([]any{v}, list...), named)
-		if err != nil {
-			return nil, fmt.Errorf("filter %s: %w", name, err)
-		}
-		return v, nil
-	}, err
+		return r.call(f, append([]any{v}, list...), named)
+	}
 }
 
 // test compiles what follows "is".
-func (p *parser) test(e expression) (expression, error) {
+func (p *parser) test() step {
 	not := p.accept("not")
-	name, err := p.name("a test")
-	if err != nil {
-		return nil, err
-	}
+	name := p.name("a test")
 	holds, ok := tests[name]
 	if !ok && !p.branching {
-		return nil, fmt.Errorf("there is no test %q", name)
-	}
-	if !ok {
-		holds = func(any, []any) (bool, error) { return false, fmt.Errorf("there is no test %q", name) }
+		panic(p.failf("there is no test %q", name))
 	}
 	args := evaluated()
 	switch {
 	case p.is("("):
-		args, err = p.arguments()
+		args = p.arguments()
 	case p.operandFollows():
-		var operand expression
-		if operand, err = p.primary(); err == nil {
-			operand, err = p.postfix(operand)
-		}
-		args = evaluated(callArgument{value: operand})
+		args = evaluated(callArgument{value: p.postfix(p.primary())})
 	}
 	if p.is("is") {
-		return nil, p.syntaxError("one test at a time")
+		panic(p.before("one test at a time"))
 	}
-	return e.then(func(r *run, v any) (any, error) {
-		list, _, err := args(r)
-		if err != nil {
-			return nil, err
+	return func(r *run, v any) any {
+		list, _ := args(r)
+		if !ok {
+			panic(failf("there is no test %q", name))
 		}
-		ok, err := holds(v, list)
-		return ok != not, err
-	}), err
+		return holds(r, v, list) != not
+	}
 }
 
 // operandFollows reports whether a test has an argument without brackets, as in "x is

@@ -10,6 +10,7 @@ type parser struct {
 	tokens     []token
 	at         int
 	depth      int
+	loops      int  // open around the next token
 	generation bool // there is a generation block
 	// branching is set inside an if, which may not run: there, an unknown filter or test
 	// is an error only if it is reached, as in Jinja. Elsewhere it is a compile error.
@@ -42,95 +43,79 @@ func (p *parser) accept(text string) bool {
 	return false
 }
 
-func (p *parser) expect(text string) error {
+func (p *parser) expect(text string) {
 	if !p.accept(text) {
-		return p.syntaxError(fmt.Sprintf("%q is missing", text))
+		panic(p.before("%q is missing", text))
 	}
-	return nil
 }
 
-// syntaxError returns an error at the next token.
-func (p *parser) syntaxError(what string) error {
+// failf returns a failure at the token that was read last.
+func (p *parser) failf(format string, args ...any) failure {
+	return failure{p.tokens[max(p.at-1, 0)].line, fmt.Errorf(format, args...)}
+}
+
+// before returns a failure at the next token.
+func (p *parser) before(format string, args ...any) failure {
 	t := p.peek()
-	return &Error{Line: t.line, Err: fmt.Errorf("%s before %q", what, t.text)}
+	return failure{t.line, fmt.Errorf("%s before %q", fmt.Sprintf(format, args...), t.text)}
 }
 
-func (p *parser) name(what string) (string, error) {
-	if p.peek().kind != nameToken {
-		return "", p.syntaxError("the name of " + what + " is missing")
+// nest counts one level of nesting and returns the function that ends it.
+func (p *parser) nest() (end func()) {
+	if p.depth++; p.depth > maxDepth {
+		panic(p.before("blocks and expressions nested more than %d deep", maxDepth))
 	}
-	return p.next().text, nil
+	return func() { p.depth-- }
 }
 
-func (p *parser) endTag() error {
+func (p *parser) name(what string) string {
+	if p.peek().kind != nameToken {
+		panic(p.before("the name of %s is missing", what))
+	}
+	return p.next().text
+}
+
+func (p *parser) endTag() {
 	if p.peek().kind != endStatement {
-		return p.syntaxError("%} is missing")
+		panic(p.before("%%} is missing"))
 	}
 	p.next()
-	return nil
-}
-
-func (p *parser) template() ([]statement, error) {
-	body, _, err := p.until()
-	return body, err
 }
 
 // until compiles statements up to a tag that begins with one of the given words, and
 // returns that word. Without words it reads to the end of the source.
-func (p *parser) until(ends ...string) (body []statement, end string, err error) {
-	if p.depth++; p.depth > maxDepth {
-		return nil, "", p.syntaxError(fmt.Sprintf("blocks nested more than %d deep", maxDepth))
-	}
-	defer func() { p.depth-- }()
+func (p *parser) until(ends ...string) (body []statement, end string) {
+	defer p.nest()()
 	for {
 		t := p.next()
 		s := statement{line: t.line}
 		switch t.kind {
 		case endOfSource:
 			if len(ends) > 0 {
-				return nil, "", &Error{Line: t.line, Err: fmt.Errorf("the template ends where %s is missing", ends[len(ends)-1])}
+				panic(failure{t.line, fmt.Errorf("the template ends where %s is missing", ends[len(ends)-1])})
 			}
-			return body, "", nil
+			return body, ""
 		case textToken:
-			s.do = func(r *run) error { return r.write(t.text) }
+			s.do = func(r *run) outcome { return r.write(t.text) }
 		case beginPrint:
-			s.do, err = p.print()
+			e := p.tuple()
+			if p.peek().kind != endPrint {
+				panic(p.before("}} is missing"))
+			}
+			p.next()
+			s.do = func(r *run) outcome { return r.write(r.text(e(r))) }
 		case beginStatement:
-			word, wrong := p.name("a statement")
-			if wrong != nil {
-				return nil, "", wrong
-			}
+			word := p.name("a statement")
 			if slices.Contains(ends, word) {
-				return body, word, nil
+				return body, word
 			}
-			s.do, err = p.statement(word)
-		}
-		if err != nil {
-			return nil, "", withLine(t.line, err)
+			s.do = p.statement(word)
 		}
 		body = append(body, s)
 	}
 }
 
-func (p *parser) print() (func(*run) error, error) {
-	e, err := p.tuple()
-	if err != nil {
-		return nil, err
-	}
-	if p.peek().kind != endPrint {
-		return nil, p.syntaxError("}} is missing")
-	}
-	p.next()
-	return func(r *run) error {
-		v, err := e(r)
-		if err != nil {
-			return err
-		}
-		return r.write(text(v))
-	}, nil
-}
-
-func (p *parser) statement(word string) (func(*run) error, error) {
+func (p *parser) statement(word string) func(*run) outcome {
 	switch word {
 	case "if":
 		return p.branch()
@@ -146,24 +131,33 @@ func (p *parser) statement(word string) (func(*run) error, error) {
 		return p.filterBlock()
 	case "generation":
 		return p.generationBlock()
-	case "break":
-		return func(*run) error { return errBreak }, p.endTag()
-	case "continue":
-		return func(*run) error { return errContinue }, p.endTag()
+	case "break", "continue":
+		if p.loops == 0 {
+			panic(p.failf("%s outside a loop", word))
+		}
+		p.endTag()
+		how := map[string]outcome{"break": breaks, "continue": continues}[word]
+		return func(*run) outcome { return how }
 	}
-	return nil, fmt.Errorf("there is no statement %q; chat templates have if, for, set, macro, call, filter, generation, break and continue", word)
+	panic(p.failf("there is no statement %q; chat templates have if, for, set, macro, call, filter, generation, break and continue", word))
 }
 
 // block compiles the rest of a tag and the statements up to the tag with the word end.
-func (p *parser) block(end string) ([]statement, error) {
-	if err := p.endTag(); err != nil {
-		return nil, err
-	}
-	body, _, err := p.until(end)
-	if err != nil {
-		return nil, err
-	}
-	return body, p.endTag()
+func (p *parser) block(end string) []statement {
+	p.endTag()
+	body, _ := p.until(end)
+	p.endTag()
+	return body
+}
+
+// captured compiles a block whose output becomes a value. It cannot end a loop around
+// it.
+func (p *parser) captured(end string) []statement {
+	loops := p.loops
+	p.loops = 0
+	body := p.block(end)
+	p.loops = loops
+	return body
 }
 
 // setBranching sets branching and returns a function that restores it.
@@ -173,129 +167,87 @@ func (p *parser) setBranching(yes bool) (restore func()) {
 	return func() { p.branching = before }
 }
 
-// branch compiles what follows "if" or "elif".
-func (p *parser) branch() (func(*run) error, error) {
+// branch compiles if, elif and else.
+func (p *parser) branch() func(*run) outcome {
 	defer p.setBranching(true)()
-	condition, err := p.expression()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.endTag(); err != nil {
-		return nil, err
-	}
-	then, end, err := p.until("elif", "else", "endif")
-	if err != nil {
-		return nil, err
-	}
-	otherwise := func(*run) error { return nil }
-	switch end {
-	case "elif":
-		otherwise, err = p.branch()
-	case "else":
+	var conditions []expression
+	var bodies [][]statement
+	for end := "elif"; end != "endif"; {
+		if end == "else" {
+			bodies = append(bodies, p.block("endif"))
+			break
+		}
+		conditions = append(conditions, p.expression())
+		p.endTag()
 		var body []statement
-		body, err = p.block("endif")
-		otherwise = func(r *run) error { return r.all(body) }
-	default:
-		err = p.endTag()
+		body, end = p.until("elif", "else", "endif")
+		if bodies = append(bodies, body); end == "endif" {
+			p.endTag()
+		}
 	}
-	return func(r *run) error {
-		v, err := condition(r)
-		if err != nil {
-			return err
+	return func(r *run) outcome {
+		for i, condition := range conditions {
+			if truth(condition(r)) {
+				return r.all(bodies[i])
+			}
 		}
-		if truth(v) {
-			return r.all(then)
+		if len(bodies) > len(conditions) {
+			return r.all(bodies[len(conditions)])
 		}
-		return otherwise(r)
-	}, err
+		return goesOn
+	}
 }
 
 // set compiles {% set %}, which assigns to a name, to several names, or to an attribute
 // of a namespace. The value is an expression or the text of a block.
-func (p *parser) set() (func(*run) error, error) {
-	assign, err := p.target()
-	if err != nil {
-		return nil, err
-	}
+func (p *parser) set() func(*run) outcome {
+	assign := p.target()
+	value := expression(nil)
 	if p.accept("=") {
-		e, err := p.tuple()
-		if err != nil {
-			return nil, err
-		}
-		return func(r *run) error {
-			v, err := e(r)
-			if err != nil {
-				return err
-			}
-			return assign(r.scope, v)
-		}, p.endTag()
+		value = p.tuple()
+		p.endTag()
+	} else {
+		filters := p.filterChain()
+		body := p.captured("endset")
+		value = func(r *run) any { return filters(r, r.capture(r.scope.inner(), body)) }
 	}
-	filters, err := p.filterChain()
-	if err != nil {
-		return nil, err
+	return func(r *run) outcome {
+		assign(r, value(r))
+		return goesOn
 	}
-	body, err := p.block("endset")
-	return func(r *run) error {
-		s, err := r.capture(r.scope.inner(), body)
-		if err != nil {
-			return err
-		}
-		v, err := filters(r, s)
-		if err != nil {
-			return err
-		}
-		return assign(r.scope, v)
-	}, err
 }
 
-// target compiles the left side of an assignment.
-func (p *parser) target() (func(*scope, any) error, error) {
+// target compiles the left side of an assignment, which sets variables of the innermost
+// scope.
+func (p *parser) target() func(*run, any) {
 	bracket := p.accept("(")
-	first, err := p.name("what is set")
-	if err != nil {
-		return nil, err
-	}
+	names := []string{p.name("what is set")}
 	if p.accept(".") {
-		field, err := p.name("an attribute")
-		return func(s *scope, v any) error { return setAttribute(s, first, field, v) }, err
-	}
-	names := []string{first}
-	for p.accept(",") {
-		name, err := p.name("what is set")
-		if err != nil {
-			return nil, err
+		field := p.name("an attribute")
+		return func(r *run, v any) {
+			d, ok := r.find(names[0]).(*Dict)
+			if !ok || !d.namespace {
+				panic(failf("%s is no namespace, so its attribute %s cannot be set", names[0], field))
+			}
+			d.Set(field, v)
 		}
-		names = append(names, name)
+	}
+	for p.accept(",") {
+		names = append(names, p.name("what is set"))
 	}
 	if bracket {
-		err = p.expect(")")
+		p.expect(")")
 	}
-	return func(s *scope, v any) error { return unpack(s, names, v) }, err
-}
-
-func setAttribute(s *scope, name, field string, v any) error {
-	d, ok := s.find(name).(*Dict)
-	if !ok || !d.namespace {
-		return fmt.Errorf("%s is no namespace, so its attribute %s cannot be set", name, field)
-	}
-	d.Set(field, v)
-	return nil
-}
-
-func unpack(s *scope, names []string, v any) error {
 	if len(names) == 1 {
-		s.set(names[0], v)
-		return nil
+		return func(r *run, v any) { r.scope.set(names[0], v) }
 	}
-	list, err := items(v)
-	if err != nil {
-		return err
+	return func(r *run, v any) {
+		list := r.items(v)
+		if len(list) != len(names) {
+			panic(failf("%d names for %d values", len(names), len(list)))
+		}
+		for i, name := range names {
+			r.scope.set(name, list[i])
+		}
 	}
-	if len(list) != len(names) {
-		return fmt.Errorf("%d names for %d values", len(names), len(list))
-	}
-	for i, name := range names {
-		s.set(name, list[i])
-	}
-	return nil
 }

@@ -1,14 +1,14 @@
 package jinja
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"strings"
 )
 
-// tests are the predicates that may follow "is".
-var tests = map[string]func(v any, args []any) (bool, error){
+// test is a predicate that may follow "is", with its arguments.
+type test func(r *run, v any, args []any) bool
+
+var tests = map[string]test{
 	"defined":   is(func(v any) bool { return !isUndefined(v) }),
 	"undefined": is(isUndefined),
 	"none":      is(func(v any) bool { return v == nil }),
@@ -23,31 +23,35 @@ var tests = map[string]func(v any, args []any) (bool, error){
 	"number":    is(func(v any) bool { _, ok := asFloat(v); return ok }),
 	"iterable":  is(iterable),
 	"sequence":  is(sequence),
-	"lower":     is(func(v any) bool { s := text(v); return strings.ToLower(s) == s && strings.ToUpper(s) != s }),
-	"upper":     is(func(v any) bool { s := text(v); return strings.ToUpper(s) == s && strings.ToLower(s) != s }),
+	"lower": func(r *run, v any, _ []any) bool {
+		return isCase(r.string(r.text(v)), strings.ToLower, strings.ToUpper)
+	},
+	"upper": func(r *run, v any, _ []any) bool {
+		return isCase(r.string(r.text(v)), strings.ToUpper, strings.ToLower)
+	},
 
 	"odd":         divides(func(n int64) bool { return n%2 != 0 }),
 	"even":        divides(func(n int64) bool { return n%2 == 0 }),
 	"divisibleby": divisible,
-	"sameas":      comparisonTest(func(a, b any) (bool, error) { return typeName(a) == typeName(b) && equal(a, b), nil }),
-	"in":          comparisonTest(func(a, b any) (bool, error) { return contains(b, a) }),
-
-	"eq": comparisonTest(isEqual), "equalto": comparisonTest(isEqual), "ne": comparisonTest(func(a, b any) (bool, error) { return !equal(a, b), nil }),
-	"lt": comparisonTest(ordered(func(c int) bool { return c < 0 })), "lessthan": comparisonTest(ordered(func(c int) bool { return c < 0 })),
-	"gt": comparisonTest(ordered(func(c int) bool { return c > 0 })), "greaterthan": comparisonTest(ordered(func(c int) bool { return c > 0 })),
-	"==": comparisonTest(isEqual), "!=": comparisonTest(func(a, b any) (bool, error) { return !equal(a, b), nil }),
-	"<": comparisonTest(ordered(func(c int) bool { return c < 0 })), ">": comparisonTest(ordered(func(c int) bool { return c > 0 })),
-	"<=": comparisonTest(ordered(func(c int) bool { return c <= 0 })), ">=": comparisonTest(ordered(func(c int) bool { return c >= 0 })),
-	"le": comparisonTest(ordered(func(c int) bool { return c <= 0 })), "ge": comparisonTest(ordered(func(c int) bool { return c >= 0 })),
+	"sameas":      comparing(func(r *run, a, b any) bool { return typeName(a) == typeName(b) && r.equal(a, b) }),
 }
 
-// iterable reports whether a value can be looped over. It does not use up a generator.
+func init() {
+	for name, operator := range map[string]string{
+		"in": "in", "eq": "==", "equalto": "==", "ne": "!=", "lt": "<", "lessthan": "<", "le": "<=", "gt": ">", "greaterthan": ">", "ge": ">=",
+		"==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
+	} {
+		tests[name] = comparing(comparators[operator])
+	}
+}
+
+// iterable reports whether a value can be looped over.
 func iterable(v any) bool {
-	if _, ok := v.(*List); ok {
+	switch v.(type) {
+	case undefined, *List, *Dict, string:
 		return true
 	}
-	_, err := items(v)
-	return err == nil
+	return false
 }
 
 // sequence reports whether a value has a length and can be indexed.
@@ -55,52 +59,52 @@ func sequence(v any) bool {
 	if l, ok := v.(*List); ok && l.view != "" {
 		return l.view == "range"
 	}
-	_, err := length(v)
-	return err == nil
+	return iterable(v)
 }
 
-func isEqual(a, b any) (bool, error) { return equal(a, b), nil }
+// isCase reports whether a string is in one case, and would change in the other.
+func isCase(s string, same, other func(string) string) bool { return same(s) == s && other(s) != s }
 
-func is(holds func(any) bool) func(any, []any) (bool, error) {
-	return func(v any, _ []any) (bool, error) { return holds(v), nil }
+func is(holds func(any) bool) test {
+	return func(_ *run, v any, _ []any) bool { return holds(v) }
 }
 
-func isType[T any](v any, _ []any) (bool, error) {
+func isType[T any](_ *run, v any, _ []any) bool {
 	_, ok := v.(T)
-	return ok, nil
+	return ok
 }
 
-// comparisonTest makes a test with one argument of a comparison.
-func comparisonTest(holds func(a, b any) (bool, error)) func(any, []any) (bool, error) {
-	return func(v any, args []any) (bool, error) {
+// comparing makes a test with one argument of a comparison.
+func comparing(holds comparator) test {
+	return func(r *run, v any, args []any) bool {
 		if len(args) != 1 {
-			return false, fmt.Errorf("a test with %d arguments, it takes 1", len(args))
+			panic(failf("a test with %d arguments, it takes 1", len(args)))
 		}
-		return holds(v, args[0])
+		return holds(r, v, args[0])
 	}
 }
 
-func divides(holds func(int64) bool) func(any, []any) (bool, error) {
-	return func(v any, _ []any) (bool, error) {
+func divides(holds func(int64) bool) test {
+	return func(_ *run, v any, _ []any) bool {
 		if f, ok := v.(float64); ok {
-			return f == math.Trunc(f) && holds(int64(f)), nil
+			return f == math.Trunc(f) && holds(int64(f))
 		}
 		n, ok := asInt(v)
 		if !ok {
-			return false, fmt.Errorf("%s is neither odd nor even", typeName(v))
+			panic(failf("%s is neither odd nor even", typeName(v)))
 		}
-		return holds(n), nil
+		return holds(n)
 	}
 }
 
-func divisible(v any, args []any) (bool, error) {
+func divisible(r *run, v any, args []any) bool {
 	n, ok := asInt(v)
 	if !ok || len(args) != 1 {
-		return false, errors.New("divisibleby compares two integers")
+		panic(failf("divisibleby compares two integers"))
 	}
 	by, ok := asInt(args[0])
 	if !ok || by == 0 {
-		return false, fmt.Errorf("divisible by %s", repr(args[0]))
+		panic(failf("divisible by %s", r.repr(args[0])))
 	}
-	return n%by == 0, nil
+	return n%by == 0
 }

@@ -6,66 +6,93 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
+// builder collects a string and counts it as it grows.
+type builder struct {
+	r *run
+	strings.Builder
+}
+
+func (b *builder) add(s string) {
+	b.r.make(len(s))
+	b.WriteString(s)
+}
+
 // text returns what Python's str returns, and "" for an undefined value.
-func text(v any) string {
+func (r *run) text(v any) string {
 	switch v := v.(type) {
 	case undefined:
 		return ""
 	case string:
 		return v
 	}
-	return repr(v)
+	return r.repr(v)
 }
 
 // repr returns what Python's repr returns.
-func repr(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "None"
-	case bool:
-		if v {
-			return "True"
-		}
-		return "False"
-	case int64:
-		return strconv.FormatInt(v, 10)
-	case float64:
-		return floatText(v)
-	case string:
-		return quote(v)
-	case *List:
-		return listText(v)
-	case *Dict:
-		parts := make([]string, len(v.Keys))
-		for i, k := range v.Keys {
-			parts[i] = repr(k) + ": " + repr(v.value(k))
-		}
-		return "{" + strings.Join(parts, ", ") + "}"
-	case undefined:
-		return "Undefined"
-	}
-	return "<function>"
+func (r *run) repr(v any) string {
+	b := builder{r: r}
+	b.repr(v)
+	return b.String()
 }
 
-func listText(l *List) string {
-	parts := make([]string, len(l.Items))
-	for i, item := range l.Items {
-		parts[i] = repr(item)
+func (b *builder) repr(v any) {
+	b.r.nest()
+	switch v := v.(type) {
+	case nil:
+		b.add("None")
+	case bool:
+		b.add(strings.ToUpper(strconv.FormatBool(v)[:1]) + strconv.FormatBool(v)[1:])
+	case int64:
+		b.add(strconv.FormatInt(v, 10))
+	case float64:
+		b.add(floatText(v))
+	case string:
+		b.quote(v)
+	case *List:
+		b.list(v)
+	case *Dict:
+		b.add("{")
+		for i, k := range v.Keys {
+			if i > 0 {
+				b.add(", ")
+			}
+			b.repr(k)
+			b.add(": ")
+			b.repr(v.value(k))
+		}
+		b.add("}")
+	case undefined:
+		b.add("Undefined")
+	default:
+		b.add("<function>")
 	}
-	inner := strings.Join(parts, ", ")
+	b.r.depth--
+}
+
+func (b *builder) list(l *List) {
+	begin, end := "[", "]"
 	switch {
 	case l.view == "range":
-		return rangeText(l.Items)
+		b.add(rangeText(l.Items))
+		return
 	case l.view != "":
-		return l.view + "([" + inner + "])"
-	case !l.Tuple:
-		return "[" + inner + "]"
-	case len(parts) == 1:
-		inner += ","
+		begin, end = l.view+"([", "])"
+	case l.Tuple && len(l.Items) == 1:
+		begin, end = "(", ",)"
+	case l.Tuple:
+		begin, end = "(", ")"
 	}
-	return "(" + inner + ")"
+	b.add(begin)
+	for i, item := range l.Items {
+		if i > 0 {
+			b.add(", ")
+		}
+		b.repr(item)
+	}
+	b.add(end)
 }
 
 // rangeText writes a range as Python does. The step of a range with fewer than two
@@ -97,8 +124,7 @@ func floatText(f float64) string {
 		return "-inf"
 	}
 	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
-		s := strconv.FormatFloat(f, 'e', -1, 64)
-		return s
+		return strconv.FormatFloat(f, 'e', -1, 64)
 	}
 	s := strconv.FormatFloat(f, 'f', -1, 64)
 	if !strings.Contains(s, ".") {
@@ -107,35 +133,38 @@ func floatText(f float64) string {
 	return s
 }
 
-// quote writes a string as a Python literal.
-func quote(s string) string {
-	mark := '\''
-	if strings.ContainsRune(s, '\'') && !strings.ContainsRune(s, '"') {
-		mark = '"'
+// escaped writes a character, or its escape.
+func (b *builder) escaped(c rune, escapes map[rune]string) {
+	if e, ok := escapes[c]; ok {
+		b.add(e)
+		return
 	}
-	var b strings.Builder
-	b.WriteRune(mark)
+	b.r.make(utf8.RuneLen(c))
+	b.WriteRune(c)
+}
+
+var pythonEscapes = map[rune]string{'\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`}
+
+// quote writes a string as a Python literal.
+func (b *builder) quote(s string) {
+	mark := "'"
+	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
+		mark = `"`
+	}
+	b.add(mark)
 	for _, c := range s {
 		switch {
-		case c == mark || c == '\\':
-			b.WriteRune('\\')
-			b.WriteRune(c)
-		case c == '\n':
-			b.WriteString(`\n`)
-		case c == '\r':
-			b.WriteString(`\r`)
-		case c == '\t':
-			b.WriteString(`\t`)
-		case c == ' ' || unicode.IsPrint(c):
-			b.WriteRune(c)
+		case string(c) == mark:
+			b.add(`\` + mark)
+		case pythonEscapes[c] != "" || c == ' ' || unicode.IsPrint(c):
+			b.escaped(c, pythonEscapes)
 		case c < 0x100:
-			fmt.Fprintf(&b, `\x%02x`, c)
+			b.add(fmt.Sprintf(`\x%02x`, c))
 		case c < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, c)
+			b.add(fmt.Sprintf(`\u%04x`, c))
 		default:
-			fmt.Fprintf(&b, `\U%08x`, c)
+			b.add(fmt.Sprintf(`\U%08x`, c))
 		}
 	}
-	b.WriteRune(mark)
-	return b.String()
+	b.add(mark)
 }

@@ -2,7 +2,6 @@ package jinja
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -48,36 +47,29 @@ func (d *Dict) put(key, hash, v any) {
 }
 
 // get returns the value of a key, if there is one.
-func (d *Dict) get(key any) (v any, found bool, err error) {
-	hash, err := hashKey(key)
-	if err != nil {
-		return nil, false, err
-	}
-	v, found = d.Values[hash]
-	return v, found, nil
+func (d *Dict) get(key any) (v any, found bool) {
+	v, found = d.Values[hashKey(key)]
+	return v, found
 }
 
 // value returns the value of one of the dictionary's own keys.
-func (d *Dict) value(key any) any {
-	v, _, _ := d.get(key)
-	return v
-}
+func (d *Dict) value(key any) any { return d.Values[hashKey(key)] }
 
 // hashKey returns a Go map key that is the same for equal Python keys.
-func hashKey(key any) (any, error) {
+func hashKey(key any) any {
 	if n, ok := asInt(key); ok {
-		return n, nil
+		return n
 	}
 	switch k := key.(type) {
 	case float64:
 		if n := int64(k); float64(n) == k {
-			return n, nil
+			return n
 		}
 	case nil, string:
 	default:
-		return nil, fmt.Errorf("%s cannot be the key of a dict; strings and numbers can", typeName(key))
+		panic(failf("%s cannot be the key of a dict; strings and numbers can", typeName(key)))
 	}
-	return key, nil
+	return key
 }
 
 // Names returns the string keys. All keys from JSON are strings.
@@ -103,15 +95,12 @@ func (d *Dict) Clone() *Dict {
 // variable, or an attribute of a type.
 type undefined struct{ what, of string }
 
-func (u undefined) err() error {
+func (u undefined) failure() failure {
 	if u.of != "" {
-		return fmt.Errorf("'%s' of %s is undefined", u.what, u.of)
+		return failf("'%s' of %s is undefined", u.what, u.of)
 	}
-	return fmt.Errorf("%s is undefined", u.what)
+	return failf("%s is undefined", u.what)
 }
-
-// function is a value that can be called with positional and named arguments.
-type function func(r *run, args []any, named *Dict) (any, error)
 
 // typeName returns Python's name of a value's type.
 func typeName(v any) string {
@@ -190,7 +179,8 @@ func asFloat(v any) (float64, bool) {
 	return float64(n), ok
 }
 
-func equal(a, b any) bool {
+func (r *run) equal(a, b any) bool {
+	r.touch(itemBytes)
 	if i, ok := asInt(a); ok {
 		if j, ok := asInt(b); ok {
 			return i == j
@@ -204,153 +194,136 @@ func equal(a, b any) bool {
 	case nil:
 		return b == nil
 	case string:
-		s, ok := b.(string)
-		return ok && a == s
+		r.touch(len(a))
+		return a == b
 	case undefined:
-		_, ok := b.(undefined)
-		return ok
+		return isUndefined(b)
 	case *List:
 		b, ok := b.(*List)
-		return ok && typeName(a) == typeName(b) && sameItems(a.Items, b.Items)
+		return ok && (a == b || typeName(a) == typeName(b) && r.sameItems(a.Items, b.Items))
 	case *Dict:
 		b, ok := b.(*Dict)
-		return ok && sameEntries(a, b)
+		return ok && (a == b || !a.namespace && !b.namespace && r.sameEntries(a, b))
 	}
 	return false
 }
 
-func sameItems(a, b []any) bool {
-	if len(a) != len(b) {
-		return false
+func (r *run) sameItems(a, b []any) bool {
+	r.nest()
+	same := len(a) == len(b)
+	for i := 0; same && i < len(a); i++ {
+		same = r.equal(a[i], b[i])
 	}
-	for i := range a {
-		if !equal(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
+	r.depth--
+	return same
 }
 
-func sameEntries(a, b *Dict) bool {
-	if len(a.Keys) != len(b.Keys) {
-		return false
-	}
-	for k, v := range a.Values {
-		if w, ok := b.Values[k]; !ok || !equal(v, w) {
-			return false
+func (r *run) sameEntries(a, b *Dict) bool {
+	r.nest()
+	same := len(a.Keys) == len(b.Keys)
+	for _, k := range a.Keys {
+		w, ok := b.get(k)
+		if same = same && ok && r.equal(a.value(k), w); !same {
+			break
 		}
 	}
-	return true
+	r.depth--
+	return same
 }
 
 // compare orders numbers, strings and lists of them.
-func compare(a, b any) (int, error) {
+func (r *run) compare(a, b any) int {
+	r.touch(itemBytes)
 	if i, ok := asInt(a); ok {
 		if j, ok := asInt(b); ok {
-			return cmp.Compare(i, j), nil
+			return cmp.Compare(i, j)
 		}
 	}
 	x, numbers := asFloat(a)
 	y, also := asFloat(b)
 	if numbers && also {
-		return cmp.Compare(x, y), nil
+		return cmp.Compare(x, y)
 	}
 	s, strings := a.(string)
 	t, too := b.(string)
 	if strings && too {
-		return cmp.Compare(s, t), nil
+		r.touch(min(len(s), len(t)))
+		return cmp.Compare(s, t)
 	}
 	l, lists := a.(*List)
 	m, both := b.(*List)
 	if !lists || !both {
-		return 0, fmt.Errorf("%s and %s have no order", typeName(a), typeName(b))
+		panic(failf("%s and %s have no order", typeName(a), typeName(b)))
 	}
-	for i := range min(len(l.Items), len(m.Items)) {
-		if c, err := compare(l.Items[i], m.Items[i]); c != 0 || err != nil {
-			return c, err
-		}
+	r.nest()
+	c := 0
+	for i := 0; c == 0 && i < min(len(l.Items), len(m.Items)); i++ {
+		c = r.compare(l.Items[i], m.Items[i])
 	}
-	return cmp.Compare(len(l.Items), len(m.Items)), nil
+	r.depth--
+	return cmp.Or(c, cmp.Compare(len(l.Items), len(m.Items)))
 }
 
 // items returns what a loop over the value iterates over.
-func items(v any) ([]any, error) {
+func (r *run) items(v any) []any {
 	switch v := v.(type) {
 	case undefined:
-		return nil, nil
+		return nil
 	case *List:
 		list := v.Items
 		if v.view == generator {
 			v.Items = nil
 		}
-		return list, nil
+		return list
 	case *Dict:
-		return slices.Clone(v.Keys), nil
+		return r.list(slices.Clone(v.Keys), "").Items
 	case string:
+		r.make(2 * itemBytes * len(v))
 		list := make([]any, 0, len(v))
 		for _, c := range v {
 			list = append(list, string(c))
 		}
-		return list, nil
+		return list
 	}
-	return nil, fmt.Errorf("%s cannot be looped over", typeName(v))
-}
-
-func keys(d *Dict) *List { return &List{Items: slices.Clone(d.Keys), view: "dict_keys"} }
-
-func values(d *Dict) *List {
-	l := &List{Items: make([]any, len(d.Keys)), view: "dict_values"}
-	for i, k := range d.Keys {
-		l.Items[i] = d.value(k)
-	}
-	return l
+	panic(failf("%s cannot be looped over", typeName(v)))
 }
 
 // entries returns the (key, value) pairs of a dictionary.
-func entries(d *Dict) *List {
-	l := &List{Items: make([]any, len(d.Keys)), view: "dict_items"}
+func (r *run) entries(d *Dict, view string) *List {
+	r.make(entryBytes * len(d.Keys))
+	pairs := make([]any, len(d.Keys))
 	for i, k := range d.Keys {
-		l.Items[i] = pair(k, d.value(k))
+		pairs[i] = &List{Items: []any{k, d.value(k)}, Tuple: true}
 	}
-	return l
+	return r.list(pairs, view)
 }
 
-func pair(a, b any) *List { return &List{Items: []any{a, b}, Tuple: true} }
-
-func length(v any) (int64, error) {
+// length returns the length of a value, if it has one.
+func length(v any) (n int, ok bool) {
 	switch v := v.(type) {
 	case string:
-		return int64(utf8.RuneCountInString(v)), nil
+		return utf8.RuneCountInString(v), true
 	case *List:
-		if v.view != generator {
-			return int64(len(v.Items)), nil
-		}
+		return len(v.Items), v.view != generator
 	case *Dict:
-		return int64(len(v.Keys)), nil
-	case undefined:
-		return 0, nil
+		return len(v.Keys), true
 	}
-	return 0, fmt.Errorf("%s has no length", typeName(v))
+	return 0, isUndefined(v)
 }
 
 // contains evaluates a in b.
-func contains(b, a any) (bool, error) {
+func (r *run) contains(b, a any) bool {
 	switch b := b.(type) {
 	case string:
 		s, ok := a.(string)
 		if !ok {
-			return false, fmt.Errorf("%s cannot be looked for in a string", typeName(a))
+			panic(failf("%s cannot be looked for in a string", typeName(a)))
 		}
-		return strings.Contains(b, s), nil
+		r.touch(len(b) + len(s))
+		return strings.Contains(b, s)
 	case *Dict:
-		_, found, err := b.get(a)
-		return found, err
+		_, found := b.get(a)
+		return found
 	}
-	list, err := items(b)
-	for _, item := range list {
-		if equal(item, a) {
-			return true, nil
-		}
-	}
-	return false, err
+	return slices.ContainsFunc(r.items(b), func(item any) bool { return r.equal(item, a) })
 }

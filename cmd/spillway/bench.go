@@ -35,12 +35,18 @@ registers, AdamW compared with the highest memory bandwidth. A step counts as 6 
 param and token, as in PyTorch; its share is that of the operations really computed, which leave
 out the embedding.
 
+With --random N either draws N training runs from --seed: architectures, sizes, batches,
+precisions, methods, memory limits and lengths of documents. Each is carried out as
+spillway train would, and its forecast is printed next to what was measured, the worst
+first.
+
 Where the Python named by --python has torch or numpy, they do the same work, in turns with
 ours, and the ratio is printed: above 1 ours is faster. The best of all rounds counts on both
 sides, since on a shared machine it is the one that was disturbed least.`,
 		Example: `  spillway bench cpu
   spillway bench cpu --python ./venv/bin/python --rounds 5
   spillway bench cpu --only matmul          rows with that word only
+  spillway bench cpu --random 20 --seed 7   are forecasts true here?
   spillway bench gpu --device cuda:0 --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] != "cpu" && args[0] != "gpu" {
@@ -52,6 +58,8 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 	asJSON := jsonFlag(cmd)
 	var o bench.Options
 	f := cmd.Flags()
+	random := f.Int("random", 0, "compare forecasts of `N` training runs drawn at random with what is measured, instead of the rows")
+	seed := f.Uint64("seed", 0, "with --random: draw the runs from `N`; run 3 of a seed is always the same, --only 3 measures it alone")
 	f.StringVar(&o.Python, "python", "python3", "run the baselines with `PROGRAM`")
 	f.StringVar(&o.Baselines, "baselines", "bench/baselines", "find the programs of the baselines in `DIR`")
 	f.IntVar(&o.Rounds, "rounds", 3, "let ours and the baselines take `N` turns each")
@@ -63,7 +71,22 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 		if o.Rounds < 1 {
 			return usageErrorf("--rounds %d; one at least", o.Rounds)
 		}
-		r, err := runBench(cmd.Context(), sh, args[0], o)
+		for _, name := range []string{"python", "baselines", "rounds", "rates", "timeline"} {
+			if *random > 0 && f.Changed(name) {
+				return usageErrorf("--%s has no effect with --random, which measures ours alone; leave it out", name)
+			}
+		}
+		switch {
+		case *random < 0:
+			return usageErrorf("--random %d; a number of runs", *random)
+		case *random == 0 && f.Changed("seed"):
+			return usageErrorf("--seed draws the runs of --random N: say how many")
+		case args[0] == "cpu" && (f.Changed("device") || f.Changed("rates") || f.Changed("timeline")):
+			return usageErrorf("--device, --rates and --timeline are of bench gpu; bench cpu measures the CPU")
+		case args[0] == "cpu":
+			o.Device = "cpu"
+		}
+		r, err := runBench(cmd.Context(), sh, args[0], *random, *seed, o)
 		if err != nil {
 			return err
 		}
@@ -76,6 +99,8 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 			writeCPU(&p, r)
 		case *bench.GPUReport:
 			writeGPU(&p, r)
+		case *bench.RandomReport:
+			writeRandom(&p, r)
 		}
 		_, err = io.WriteString(sh.out, p.String())
 		return err
@@ -84,14 +109,38 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 }
 
 // runBench measures the CPU or a GPU, and reports on the way what comes next.
-func runBench(ctx context.Context, sh shell, what string, o bench.Options) (any, error) {
+func runBench(ctx context.Context, sh shell, what string, random int, seed uint64, o bench.Options) (any, error) {
 	line := term.NewLine(sh.err)
 	defer line.Done()
 	o.Rig, o.Report = sh.rigOptions(line), line.Print
-	if what == "gpu" {
+	switch {
+	case random > 0:
+		return bench.Random(ctx, random, seed, o)
+	case what == "gpu":
 		return bench.GPU(ctx, o)
 	}
 	return bench.CPU(ctx, o)
+}
+
+// writeRandom shows forecasts next to what was measured.
+func writeRandom(p *page, r *bench.RandomReport) {
+	p.line("bench "+r.Device, "%d training runs drawn from seed %d, the worst forecast first", len(r.Results), r.Seed)
+	p.WriteString("\n")
+	var t term.Table
+	t.Row("", "forecast", "measured", "off by", "predicted", "allocated", "driver, predicted", "strategy")
+	for _, row := range r.Results {
+		driver := ""
+		if row.Driver > 0 {
+			driver = fmt.Sprintf("%v, %v", units.Bytes(row.Driver), units.Bytes(row.DriverPredicted))
+		}
+		t.Row(row.Name, seconds(row.Forecast), seconds(row.Seconds), fmt.Sprintf("%+.1f%%", 100*row.Off), units.Bytes(row.Predicted).String(), units.Bytes(row.Measured).String(), driver, row.Strategy)
+	}
+	t.Write(p) // a page takes everything
+	p.WriteString("\n")
+	p.line("forecasts", "time off by %s at the median, in nine of ten runs by at most %s, at worst by %s", percent(r.TimeOff), percent(r.TimeOffMost), percent(r.TimeOffWorst))
+	if len(r.Notes) > 0 {
+		p.list("notes", r.Notes)
+	}
 }
 
 // writeCPU shows the figures of a CPU.

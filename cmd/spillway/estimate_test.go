@@ -1,9 +1,6 @@
 package main
 
-import (
-	"math"
-	"testing"
-)
+import "testing"
 
 // row finds a task and precision of an estimate.
 func row(t *testing.T, model any, task, precision string) map[string]any {
@@ -41,42 +38,6 @@ func TestEstimateIsThePlan(t *testing.T) {
 				t.Errorf("%s in %s: the parts add up to %v, the total is %v", task, precision, sum, r["total_bytes"])
 			}
 		}
-	}
-}
-
-// Bytes per param, where the guides go wrong: masters are there, frozen weights
-// count, adapters alone have optimizer state, SGD without momentum has none, scales
-// of 4-bit weights count.
-func TestEstimateFormulas(t *testing.T) {
-	const (
-		params   = 1_235_814_400
-		linear   = 973_078_528 // in the layers, which QLoRA packs
-		adapters = 11_272_192  // rank 16 on all of them
-	)
-	m := estimated(t, "llama-3.2-1b", "--seq-len", "512")
-	near := func(what string, got any, want float64) {
-		t.Helper()
-		if g := got.(float64); math.Abs(g-want) > 0.001*want+1<<20 {
-			t.Errorf("%s: %.0f bytes, the formula gives %.0f", what, g, want)
-		}
-	}
-	if n := at(t, m, "params"); n != float64(params) {
-		t.Fatalf("%v params", n)
-	}
-	near("bf16 weights", row(t, m, "infer", "bf16")["weights_bytes"], 2*params)
-	near("fp32 weights", row(t, m, "train", "fp32")["weights_bytes"], 4*params)
-	near("master weights with bf16", row(t, m, "train", "bf16")["master_bytes"], 4*params)
-	near("master weights with fp32", row(t, m, "train", "fp32")["master_bytes"], 0)
-	near("moments", row(t, m, "train", "bf16")["state_bytes"], 8*params)
-	near("weights of LoRA", row(t, m, "lora", "bf16")["weights_bytes"], 2*(params+adapters))
-	near("moments of LoRA", row(t, m, "lora", "bf16")["state_bytes"], 8*adapters)
-	// 4 bits, a byte of scale for every 64 of them and an f32 for every 256 scales; all
-	// else as it was
-	near("weights of QLoRA", row(t, m, "qlora", "bf16")["weights_bytes"], (0.5+1.0/64+4.0/64/256)*linear+2*(params-linear+adapters))
-	sgd := estimated(t, "llama-3.2-1b", "--seq-len", "512", "--optimizer", "sgd")
-	near("moments of SGD", row(t, sgd, "train", "fp32")["state_bytes"], 0)
-	if n := row(t, m, "lora", "bf16")["trainable"]; n != float64(adapters) {
-		t.Errorf("%v trainable params of LoRA", n)
 	}
 }
 

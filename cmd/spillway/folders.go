@@ -23,7 +23,11 @@ type folderResult struct {
 	Seconds float64 `json:"seconds"`
 }
 
-func newFolderResult(path, kind string, r convert.Result) folderResult {
+func newFolderResult(path string, r convert.Result) folderResult {
+	kind := "model"
+	if r.Adapter {
+		kind = "adapter"
+	}
 	return folderResult{Path: path, Kind: kind, Tensors: r.Tensors, Changed: r.Changed, Before: r.Before, Bytes: r.Bytes, Seconds: r.Took.Seconds()}
 }
 
@@ -41,40 +45,25 @@ func (r folderResult) write(w io.Writer, asJSON bool) error {
 	return err
 }
 
-// writing shows how far a folder is written.
-type writing struct {
-	line  *term.Line
-	start time.Time
-}
-
-func newWriting(sh shell) *writing { return &writing{term.NewLine(sh.err), time.Now()} }
-
-// progress is for convert.Options.
-func (w *writing) progress(done, total int64) {
-	w.line.Show(func() string {
-		rate := float64(done) / time.Since(w.start).Seconds()
-		return fmt.Sprintf("%v of %v (%s), %v, %s left", units.Bytes(done), units.Bytes(total), percent(float64(done)/float64(total)),
-			units.Rate(rate), seconds(float64(total-done)/rate))
-	})
-}
-
-// parseShard reads --shard-size.
-func parseShard(text string) (int64, error) {
-	n, err := units.ParseBytes(text)
-	if err != nil || n == 0 {
-		return 0, usageErrorf("--shard-size %q; write it like 5GB", text)
+// newWriting reads --dtype, "" for types as they are, and --shard-size, and shows on a line
+// how far a folder is written.
+func newWriting(sh shell, asType, shard string) (o convert.Options, line *term.Line, err error) {
+	if asType != "" {
+		if o.Linear, err = dtype.Parse(asType); err != nil || !o.Linear.IsPlain() {
+			return o, nil, usageErrorf("--dtype %q; it is bf16, f16 or f32", asType)
+		}
 	}
-	return int64(n), nil
-}
-
-// parsePlain reads --dtype; "" leaves weights as they are.
-func parsePlain(text string) (dtype.Type, error) {
-	if text == "" {
-		return dtype.Invalid, nil
+	size, err := units.ParseBytes(shard)
+	if err != nil || size == 0 {
+		return o, nil, usageErrorf("--shard-size %q; write it like 5GB", shard)
 	}
-	t, err := dtype.Parse(text)
-	if err != nil || !t.IsPlain() {
-		return t, usageErrorf("--dtype %q; it is f32, bf16 or f16", text)
+	line, start := term.NewLine(sh.err), time.Now()
+	o.ShardBytes, o.Progress = int64(size), func(done, total int64) {
+		line.Show(func() string {
+			rate := float64(done) / time.Since(start).Seconds()
+			return fmt.Sprintf("%v of %v (%s), %v, %s left", units.Bytes(done), units.Bytes(total), percent(float64(done)/float64(total)),
+				units.Rate(rate), seconds(float64(total-done)/rate))
+		})
 	}
-	return t, nil
+	return o, line, nil
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,13 +16,6 @@ import (
 	"spillway/hf"
 	"spillway/units"
 )
-
-// initOptions are the flags of init.
-type initOptions struct {
-	out, dtype string
-	seed       uint64
-	shard      string
-}
 
 func newInit(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
@@ -41,17 +34,32 @@ The folder appears when it is whole; Ctrl-C leaves nothing behind.`,
 		Args: exactly(1, "CONFIG|NAME"),
 	}
 	asJSON := jsonFlag(cmd)
-	var o initOptions
+	completeModels(cmd)
+	var out, asType, shard string
+	var seed uint64
 	f := cmd.Flags()
-	f.StringVar(&o.out, "out", "", "make the folder `DIR`, which must not exist")
-	f.StringVar(&o.dtype, "dtype", "", "element type of the weights, `bf16|f16|f32` (default: what the config says, else bf16)")
-	f.Uint64Var(&o.seed, "seed", 0, "derive the weights from `N`")
-	f.StringVar(&o.shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`; a larger tensor has a file to itself")
+	f.StringVar(&out, "out", "", "make the folder `DIR`, which must not exist")
+	f.StringVar(&asType, "dtype", "", "element type of the weights, `bf16|f16|f32` (default: what the config says, else bf16)")
+	f.Uint64Var(&seed, "seed", 0, "derive the weights from `N`")
+	f.StringVar(&shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`; a larger tensor has a file to itself")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := initFolder(cmd.Context(), sh, args[0], o)
+		if out == "" {
+			return usageErrorf("--out is missing: name the folder to make")
+		}
+		o, line, err := newWriting(sh, asType, shard)
 		if err != nil {
 			return err
 		}
+		config, err := initConfig(args[0], o.Linear)
+		if err != nil {
+			return err
+		}
+		done, err := convert.Random(cmd.Context(), config, out, seed, o)
+		line.Done()
+		if err != nil {
+			return err
+		}
+		r := initReport{Path: out, Params: done.Params, Tensors: done.Tensors, Bytes: done.Bytes, DType: config.Type.String(), Seed: seed, Seconds: done.Took.Seconds()}
 		if *asJSON {
 			return writeJSON(sh.out, r)
 		}
@@ -72,26 +80,9 @@ type initReport struct {
 	Seconds float64 `json:"seconds"`
 }
 
-func initFolder(ctx context.Context, sh shell, arg string, o initOptions) (*initReport, error) {
-	if o.out == "" {
-		return nil, usageErrorf("--out is missing: name the folder to make")
-	}
-	shard, err := parseShard(o.shard)
-	if err != nil {
-		return nil, err
-	}
-	config, err := initConfig(arg, o.dtype)
-	if err != nil {
-		return nil, err
-	}
-	w := newWriting(sh)
-	done, err := convert.Random(ctx, config, o.out, o.seed, convert.Options{ShardBytes: shard, Progress: w.progress})
-	w.line.Done()
-	return &initReport{Path: o.out, Params: done.Params, Tensors: done.Tensors, Bytes: done.Bytes, DType: config.Type.String(), Seed: o.seed, Seconds: done.Took.Seconds()}, err
-}
-
-// initConfig is the config to write, with the type of weights that is wanted.
-func initConfig(arg, asType string) (*hf.Config, error) {
+// initConfig is the config to write, with the type of weights that is wanted; where that is
+// Invalid, the one it has.
+func initConfig(arg string, as dtype.Type) (*hf.Config, error) {
 	raw, err := findConfig(arg)
 	if err != nil {
 		return nil, err
@@ -100,15 +91,9 @@ func initConfig(arg, asType string) (*hf.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the config of %s: %w", arg, err)
 	}
-	if asType != "" {
-		if config.Type, err = dtype.Parse(asType); err != nil {
-			return nil, usageError{err}
-		}
-	} else if config.Type == dtype.Invalid {
-		config.Type = dtype.BF16
-	}
+	config.Type = cmp.Or(as, config.Type, dtype.BF16)
 	if !config.Type.IsPlain() {
-		return nil, usageErrorf("--dtype %v; weights can start as bf16, f16 or f32", config.Type)
+		return nil, usageErrorf("the config has weights of type %v; give --dtype bf16, f16 or f32", config.Type)
 	}
 	return config, nil
 }

@@ -2,26 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"spillway/checkpoint"
 	"spillway/convert"
-	"spillway/hf"
-	"spillway/internal/vfs"
-	"spillway/lora"
 )
 
 // mergeOptions are the flags of merge.
 type mergeOptions struct {
-	dtype   string
-	shard   string
-	undo    bool
-	combine bool
+	dtype, shard  string
+	undo, combine bool
 }
 
 func newMerge(sh shell) *cobra.Command {
@@ -66,7 +58,12 @@ complete; Ctrl-C leaves nothing behind.`,
 	f.BoolVar(&o.undo, "unmerge", false, "subtract the adapters again")
 	f.BoolVar(&o.combine, "combine", false, "make one adapter of several")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := o.merge(cmd.Context(), sh, args)
+		for _, name := range []string{"dtype", "shard-size"} {
+			if o.combine && f.Changed(name) {
+				return usageErrorf("--%s has no effect with --combine: an adapter is one file in f32; export converts it", name)
+			}
+		}
+		r, err := mergeFolders(cmd.Context(), sh, args, o)
 		if err != nil {
 			return err
 		}
@@ -75,87 +72,46 @@ complete; Ctrl-C leaves nothing behind.`,
 	return cmd
 }
 
-func (o *mergeOptions) merge(ctx context.Context, sh shell, args []string) (r folderResult, err error) {
-	out := args[len(args)-1]
+// mergeFolders merges adapters into a model, or combines them.
+func mergeFolders(ctx context.Context, sh shell, args []string, o mergeOptions) (r folderResult, err error) {
+	from, out := args[1:len(args)-1], args[len(args)-1]
 	if o.combine {
-		return o.combined(args[:len(args)-1], out)
+		from = args[:len(args)-1]
 	}
-	list, err := openAdapters(args[1:len(args)-1], o.undo)
-	defer func() { err = errors.Join(err, closeAdapters(list)) }()
-	if err != nil {
-		return r, err
-	}
-	c := convert.Options{Adapters: list}
-	if c.Linear, err = parsePlain(o.dtype); err != nil {
-		return r, err
-	}
-	c.Others = c.Linear
-	if c.ShardBytes, err = parseShard(o.shard); err != nil {
-		return r, err
-	}
-	from, err := hf.OpenOn(vfs.Ahead(vfs.OS), checkpoint.Newest(args[0]))
-	if err != nil {
-		return r, fmt.Errorf("opening the model: %w", err)
-	}
-	defer from.Close() // opened for reading
-	w := newWriting(sh)
-	c.Progress = w.progress
-	done, err := convert.Folder(ctx, from, out, c)
-	w.line.Done()
-	return newFolderResult(out, "model", done), err
-}
-
-// combined writes one adapter of several.
-func (o *mergeOptions) combined(from []string, out string) (r folderResult, err error) {
-	list, err := openAdapters(from, o.undo)
-	defer func() { err = errors.Join(err, closeAdapters(list)) }()
-	if err != nil {
-		return r, err
-	}
-	one, err := lora.Combine(out, list)
-	if err != nil {
-		return r, err
-	}
-	folder, err := one.Folder(list[0].Adapter.Base)
-	if err != nil {
-		return r, err
-	}
-	if err := folder.Write(out); err != nil {
-		return r, err
-	}
-	r = folderResult{Path: out, Kind: "adapter", Tensors: len(folder.Tensors), Changed: len(folder.Tensors)}
-	r.Bytes, err = folder.Bytes()
-	r.Before = r.Bytes
-	return r, err
-}
-
-// openAdapters opens adapters given as DIR or DIR=WEIGHT. Those that are open are to be
-// closed also after an error.
-func openAdapters(args []string, undo bool) (list []lora.Weighted, err error) {
-	for _, arg := range args {
-		dir, weight := arg, 1.0
-		if at := strings.LastIndexByte(arg, '='); at >= 0 {
-			dir = arg[:at]
-			if weight, err = strconv.ParseFloat(arg[at+1:], 64); err != nil {
-				return list, usageErrorf("%q; write an adapter as DIR or DIR=0.5", arg)
-			}
-		}
-		if undo {
-			weight = -weight
-		}
-		a, err := lora.Open(checkpoint.Newest(dir))
+	var list []convert.AdapterRef
+	for _, arg := range from {
+		a, err := parseAdapter(arg)
 		if err != nil {
-			return list, fmt.Errorf("opening the adapter: %w", err)
+			return r, err
 		}
-		list = append(list, lora.Weighted{Adapter: a, Weight: weight})
+		if o.undo {
+			a.Weight = -a.Weight
+		}
+		list = append(list, a)
 	}
-	return list, nil
+	if o.combine {
+		done, err := convert.Combine(list, out)
+		return newFolderResult(out, done), err
+	}
+	c, w, err := newWriting(sh, o.dtype, o.shard)
+	if err != nil {
+		return r, err
+	}
+	defer w.Done()
+	c.Others = c.Linear
+	done, err := convert.Merge(ctx, args[0], list, out, c)
+	return newFolderResult(out, done), err
 }
 
-func closeAdapters(list []lora.Weighted) error {
-	var errs []error
-	for _, w := range list {
-		errs = append(errs, w.Adapter.Close())
+// parseAdapter reads an adapter given as DIR or DIR=WEIGHT.
+func parseAdapter(arg string) (convert.AdapterRef, error) {
+	at := strings.LastIndexByte(arg, '=')
+	if at < 0 {
+		return convert.AdapterRef{Dir: arg, Weight: 1}, nil
 	}
-	return errors.Join(errs...)
+	weight, err := strconv.ParseFloat(arg[at+1:], 64)
+	if err != nil {
+		err = usageErrorf("%q; write an adapter as DIR or DIR=0.5", arg)
+	}
+	return convert.AdapterRef{Dir: arg[:at], Weight: weight}, err
 }

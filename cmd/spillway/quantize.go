@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -13,14 +12,6 @@ import (
 	"spillway/quant"
 	"spillway/quant/stored"
 )
-
-// quantizeOptions are the flags of quantize.
-type quantizeOptions struct {
-	format string
-	double bool
-	skip   []string
-	shard  string
-}
 
 func newQuantize(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
@@ -44,17 +35,40 @@ nothing behind.`,
 		Args: exactly(2, "MODEL OUT"),
 	}
 	asJSON := jsonFlag(cmd)
-	var o quantizeOptions
+	var format, shard string
+	var double bool
+	var skip []string
 	f := cmd.Flags()
-	f.StringVar(&o.format, "format", "nf4", "`"+quant.Aliases("|")+"`")
-	f.BoolVar(&o.double, "double-quant", true, "quantize the scales of nf4 and fp4 too (double quantization)")
-	f.StringSliceVar(&o.skip, "no-quantize", nil, "`MODULES` that are left as they are: names or their last parts, or re:PATTERN of whole names")
-	f.StringVar(&o.shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
+	f.StringVar(&format, "format", "nf4", "`"+quant.Aliases("|")+"`")
+	complete(cmd, "format", strings.Split(quant.Aliases(","), ","))
+	f.BoolVar(&double, "double-quant", true, "quantize the scales of nf4 and fp4 too (double quantization)")
+	f.StringSliceVar(&skip, "no-quantize", nil, "`MODULES` that are left as they are: names or their last parts, or re:PATTERN of whole names")
+	f.StringVar(&shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := o.quantize(cmd.Context(), sh, args[0], args[1])
+		kind, err := quant.ParseWeights(format)
+		if err != nil {
+			return usageErrorf("--format: %v", err)
+		}
+		if f.Changed("double-quant") && quant.FourBitOf(kind) == nil {
+			return usageErrorf("--double-quant has no effect: it is for the scales of nf4 and fp4, and --format is %s", format)
+		}
+		o, line, err := newWriting(sh, "", shard)
 		if err != nil {
 			return err
 		}
+		o.Linear, o.NoDoubleQuant, o.Skip = kind, !double, skip
+		from, err := hf.OpenOn(vfs.Ahead(vfs.OS), args[0])
+		if err != nil {
+			return fmt.Errorf("opening the model: %w", err)
+		}
+		defer from.Close() // opened for reading
+		done, err := convert.Folder(cmd.Context(), from, args[1], o)
+		line.Done()
+		if err != nil {
+			return err
+		}
+		r := newFolderResult(args[1], done)
+		r.Format = format
 		return r.write(sh.out, *asJSON)
 	}
 	return cmd
@@ -69,27 +83,4 @@ func quantFormatsHelp() string {
 		}
 	}
 	return text.String()
-}
-
-func (o *quantizeOptions) quantize(ctx context.Context, sh shell, model, out string) (r folderResult, err error) {
-	kind, err := quant.ParseWeights(o.format)
-	if err != nil {
-		return r, usageErrorf("--format: %v", err)
-	}
-	c := convert.Options{Linear: kind, NoDoubleQuant: !o.double, Skip: o.skip}
-	if c.ShardBytes, err = parseShard(o.shard); err != nil {
-		return r, err
-	}
-	from, err := hf.OpenOn(vfs.Ahead(vfs.OS), model)
-	if err != nil {
-		return r, fmt.Errorf("opening the model: %w", err)
-	}
-	defer from.Close() // opened for reading
-	w := newWriting(sh)
-	c.Progress = w.progress
-	done, err := convert.Folder(ctx, from, out, c)
-	w.line.Done()
-	r = newFolderResult(out, "model", done)
-	r.Format = o.format
-	return r, err
 }

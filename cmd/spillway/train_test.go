@@ -33,13 +33,13 @@ func prose(t *testing.T) string {
 // trainTiny runs train on a tiny model with given flags.
 func trainTiny(t *testing.T, flags ...string) result {
 	t.Helper()
-	return command(t, append([]string{"train", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--learning-rate", "5e-3", "--json"}, flags...)...)
+	return command(t, append([]string{"train", "tiny-llama", "--micro-batch-size", "2", "--seq-len", "64", "--learning-rate", "5e-3", "--json"}, flags...)...)
 }
 
 // tight is a limit below what normal training of the tiny model takes.
 func tight(t *testing.T) (flag string, bytes float64) {
 	t.Helper()
-	v := command(t, "plan", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--json").object(t)
+	v := command(t, "plan", "tiny-llama", "--micro-batch-size", "2", "--seq-len", "64", "--json").object(t)
 	bytes = math.Floor(0.9 * at(t, v, "standard_bytes").(float64))
 	return fmt.Sprintf("%.0fB", bytes), bytes
 }
@@ -120,8 +120,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// Ctrl-C ends the run after the iteration at hand, with a checkpoint and without an
-// error.
+// Ctrl-C ends the run after the iteration at hand, with a checkpoint and with the exit code
+// of Ctrl-C, and says how to go on.
 func TestTrainInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
@@ -135,7 +135,7 @@ func TestTrainInterrupted(t *testing.T) {
 	})
 	args := []string{"train", "tiny-llama", "--data", prose(t), "--batch-size", "2", "--seq-len", "64", "--max-steps", "1000000", "--eval-steps", "1", "--out", out}
 	code := run(ctx, args, shell{in: strings.NewReader(""), out: screen, err: &said, cache: cache})
-	if code != exitOK || !strings.Contains(said.String(), "interrupted     2 steps") {
+	if code != 130 || !strings.Contains(said.String(), "interrupted     2 steps") || !strings.Contains(said.String(), "spillway train --resume --out "+out) {
 		t.Errorf("exit code %d:\n%s", code, said.String())
 	}
 	c, err := checkpoint.Dir{Path: out}.Latest()
@@ -152,7 +152,7 @@ func TestTrainInterrupted(t *testing.T) {
 func TestTrainWithASavedPlan(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "plan.json")
-	if r := command(t, "plan", "tiny-llama", "--batch-size", "2", "--seq-len", "48", "--save", file); r.code != exitOK {
+	if r := command(t, "plan", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--save", file); r.code != exitOK {
 		t.Fatal(r.err)
 	}
 	text := prose(t)
@@ -163,6 +163,16 @@ func TestTrainWithASavedPlan(t *testing.T) {
 	r := command(t, "train", "small-llama", "--data", text, "--plan", file, "--out", filepath.Join(dir, "other"))
 	if r.code != exitFailed || !strings.Contains(r.err, "is a plan for tiny-llama") {
 		t.Errorf("another model's plan gives %d %s", r.code, r.err)
+	}
+	for says, args := range map[string][]string{
+		"--batch-size 3 is given, the plan in": {"--batch-size", "3"}, "--seq-len 32 is given": {"--seq-len", "32"},
+		"--gradient-accumulation-steps 2 is given": {"--gradient-accumulation-steps", "2"},
+		"in another type":                          {"--precision", "bf16"}, "the plan has": {"--method", "lora"}, "another optimizer": {"--max-grad-norm", "1"},
+	} {
+		args = append([]string{"train", "tiny-llama", "--data", text, "--plan", file, "--out", filepath.Join(dir, "other")}, args...)
+		if r := command(t, args...); r.code == exitOK || !strings.Contains(r.err, says) {
+			t.Errorf("%q gives %d %s, want %q", args, r.code, r.err, says)
+		}
 	}
 }
 

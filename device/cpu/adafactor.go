@@ -101,7 +101,7 @@ func (a *adafactor) set(l *device.Launch, n int) {
 	a.g.set(l.Buffers[1])
 	at := 2
 	if a.m != nil {
-		a.m.set(l.Buffers[at])
+		a.m.set(l, at, 0)
 		at++
 	}
 	a.row = F32(l, at)

@@ -17,10 +17,9 @@ func init() {
 func inverseNorm(c op.Call, workers int) Program {
 	o := &adaptedNorms{rank: int(c.In[1].Shape[0]), width: int(c.In[1].Shape[1]), scale: float32(c.Attr.Scale), step: int(c.In[0].Shape[1]), rows: c.Attr.TransB}
 	work := rowsOf(c.Out[0].Shape[0], int64(o.width), o.piece)
-	return Program{Workspace: bytesOf(workers * o.width), Run: func(p *kernel.Pool, l *device.Launch) {
+	return work.program(bytesOf(workers*o.width), func(l *device.Launch) {
 		o.w, o.a, o.b, o.out, o.scratch = F32(l, 0), F32(l, 1), F32(l, 2), F32(l, 3), scratch(l)
-		work.start(p)
-	}}
+	})
 }
 
 type adaptedNorms struct {
@@ -36,7 +35,13 @@ type adaptedNorms struct {
 func (o *adaptedNorms) piece(worker, from, to int) {
 	sum := o.scratch[worker*o.width:][:o.width]
 	for i := from; i < to; i++ {
-		o.take(sum, i)
+		if o.rows {
+			copy(sum, o.w[i*o.step:])
+		} else {
+			for k := range sum {
+				sum[k] = o.w[k*o.step+i]
+			}
+		}
 		for r := range o.rank {
 			kernel.AddScaled(sum, o.a[r*o.width:], o.scale*o.b[i*o.rank+r])
 		}
@@ -44,16 +49,5 @@ func (o *adaptedNorms) piece(worker, from, to int) {
 		if s := kernel.SumSquares(sum); s > 0 {
 			o.out[i] = float32(1 / math.Sqrt(s))
 		}
-	}
-}
-
-// take copies the weights of an output.
-func (o *adaptedNorms) take(dst []float32, output int) {
-	if o.rows {
-		copy(dst, o.w[output*o.step:])
-		return
-	}
-	for i := range dst {
-		dst[i] = o.w[i*o.step+output]
 	}
 }

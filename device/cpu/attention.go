@@ -42,13 +42,9 @@ func rope(c op.Call, workers int) Program {
 			}
 		}
 	})
-	return Program{
-		Workspace: bytesOf(2 * workers * half),
-		Run: func(p *kernel.Pool, l *device.Launch) {
-			x, positions, freq, y, angles = F32(l, 0), ids(l, 1), F32(l, 2), F32(l, 3), scratch(l)
-			work.start(p)
-		},
-	}
+	return work.program(bytesOf(2*workers*half), func(l *device.Launch) {
+		x, positions, freq, y, angles = F32(l, 0), ids(l, 1), F32(l, 2), F32(l, 3), scratch(l)
+	})
 }
 
 // rotate fills cos and sin of position·freq times the factor. The angle is a float32
@@ -122,7 +118,7 @@ func maskSetter(c op.Call, a *kernel.Attention, first int) func(l *device.Launch
 			a.Mask = F32(l, next)
 		}
 		if a.Dropout != nil {
-			startDropout(a.Dropout, c.Attr, l.Args, perSample)
+			startDropout(a.Dropout, c.Attr, argsOf(l), perSample)
 		}
 	}
 }

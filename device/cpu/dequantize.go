@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"spillway/device"
-	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/quant"
@@ -15,40 +14,31 @@ func init() {
 // dequantize decodes a weight piece by piece; for a 16-bit type through an f32 buffer that
 // stays in the cache.
 func dequantize(c op.Call, workers int) Program {
-	to := c.Out[0].DType
-	o := &decoding{weight: newQuantizedWeight(c.In[0]), narrowing: narrowing[to], scratch: make([]decodeScratch, workers)}
-	work := &rows{n: o.weight.n, step: decodedPiece, do: o.piece}
+	to, narrows := c.Out[0].DType, narrowing[c.Out[0].DType]
+	weight, room := newQuantizedWeight(c.In[0]), make([]decodeScratch, workers)
+	var out, pieces []float32 // pieces: one for each worker
+	var halves []uint16
 	if to != dtype.F32 {
-		o.wide = make([]float32, workers*decodedPiece)
+		pieces = make([]float32, workers*decodedPiece)
 	}
-	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
-		o.weight.bind(l.Buffers[0].Host())
-		if to == dtype.F32 {
-			o.wide = F32(l, 1)
-		} else {
-			o.narrow = view[uint16](l.Buffers[1])
+	work := &rows{n: weight.n, step: decodedPiece, do: func(worker, from, to int) {
+		if pieces == nil {
+			weight.decode(&room[worker], out[from:to], from)
+			return
 		}
-		work.start(p)
+		wide := pieces[worker*decodedPiece:][:to-from]
+		weight.decode(&room[worker], wide, from)
+		narrows(halves[from:to], wide)
 	}}
+	return work.program(0, func(l *device.Launch) {
+		weight.bind(l.Buffers[0].Host())
+		if pieces == nil {
+			out = F32(l, 1)
+		} else {
+			halves = view[uint16](l.Buffers[1])
+		}
+	})
 }
 
 // decodedPiece is how many elements are decoded at a time: 16 KiB of f32.
 const decodedPiece = decodedBlocks * quant.FourBitBlock
-
-type decoding struct {
-	weight    *quantizedWeight
-	wide      []float32 // the output, or a piece for each worker
-	narrow    []uint16
-	narrowing func(dst []uint16, src []float32) // nil for f32
-	scratch   []decodeScratch
-}
-
-func (o *decoding) piece(worker, from, to int) {
-	if o.narrowing == nil {
-		o.weight.decode(&o.scratch[worker], o.wide[from:to], from)
-		return
-	}
-	wide := o.wide[worker*decodedPiece:][:to-from]
-	o.weight.decode(&o.scratch[worker], wide, from)
-	o.narrowing(o.narrow[from:to], wide)
-}

@@ -21,11 +21,7 @@ func init() {
 // elements makes a program whose elements are independent. set takes the operands of a
 // launch, do works on a range of elements.
 func elements(c op.Call, set func(l *device.Launch), do func(from, to int)) Program {
-	work := rowsOf(c.Out[0].Shape.Elements(), 1, func(_, from, to int) { do(from, to) })
-	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
-		set(l)
-		work.start(p)
-	}}
+	return rowsOf(c.Out[0].Shape.Elements(), 1, func(_, from, to int) { do(from, to) }).program(0, set)
 }
 
 // pair is an elementwise op of one operand, triple of two.
@@ -48,10 +44,7 @@ func copyOrAdd(c op.Call, workers int) Program {
 	}
 	var dst, src []byte
 	work := rowsOf(c.Out[0].Bytes(), 1, func(_, from, to int) { copy(dst[from:to], src[from:to]) })
-	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
-		dst, src = l.Buffers[1].Host(), l.Buffers[0].Host()
-		work.start(p)
-	}}
+	return work.program(0, func(l *device.Launch) { dst, src = l.Buffers[1].Host(), l.Buffers[0].Host() })
 }
 
 // addNarrow adds numbers of a 16-bit type to others, some at a time in each worker's own
@@ -70,10 +63,7 @@ func addNarrow(c op.Call, workers int) Program {
 			narrowing[of](y[i:j], b)
 		}
 	})
-	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
-		x, y = view[uint16](l.Buffers[0]), view[uint16](l.Buffers[1])
-		work.start(p)
-	}}
+	return work.program(0, func(l *device.Launch) { x, y = view[uint16](l.Buffers[0]), view[uint16](l.Buffers[1]) })
 }
 
 func scale(c op.Call, _ int) Program {
@@ -120,30 +110,24 @@ func repeat(from, to, period int, f func(i, n, j int)) {
 	}
 }
 
-// funcs are the activations by the name package op gives them.
-var funcs = map[op.Func]kernel.Func{
-	op.ReLU: kernel.ReLU, op.GELU: kernel.GELU, op.GELUTanh: kernel.GELUTanh,
-	op.SiLU: kernel.SiLU, op.Tanh: kernel.Tanh, op.Sigmoid: kernel.Sigmoid,
-}
-
 func unary(c op.Call, _ int) Program {
-	o, f := &pair{}, funcs[c.Attr.Func]
+	o, f := &pair{}, kernel.Func(c.Attr.Func)
 	return elements(c, o.set, func(from, to int) { f.Value(o.y[from:to], o.x[from:to]) })
 }
 
 func unaryGrad(c op.Call, _ int) Program {
-	o, f := &triple{}, funcs[c.Attr.Func]
+	o, f := &triple{}, kernel.Func(c.Attr.Func)
 	return elements(c, o.set, func(from, to int) { f.SlopeTimes(o.z[from:to], o.x[from:to], o.y[from:to]) })
 }
 
 func gated(c op.Call, _ int) Program {
-	o, f := &triple{}, funcs[c.Attr.Func]
+	o, f := &triple{}, kernel.Func(c.Attr.Func)
 	return elements(c, o.set, func(from, to int) { f.Times(o.z[from:to], o.x[from:to], o.y[from:to]) })
 }
 
 func gatedGrad(c op.Call, _ int) Program {
 	var gate, up, dy, dgate, dup []float32
-	f := funcs[c.Attr.Func]
+	f := kernel.Func(c.Attr.Func)
 	set := func(l *device.Launch) {
 		gate, up, dy, dgate, dup = F32(l, 0), F32(l, 1), F32(l, 2), F32(l, 3), F32(l, 4)
 	}
@@ -159,16 +143,12 @@ func dropout(c op.Call, _ int) Program {
 	perSample := uint64(c.In[0].Shape[1:].Elements())
 	set := func(l *device.Launch) {
 		o.set(l)
-		startDropout(d, c.Attr, l.Args, perSample)
+		startDropout(d, c.Attr, argsOf(l), perSample)
 	}
 	return elements(c, set, func(from, to int) { d.Apply(o.y[from:to], o.x[from:to], uint64(from), 1) })
 }
 
 // startDropout sets the random stream of a launch whose sequences have perSample elements.
-func startDropout(d *kernel.Dropout, attr op.Attr, a *op.Args, perSample uint64) {
-	var key, row uint64
-	if a != nil {
-		key, row = a.Key, a.Row
-	}
-	d.Start(op.NewStream(key, attr.Stream), row*perSample)
+func startDropout(d *kernel.Dropout, attr op.Attr, a op.Args, perSample uint64) {
+	d.Start(op.NewStream(a.Key, attr.Stream), a.Row*perSample)
 }

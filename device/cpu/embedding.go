@@ -27,10 +27,7 @@ func embedding(c op.Call, _ int) Program {
 			copy(y[n*width:][:width], row(table, which[n], width))
 		}
 	})
-	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
-		which, table, y = ids(l, 0), l.Buffers[1].Host(), l.Buffers[2].Host()
-		work.start(p)
-	}}
+	return work.program(0, func(l *device.Launch) { which, table, y = ids(l, 0), l.Buffers[1].Host(), l.Buffers[2].Host() })
 }
 
 // embeddingGrad adds the rows of dy to the rows of the table their ids name. A piece

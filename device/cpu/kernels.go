@@ -57,8 +57,8 @@ func prepare(c op.Call, workers int) (p Program, reason string) {
 		}
 	}
 	switch {
-	case empty(c.Out):
-		return Program{Run: nothing}, ""
+	case c.Empty():
+		return Program{Run: func(*kernel.Pool, *device.Launch) {}}, ""
 	case e.native(c):
 		return e.make(c, workers), ""
 	}
@@ -70,15 +70,3 @@ func prepare(c op.Call, workers int) (p Program, reason string) {
 var types = []dtype.Type{dtype.F32, dtype.I32, dtype.F64, dtype.BF16, dtype.F16}
 
 func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
-
-// empty says that there is nothing to compute.
-func empty(types []op.Type) bool {
-	for _, t := range types {
-		if t.Shape.Elements() > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-func nothing(*kernel.Pool, *device.Launch) {}

@@ -7,20 +7,18 @@ import (
 )
 
 func init() {
-	Register(op.LinearCrossEntropy, linearCrossEntropy)
-	Register(op.LinearCrossEntropyGrad, linearCrossEntropyGrad)
-	Register(op.CrossEntropy, crossEntropy)
-	Register(op.CrossEntropyGrad, crossEntropyGrad)
+	Register(op.LinearCrossEntropy, linearLoss)
+	Register(op.LinearCrossEntropyGrad, linearLoss)
+	Register(op.CrossEntropy, logitLoss)
+	Register(op.CrossEntropyGrad, logitLoss)
 	Register(op.MeanSquare, meanSquare)
 	Register(op.MeanSquareGrad, meanSquareGrad)
 }
 
-func linearCrossEntropy(c op.Call, workers int) Program     { return linearLoss(c, workers, false) }
-func linearCrossEntropyGrad(c op.Call, workers int) Program { return linearLoss(c, workers, true) }
-
 // linearLoss makes the loss of the logits x·Wᵀ, with its gradients if asked for. The losses
 // of the rows are at the start of the workspace.
-func linearLoss(c op.Call, workers int, grad bool) Program {
+func linearLoss(c op.Call, workers int) Program {
+	grad := c.Kind == op.LinearCrossEntropyGrad
 	k := &kernel.LinearCrossEntropy{
 		N: int(c.In[0].Shape.Rows()), V: int(c.In[1].Shape[0]), D: int(c.In[1].Shape[1]),
 		Ignore: op.IgnoreIndex, Accumulate: c.Attr.Accumulate,
@@ -51,11 +49,9 @@ func total(x []float32) (sum float64) {
 	return sum
 }
 
-func crossEntropy(c op.Call, workers int) Program     { return logitLoss(c, workers, false) }
-func crossEntropyGrad(c op.Call, workers int) Program { return logitLoss(c, workers, true) }
-
 // logitLoss makes the loss of given logits, or its gradient.
-func logitLoss(c op.Call, workers int, grad bool) Program {
+func logitLoss(c op.Call, workers int) Program {
+	grad := c.Kind == op.CrossEntropyGrad
 	k := &kernel.CrossEntropy{N: int(c.In[0].Shape.Rows()), V: int(c.In[0].Shape.Last()), Ignore: op.IgnoreIndex}
 	return Program{
 		Workspace: bytesOf(k.N + kernel.CrossEntropyWorkspace(workers)),

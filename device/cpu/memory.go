@@ -88,12 +88,10 @@ func (m *memory) Free() error {
 
 // checkBuffer refuses a buffer that is not wholly inside memory the CPU can reach.
 func checkBuffer(b device.Buffer) error {
-	switch {
-	case b.Memory == nil:
-		return fmt.Errorf("has no memory")
-	case b.Offset < 0 || b.Bytes < 0 || b.Offset > b.Memory.Size()-b.Bytes:
-		return fmt.Errorf("is %d bytes at %d of a memory of %d", b.Bytes, b.Offset, b.Memory.Size())
-	case b.Memory.Host() == nil && b.Memory.Size() > 0:
+	if err := b.Check(); err != nil {
+		return err
+	}
+	if b.Memory.Host() == nil && b.Memory.Size() > 0 {
 		return fmt.Errorf("is in memory the CPU does not reach, or that was freed")
 	}
 	return nil

@@ -39,10 +39,7 @@ func normRows(c op.Call, set func(l *device.Launch), do func(i, j int)) Program 
 			do(i, i+width)
 		}
 	})
-	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
-		set(l)
-		work.start(p)
-	}}
+	return work.program(0, set)
 }
 
 func rmsNormGrad(c op.Call, _ int) Program {

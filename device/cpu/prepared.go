@@ -1,12 +1,12 @@
 package cpu
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 
 	"spillway/device"
 	"spillway/device/cpu/kernel"
-	"spillway/dtype"
 	"spillway/op"
 )
 
@@ -30,53 +30,9 @@ func (t *preparedKernel) Workspace() int64 { return t.program.Workspace }
 
 // check refuses a launch whose buffers do not fit the call.
 func (t *preparedKernel) check(l *device.Launch) error {
-	if l == nil {
-		return fmt.Errorf("nothing to launch on")
-	}
-	if want := len(t.call.In) + len(t.call.Out); len(l.Buffers) != want {
-		return fmt.Errorf("%d buffers for %d operands and outputs", len(l.Buffers), want)
-	}
-	for i, b := range l.Buffers {
-		if err := t.checkOperand(i, b); err != nil {
-			return fmt.Errorf("buffer %d %w", i, err)
-		}
-	}
-	if t.program.Workspace == 0 {
-		return nil
-	}
-	if l.Workspace.Bytes < t.program.Workspace {
-		return fmt.Errorf("workspace of %d bytes, %d are needed", l.Workspace.Bytes, t.program.Workspace)
-	}
-	if err := checkBuffer(l.Workspace); err != nil {
-		return fmt.Errorf("the workspace %w", err)
-	}
-	return nil
-}
-
-func (t *preparedKernel) checkOperand(i int, b device.Buffer) error {
-	if err := checkBuffer(b); err != nil {
-		return err
-	}
-	kind := t.call.In
-	if i >= len(kind) {
-		i, kind = i-len(kind), t.call.Out
-	}
-	if want := kind[i].Bytes(); b.Bytes != want {
-		return fmt.Errorf("has %d bytes, %v has %d", b.Bytes, kind[i], want)
-	}
-	if size := width(kind[i].DType); b.Offset%size != 0 {
-		return fmt.Errorf("is at offset %d, not a multiple of %d", b.Offset, size)
-	}
-	return nil
-}
-
-// width is what the offset of a buffer must be a multiple of: the size of an element, or of
-// the f32 scales of a block type.
-func width(t dtype.Type) int64 {
-	if t.Block() {
-		return dtype.F32.Bytes(1)
-	}
-	return t.Bytes(1)
+	return l.Check(t.call, t.program.Workspace, func(b device.Buffer, t op.Type) error {
+		return cmp.Or(checkBuffer(b), b.CheckAligned(t.Align()))
+	})
 }
 
 // run runs the call. A panic in a kernel is a defect of the kernel; it is reported as an
@@ -110,6 +66,15 @@ func (r *rows) pieces() int { return (r.n + r.step - 1) / r.step }
 
 // start runs all pieces on the pool.
 func (r *rows) start(p *kernel.Pool) { p.Launch(r.pieces(), r) }
+
+// program runs all pieces after set has taken the operands of a launch. It needs a workspace
+// of so many bytes.
+func (r *rows) program(workspace int64, set func(l *device.Launch)) Program {
+	return Program{Workspace: workspace, Run: func(p *kernel.Pool, l *device.Launch) {
+		set(l)
+		r.start(p)
+	}}
+}
 
 // grain is how many elements a piece of elementwise work has: enough to be worth
 // scheduling, few enough to stay in the cache.

@@ -41,10 +41,7 @@ func parts(t op.Type, pieces []op.Type, first, whole int) Program {
 			at += size
 		}
 	})
-	return Program{Run: func(p *kernel.Pool, launch *device.Launch) {
-		l = launch
-		work.start(p)
-	}}
+	return work.program(0, func(launch *device.Launch) { l = launch })
 }
 
 // columns is how many columns a worker sums at a time: a cache line or more of every
@@ -64,8 +61,5 @@ func sumRows(c op.Call, _ int) Program {
 			kernel.AddScaled(y[from:to], x[i+from:i+to], 1)
 		}
 	}}
-	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
-		x, y = F32(l, 0), F32(l, 1)
-		work.start(p)
-	}}
+	return work.program(0, func(l *device.Launch) { x, y = F32(l, 0), F32(l, 1) })
 }

@@ -16,6 +16,7 @@ type states struct {
 	quantized bool    // some of them
 	chunk     int     // how many elements are opened at once; 0 for all
 	clip      float32 // what the gradient is multiplied by
+	flush     [2]bool // of each whether denormal numbers in it become zero, see flushesDenormals
 }
 
 // newStates takes the operands between the gradient and the clip factor.
@@ -31,6 +32,7 @@ func newStates(c op.Call, workers int) *states {
 		case narrow(t.DType) && !s.quantized:
 			s.chunk = widenedAtOnce
 		}
+		s.flush[len(s.all)] = flushesDenormals(t.DType)
 		s.all = append(s.all, newState(t, workers))
 	}
 	return s
@@ -39,7 +41,7 @@ func newStates(c op.Call, workers int) *states {
 func (s *states) set(l *device.Launch, clip float32) {
 	s.clip = clip
 	for i, one := range s.all {
-		one.set(l.Buffers[2+i])
+		one.set(l, 2+i, i)
 	}
 }
 
@@ -102,7 +104,7 @@ func finite(f float32) bool {
 // flushesDenormals reports whether denormal numbers of a state become zero before they are
 // used: in f32 and bf16, which can represent them. In f16 such numbers become 2^-24, in both
 // states of Adam alike; in 8 bits whole blocks become zero, see EncodeState of package quant.
-func flushesDenormals(t op.Type) bool { return t.DType == dtype.F32 || t.DType == dtype.BF16 }
+func flushesDenormals(t dtype.Type) bool { return t == dtype.F32 || t == dtype.BF16 }
 
 // state is one tensor. Where it is in 16 or 8 bits, a part at a time is widened to f32,
 // changed and rounded again in a worker's own buffer; no f32 copy of the whole exists.
@@ -115,6 +117,9 @@ type state struct {
 	absmax  []float32
 	codes   []byte
 	scratch [][]float32 // by worker
+
+	stream op.Stream // that a state in bf16 is rounded with, and its position of the first element
+	first  uint64
 }
 
 func newState(t op.Type, workers int) *state {
@@ -131,7 +136,10 @@ func newState(t op.Type, workers int) *state {
 	return s
 }
 
-func (s *state) set(b device.Buffer) {
+// set takes the operand of a launch that is the state of a number.
+func (s *state) set(l *device.Launch, operand, number int) {
+	b, args := l.Buffers[operand], argsOf(l)
+	s.stream, s.first = op.StateStream(args.Key, number), args.Row
 	switch {
 	case s.code != nil:
 		var scales []byte
@@ -164,11 +172,11 @@ func (s *state) close(worker, from, to int) {
 	switch {
 	case s.code != nil:
 		s.absmax[from/quant.DynamicBlock] = s.code.EncodeState(s.codes[from:to], s.scratch[worker][:to-from])
-	case narrow(s.of):
-		narrowing[s.of](s.halves[from:to], s.scratch[worker][:to-from])
-		if s.of == dtype.F16 {
-			clampF16(s.halves[from:to], s.scratch[worker])
-		}
+	case s.of == dtype.BF16:
+		kernel.RoundStates(s.halves[from:to], s.scratch[worker][:to-from], s.stream, s.first+uint64(from))
+	case s.of == dtype.F16:
+		s.of.Narrow(s.halves[from:to], s.scratch[worker][:to-from])
+		clampF16(s.halves[from:to], s.scratch[worker])
 	}
 }
 

@@ -65,8 +65,9 @@ func TestCodedStatesAreTheirParts(t *testing.T) {
 	before, after := eightBit(t, n, func([]float32) {})
 	w, g := numbers(t, dtype.F32, n, before[0]), numbers(t, dtype.F32, n, before[1])
 	m, v := numbers(t, quant.Dyn8, n, before[2]), numbers(t, quant.UDyn8, n, before[3])
-	a := kernel.Adam{AdamStep: adamOf(optim.AdamStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 0.271, Bias2: 0.0547}), Clip: 0.75}
-	a.Update(w, g, m, v)
+	var a kernel.Adam
+	a.Set(optim.AdamStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 0.271, Bias2: 0.0547}.Scalars(), 0.75, [2]bool{})
+	a.Update(w, g, [2][]float32{m, v})
 	for i, got := range numbers(t, dtype.F32, n, after[0]) {
 		if got != w[i] {
 			t.Fatalf("weight %d is %v, want %v", i, got, w[i])
@@ -244,20 +245,22 @@ func TestNarrowStatesAreRoundedOnce(t *testing.T) {
 	for _, kept := range []dtype.Type{dtype.BF16, dtype.F16} {
 		l, k, memory := adamLaunch(t, d, n, dtype.F32, kept, kept)
 		l.Args.Scalars = optim.AdamStep{Rate: 1e-2, Beta1: 0.5, Beta2: 0.5, Eps: 1e-8, Bias1: 1, Bias2: 1}.Scalars()
+		l.Args.Key, l.Args.Row = 3, 77 // which is not a multiple of four
 		view[float32](l.Buffers[4])[0] = 1
 		g := view[float32](l.Buffers[1])
 		for i := range g {
 			g[i] = float32(math.Pow(10, float64(i%12)-6)) * float32(1-2*(i%2)) // 1e-6 to 1e5, both signs
 		}
 		w, m, v := make([]float32, n), make([]float32, n), make([]float32, n)
-		a := kernel.Adam{AdamStep: adamOf(optim.AdamStep{Rate: 1e-2, Beta1: 0.5, Beta2: 0.5, Eps: 1e-8, Bias1: 1, Bias2: 1, Decoupled: true}), Clip: 1}
+		var a kernel.Adam
+		a.Set(optim.AdamStep{Rate: 1e-2, Beta1: 0.5, Beta2: 0.5, Eps: 1e-8, Bias1: 1, Bias2: 1, Decoupled: true}.Scalars(), 1, [2]bool{})
 		for range 3 {
 			must(t, q.Launch(k, l))
 			must(t, q.Sync())
-			a.Update(w, g, m, v)
-			for _, state := range [][]float32{m, v} {
+			a.Update(w, g, [2][]float32{m, v})
+			for k, state := range [][]float32{m, v} {
 				for i, f := range state {
-					state[i] = roundedState(kept, f)
+					state[i] = roundedState(kept, f, op.StateStream(l.Args.Key, k), l.Args.Row+uint64(i))
 				}
 			}
 		}
@@ -276,9 +279,9 @@ func TestNarrowStatesAreRoundedOnce(t *testing.T) {
 }
 
 // roundedState is one number of a state in 16 bits, by its definition.
-func roundedState(t dtype.Type, f float32) float32 {
+func roundedState(t dtype.Type, f float32, s op.Stream, position uint64) float32 {
 	if t == dtype.BF16 {
-		return dtype.FromBF16(dtype.ToBF16(f))
+		return dtype.FromBF16(s.RoundState(f, position))
 	}
 	least, most := float32(math.Ldexp(1, -24)), float32(65504)
 	switch r := dtype.FromF16(dtype.ToF16(f)); {
@@ -293,8 +296,65 @@ func roundedState(t dtype.Type, f float32) float32 {
 	}
 }
 
-// adamOf are the numbers of a step as the kernel takes them.
-func adamOf(a optim.AdamStep) kernel.AdamStep {
-	s := a.Scalars()
-	return kernel.AdamStep{Couple: s[0], Beta1: s[1], Rest1: s[2], Beta2: s[3], Rest2: s[4], Root: s[5], Eps: s[6], Rate: s[7], Shrink: s[8]}
+// Adam's states in bf16 follow those in f32 over 5,000 iterations of gradients that become
+// smaller and smaller. Rounded to nearest, the squares would stay at 0.25 for ever: the decay
+// of 0.999 is less than half a unit in their last place.
+func TestStatesInBF16DoNotFreeze(t *testing.T) {
+	const n = 2048
+	config, err := optim.Parse("adamw:lr=1e-4")
+	must(t, err)
+	d := Open(Options{Threads: 2, Limit: 64 << 20})
+	defer d.Close()
+	q := openQueue(t, d)
+	defer q.Close()
+	wide, wideKernel, first := adamLaunch(t, d, n, dtype.F32, dtype.F32, dtype.F32)
+	narrowed, narrowKernel, second := adamLaunch(t, d, n, dtype.F32, dtype.BF16, dtype.BF16)
+	for iteration := 1; iteration <= 5000; iteration++ {
+		gradient := float32(1)
+		if iteration > 300 {
+			gradient = 0.01
+		}
+		if iteration > 3300 {
+			gradient = 1e-4
+		}
+		scalars, err := config.Scalars(iteration, config.LR, true)
+		must(t, err)
+		for _, l := range []*device.Launch{wide, narrowed} {
+			l.Args.Scalars, l.Args.Key = scalars, op.Key(1, uint64(iteration), 0, 1)
+			view[float32](l.Buffers[4])[0] = 1
+			for i := range view[float32](l.Buffers[1]) {
+				view[float32](l.Buffers[1])[i] = gradient
+			}
+		}
+		must(t, q.Launch(wideKernel, wide))
+		must(t, q.Launch(narrowKernel, narrowed))
+		must(t, q.Sync())
+		if iteration != 300 && iteration != 3300 && iteration != 5000 {
+			continue
+		}
+		for k, name := range []string{"exp_avg", "exp_avg_sq"} {
+			want := float64(view[float32](wide.Buffers[2+k])[0])
+			mean, square := 0.0, 0.0
+			for i, f := range numbers(t, dtype.BF16, n, narrowed.Buffers[2+k].Host()) {
+				off := float64(f)/want - 1
+				mean, square = mean+float64(f)/n, square+off*off/n
+				if off > 1 || off < -0.5 {
+					t.Fatalf("iteration %d: element %d of %s is %v, in f32 %v", iteration, i, name, f, want)
+				}
+			}
+			t.Logf("iteration %d: %s is %.3g in f32; in bf16 %.3g on average, a single one off by %.1f%%", iteration, name, want, mean, 100*math.Sqrt(square))
+			if math.Abs(mean/want-1) > 0.015 || math.Sqrt(square) > 0.2 {
+				t.Errorf("iteration %d: the mean of %s is %v, in f32 %v", iteration, name, mean, want)
+			}
+		}
+		moved, rounded := float64(view[float32](wide.Buffers[0])[0]), 0.0
+		for _, f := range view[float32](narrowed.Buffers[0]) {
+			rounded += float64(f) / n
+		}
+		if math.Abs(rounded/moved-1) > 0.01 {
+			t.Errorf("iteration %d: weights are %v on average, with states in f32 %v", iteration, rounded, moved)
+		}
+	}
+	must(t, first.Free())
+	must(t, second.Free())
 }

@@ -29,14 +29,14 @@ func sumSquares(c op.Call, _ int) Program {
 
 // clipScale turns sums of squares into the norm and the factor that clips it.
 func clipScale(c op.Call, _ int) Program {
-	slots := c.Kind.Slots("max_norm", "loss_scale")
+	scalars := scalarsOf(c.Kind, "max_norm", "loss_scale")
 	return Program{Run: func(_ *kernel.Pool, l *device.Launch) {
 		sum := 0.0
 		for _, v := range view[float64](l.Buffers[0]) {
 			sum += v
 		}
 		s, scale := scalars(l), 1.0
-		maxNorm, lossScale := float64(s[slots[0]]), float64(s[slots[1]])
+		maxNorm, lossScale := float64(s[0]), float64(s[1])
 		if lossScale != 0 {
 			scale = lossScale
 		}
@@ -51,9 +51,6 @@ func clipScale(c op.Call, _ int) Program {
 		out[0], out[1] = float32(factor), float32(norm)
 	}}
 }
-
-// scalars of a launch, zeros if it has none.
-func scalars(l *device.Launch) op.Scalars { return argsOf(l).Scalars }
 
 func argsOf(l *device.Launch) op.Args {
 	if l.Args == nil {
@@ -75,10 +72,15 @@ func scalarsOf(kind op.Kind, names ...string) func(l *device.Launch) op.Scalars 
 	}
 }
 
-// update makes the program of an optimizer's update. set takes the scalars of a launch and
-// returns the clip factor; step updates some weights and their states. Where the factor is
-// not positive, all stay as they are.
-func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), step func(w, g []float32, s [2][]float32)) Program {
+// registerUpdate adds the kernel of an optimizer's update.
+func registerUpdate(kind op.Kind, optimizer func() kernel.Optimizer) {
+	RegisterNative(kind, func(c op.Call, workers int) Program { return update(c, workers, optimizer()) }, nil)
+}
+
+// update makes the program of an optimizer's update. Where the clip factor is not positive,
+// weights and states stay as they are.
+func update(c op.Call, workers int, o kernel.Optimizer) Program {
+	scalars := scalarsOf(c.Kind, o.Scalars()...)
 	w, g, kept := newWeight(c.In[0].DType, workers), newGradient(c.In[1].DType, workers), newStates(c, workers)
 	copied, leave := newWeightCopy(c), false
 	work := runsOf(c.Out[0].Shape.Elements(), workers, func(worker, from, to int) {
@@ -88,7 +90,7 @@ func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), s
 		}
 		g.each(worker, from, to, func(i, j int, g []float32) {
 			kept.each(worker, i, j, g, func(i, j int, g []float32, s [2][]float32) {
-				step(w.open(worker, i, j), g, s)
+				o.Update(w.open(worker, i, j), g, s)
 				w.close(worker, i, j)
 			})
 			copied.write(w.wide, i, j)
@@ -97,7 +99,8 @@ func update(c op.Call, workers int, set func(l *device.Launch) (clip float32), s
 	return Program{Run: func(p *kernel.Pool, l *device.Launch) {
 		w.set(l)
 		g.set(l.Buffers[1])
-		clip := set(l)
+		clip := F32(l, len(c.In)-1)[0]
+		o.Set(scalars(l), clip, kept.flush)
 		leave = !(clip > 0)
 		kept.set(l, clip)
 		copied.set(l)

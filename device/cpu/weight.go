@@ -32,9 +32,8 @@ func (w *weight) set(l *device.Launch) {
 		return
 	}
 	w.halves = view[uint16](l.Buffers[0])
-	if w.key, w.first = 0, 0; l.Args != nil {
-		w.key, w.first = l.Args.Key, l.Args.Row
-	}
+	a := argsOf(l)
+	w.key, w.first = a.Key, a.Row
 }
 
 // open gives the elements from..to as f32, to be changed; of a weight in bf16 at most

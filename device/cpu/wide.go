@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"slices"
+
 	"spillway/device"
 	"spillway/device/cpu/kernel"
 	"spillway/dtype"
@@ -11,7 +13,16 @@ import (
 // the workspace, outputs are rounded from there once. It costs a copy of everything; kernels
 // where that matters register as native.
 func widened(c op.Call, workers int) (Program, string) {
-	wide, err := op.Make(c.Kind, wideAttr(c.Attr), wideTypes(c.In)...)
+	attr, in := c.Attr, slices.Clone(c.In)
+	if narrow(attr.To) { // a cast to a 16-bit type becomes one to f32; rounding the output finishes it
+		attr.To = dtype.F32
+	}
+	for i, t := range in {
+		if narrow(t.DType) {
+			in[i].DType = dtype.F32
+		}
+	}
+	wide, err := op.Make(c.Kind, attr, in...)
 	if err != nil {
 		return Program{}, err.Error()
 	}
@@ -24,34 +35,11 @@ func widened(c op.Call, workers int) (Program, string) {
 	for i, t := range c.In {
 		at = w.layOut(i, t, wide.In[i], at, true, false)
 	}
-	adds := map[int]bool{}
-	if c.Attr.Accumulate {
-		for _, i := range c.Kind.Accumulates(c.Attr) {
-			adds[i] = true
-		}
-	}
 	for i, t := range c.Out {
-		at = w.layOut(len(c.In)+i, t, wide.Out[i], at, adds[i], true)
+		adds := c.Attr.Accumulate && slices.Contains(c.Kind.Accumulates(c.Attr), i)
+		at = w.layOut(len(c.In)+i, t, wide.Out[i], at, adds, true)
 	}
 	return Program{Workspace: at, Run: w.run}, ""
-}
-
-// wideAttr turns a Cast to a 16-bit type into one to f32; rounding the output finishes it.
-func wideAttr(a op.Attr) op.Attr {
-	if narrow(a.To) {
-		a.To = dtype.F32
-	}
-	return a
-}
-
-func wideTypes(narrowed []op.Type) []op.Type {
-	wide := append([]op.Type(nil), narrowed...)
-	for i, t := range wide {
-		if narrow(t.DType) {
-			wide[i].DType = dtype.F32
-		}
-	}
-	return wide
 }
 
 // widener runs a program in f32 on converted operands.

@@ -64,9 +64,6 @@ func (d *Device) chooseAlgorithm(c candidates) (way driver.Algorithm, err error)
 		return way, err
 	}
 	if which := (loadedAlgorithm{c.gemm, n}); !d.choices.loaded[which] {
-		if d.choices.loaded == nil {
-			d.choices.loaded = map[loadedAlgorithm]bool{}
-		}
 		d.choices.loaded[which] = true
 		err = d.loadAlgorithm(c, c.algorithms[n])
 	}
@@ -88,9 +85,6 @@ func (d *Device) algorithmNumber(c candidates) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if d.choices.made == nil {
-		d.choices.made = map[string]int{}
-	}
 	d.choices.made[name] = way
 	return way, nil
 }
@@ -110,7 +104,10 @@ func (d *Device) cachedChoice(path string, c candidates, made timedChoice) (int,
 	if err != nil {
 		return 0, err
 	}
-	if err := writeOnce(path, append(text, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err = vfs.MkdirAll(vfs.OS, filepath.Dir(path)); err == nil {
+		err = vfs.WriteOnce(path, append(text, '\n'))
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return 0, fmt.Errorf("writing the chosen algorithm: %w", err)
 	}
 	return readChoice(path, len(c.algorithms))
@@ -141,12 +138,4 @@ func fastest(seconds []float64) (best int) {
 		}
 	}
 	return best
-}
-
-// writeOnce writes a file that appears whole, unless there is one already.
-func writeOnce(path string, b []byte) error {
-	if err := vfs.MkdirAll(vfs.OS, filepath.Dir(path)); err != nil {
-		return err
-	}
-	return vfs.WriteOnce(path, b)
 }

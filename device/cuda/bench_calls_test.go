@@ -15,6 +15,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/shape"
 	"spillway/spec"
 )
@@ -51,7 +52,7 @@ func BenchmarkCalls(b *testing.B) {
 // callsOf lists the calls of a training iteration that keeps everything, and how often
 // each occurs.
 func callsOf(b *testing.B, d *Device, m *spec.Model) (order []op.Call, times map[string]int) {
-	p, err := planner.Build(m, tiny.AdamW(1, false), siteOn(d, 100<<30), planner.Uniform(false, false, planner.SaveAll, 1))
+	p, err := planner.Build(m, tiny.AdamW(1, false), siteOn(d, 100<<30), strategy.Uniform(false, false, strategy.SaveAll, 1))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/shape"
 	"spillway/spec"
 )
@@ -41,7 +42,7 @@ func siteOn(d *Device, budget int64) planner.Site {
 }
 
 // started plans a model and starts it with random weights.
-func started(b *testing.B, d *Device, m *spec.Model, g planner.Goal, budget int64, choose func(slabs, blocks int) planner.Choice) (*plan.Plan, *executor.Executor) {
+func started(b *testing.B, d *Device, m *spec.Model, g planner.Goal, budget int64, choose func(slabs, blocks int) strategy.Choice) (*plan.Plan, *executor.Executor) {
 	b.Helper()
 	p, err := planner.Build(m, g, siteOn(d, budget), choose)
 	if err != nil {
@@ -148,7 +149,7 @@ func BenchmarkStreamedForward(b *testing.B) {
 			}
 			m := tiny.Model(b, string(config), graph.Config{MicroBatchSize: size[0], Seq: size[1], Task: graph.Eval, DType: dtype.BF16})
 			begin := time.Now()
-			p, e := started(b, d, m, planner.Goal{}, 4<<30, planner.Uniform(true, false, planner.SaveAll, 3))
+			p, e := started(b, d, m, planner.Goal{}, 4<<30, strategy.Uniform(true, false, strategy.SaveAll, 3))
 			b.Logf("start %.1f s, arena %d MiB, budget 4096 MiB", time.Since(begin).Seconds(), p.Arenas[0].Bytes>>20)
 			fillBatch(b, e, 128256, 1)
 			run := func() {
@@ -172,14 +173,14 @@ func BenchmarkStreamedForward(b *testing.B) {
 
 // A training iteration of the 1.1B shape with everything on the GPU.
 func BenchmarkResidentTraining(b *testing.B) {
-	for _, level := range []planner.Level{planner.SaveAll, planner.SaveNone} {
-		b.Run(map[planner.Level]string{planner.SaveAll: "kept", planner.SaveNone: "recomputed"}[level], func(b *testing.B) {
+	for _, level := range []strategy.Level{strategy.SaveAll, strategy.SaveNone} {
+		b.Run(map[strategy.Level]string{strategy.SaveAll: "kept", strategy.SaveNone: "recomputed"}[level], func(b *testing.B) {
 			d := openGPU(b, Options{})
 			b.Cleanup(func() { d.Close() })
 			m := tiny.Model(b, shape11B, graph.Config{MicroBatchSize: 4, Seq: 2048, Task: graph.Train, DType: dtype.BF16})
 			goal := tiny.AdamW(1, false)
 			goal.Master = true
-			p, e := started(b, d, m, goal, 100<<30, planner.Uniform(false, false, level, 1))
+			p, e := started(b, d, m, goal, 100<<30, strategy.Uniform(false, false, level, 1))
 			fillBatch(b, e, 32000, 1)
 			first := iterateOnce(b, e, 0)
 			i := uint64(1)
@@ -215,7 +216,7 @@ func BenchmarkStreamedTraining(b *testing.B) {
 	goal := tiny.AdamW(8, false)
 	goal.Master = true
 	begin := time.Now()
-	p, e := started(b, d, m, goal, 24<<30, planner.Uniform(true, true, planner.SaveNone, 2))
+	p, e := started(b, d, m, goal, 24<<30, strategy.Uniform(true, true, strategy.SaveNone, 2))
 	b.Logf("start %.1f s, arena %d MiB, forecast %.3f s by %s", time.Since(begin).Seconds(), p.Arenas[0].Bytes>>20, p.Forecast.StepSeconds, p.Forecast.Bound)
 	fillBatch(b, e, 128256, 1)
 	iterateOnce(b, e, 0)

@@ -14,6 +14,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/op"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/shape"
 )
 
@@ -113,7 +114,7 @@ type issued struct{ device.Device }
 func TestRepeatedIsIssued(t *testing.T) {
 	gpu := openGPU(t, Options{})
 	defer gpu.Close()
-	choose := planner.Uniform(true, true, planner.SaveNone, 2)
+	choose := strategy.Uniform(true, true, strategy.SaveNone, 2)
 	repeated, plain := tinyRun(t, gpu, dtype.BF16, choose), tinyRun(t, issued{gpu}, dtype.BF16, choose)
 	if !slices.Equal(repeated, plain) {
 		t.Errorf("losses %v repeated, %v issued", repeated, plain)
@@ -126,7 +127,7 @@ func small(t testing.TB, gpu *Device, dev device.Device) *executor.Executor {
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train, DType: dtype.BF16})
 	site, goal := tiny.Site(64<<20), tiny.AdamW(1, true)
 	site.Kernels, goal.Master = gpu, true
-	p, err := planner.Build(m, goal, site, planner.Uniform(false, false, planner.SaveAll, 1))
+	p, err := planner.Build(m, goal, site, strategy.Uniform(false, false, strategy.SaveAll, 1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ import (
 
 	"spillway/device"
 	"spillway/device/cuda/driver"
+	"spillway/dtype"
 	"spillway/op"
 )
 
@@ -113,7 +114,9 @@ func Open(o Options) (*Device, error) {
 
 // open opens a device with given libraries. Where it fails, it frees what it has made.
 func open(lib *driver.Libraries, o Options) (d *Device, err error) {
-	d = &Device{options: o, lib: lib, name: fmt.Sprintf("cuda:%d", o.Ordinal), live: map[*memory]bool{}, queues: map[*queue]bool{}}
+	d = &Device{options: o, lib: lib, name: fmt.Sprintf("cuda:%d", o.Ordinal), live: map[*memory]bool{}, queues: map[*queue]bool{},
+		modules: modules{loaded: map[unit]*module{}, begun: map[dtype.Type]bool{}},
+		choices: algorithmChoices{made: map[string]int{}, loaded: map[loadedAlgorithm]bool{}}}
 	if err := checkDriver(lib.CUDA, o.Ordinal); err != nil {
 		return nil, fmt.Errorf("opening GPU %d: %w", o.Ordinal, err)
 	}
@@ -160,7 +163,6 @@ func (d *Device) start() (err error) {
 	if err := d.lib.CUDA.Record(d.origin, 0); err != nil {
 		return err
 	}
-	d.modules.start(d)
 	free, total, err := d.lib.CUDA.MemoryInfo()
 	if err != nil {
 		return err

@@ -29,8 +29,7 @@ func embeddingGrad(d *Device, c op.Call) (p program, err error) {
 	if width%lane != 0 {
 		name, lane = "embeddingGradOne", 1
 	}
-	k, err := d.grid(unitFor("embedding", c.In[1].DType), name, [3]int64{n, ceilDiv(width, threads*lane), 1}, [3]int64{threads, 1, 1}, 0,
-		buffer(0), buffer(1), buffer(2), i64(n), i64(c.Attr.Rows), i64(width), flag(c.Attr.Accumulate))
-	p.actions = append(p.actions, k)
+	err = p.add(d.grid(unitFor("embedding", c.In[1].DType), name, [3]int64{n, ceilDiv(width, threads*lane), 1}, [3]int64{threads, 1, 1}, 0,
+		buffer(0), buffer(1), buffer(2), i64(n), i64(c.Attr.Rows), i64(width), flag(c.Attr.Accumulate)))
 	return p, err
 }

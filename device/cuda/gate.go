@@ -84,22 +84,16 @@ func (q *queue) waitFor(e device.Event) error {
 		return err
 	}
 	defer q.leave()
-	if err := q.open(); err != nil {
-		return err
+	if q.gate == nil {
+		var err error
+		if q.gate, err = q.device.newGate(); err != nil {
+			return err
+		}
 	}
 	if err := q.gate.hold(q.device.lib.CUDA, q.stream, h); err != nil {
 		return fmt.Errorf("%s: queue %s: waiting for another backend: %w", q.device.name, q.name, err)
 	}
 	return nil
-}
-
-// open makes the gate when it is first needed.
-func (q *queue) open() (err error) {
-	if q.gate != nil {
-		return nil
-	}
-	q.gate, err = q.device.newGate()
-	return err
 }
 
 // shut closes the gate if there is one, after all that waited at it.

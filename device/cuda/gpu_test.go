@@ -16,6 +16,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/op"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	thisrig "spillway/rig"
 )
 
@@ -136,7 +137,7 @@ func TestIterationsStayFlat(t *testing.T) {
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train, DType: dtype.BF16})
 	site, goal := tiny.Site(64<<20), tiny.AdamW(2, true)
 	site.Kernels, goal.Master = d, true
-	p, err := planner.Build(m, goal, site, planner.Uniform(true, true, planner.SaveNone, 2))
+	p, err := planner.Build(m, goal, site, strategy.Uniform(true, true, strategy.SaveNone, 2))
 	if err != nil {
 		t.Fatal(err)
 	}

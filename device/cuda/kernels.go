@@ -48,7 +48,7 @@ func (d *Device) prepare(c op.Call) (program, error) {
 			return program{}, err
 		}
 	}
-	if empty(c.Out) {
+	if c.Empty() {
 		return program{}, nil
 	}
 	return e.make(d, c)
@@ -78,16 +78,6 @@ func same(types ...op.Type) error {
 		}
 	}
 	return nil
-}
-
-// empty says that there is nothing to compute.
-func empty(types []op.Type) bool {
-	for _, t := range types {
-		if t.Shape.Elements() > 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // unitFor is the unit of a file for an element type.

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"cmp"
+
 	"spillway/dtype"
 	"spillway/op"
 )
@@ -12,18 +14,18 @@ func init() {
 	register(op.CrossEntropyGrad, crossEntropyGrad)
 }
 
-// foldLosses sums the losses of rows, which are in the workspace.
-func (d *Device) foldLosses(t dtype.Type, scale, loss, rows int, n int64) (*kernelLaunch, error) {
-	return d.line(unitFor("reduce", t), "foldLosses", 1, 1024, scratchAt(int64(rows)), buffer(scale), buffer(loss), i64(n))
+// foldLosses sums the losses of n rows, which are at the start of the workspace.
+func (d *Device) foldLosses(t dtype.Type, scale, loss int, n int64) (*kernelLaunch, error) {
+	return d.line(unitFor("reduce", t), "foldLosses", 1, 1024, scratchAt(0), buffer(scale), buffer(loss), i64(n))
 }
 
-func crossEntropy(d *Device, c op.Call) (program, error) {
+func crossEntropy(d *Device, c op.Call) (p program, err error) {
 	rows, classes, t := c.In[0].Shape.Rows(), c.In[0].Shape.Last(), c.In[0].DType
-	return sequence(4*rows,
-		func() (*kernelLaunch, error) {
-			return d.line(unitFor("loss", t), "rowLosses", rows, lossThreads, buffer(0), buffer(1), scratchAt(0), i64(classes))
-		},
-		func() (*kernelLaunch, error) { return d.foldLosses(t, 2, 3, 0, rows) })
+	p.workspace = 4 * rows
+	err = cmp.Or(
+		p.add(d.line(unitFor("loss", t), "rowLosses", rows, lossThreads, buffer(0), buffer(1), scratchAt(0), i64(classes))),
+		p.add(d.foldLosses(t, 2, 3, rows)))
+	return p, err
 }
 
 func crossEntropyGrad(d *Device, c op.Call) (program, error) {
@@ -65,12 +67,6 @@ func newFusedLoss(d *Device, c op.Call) *fusedLoss {
 	return f
 }
 
-// add appends a launch.
-func (f *fusedLoss) add(s action, err error) error {
-	f.p.actions = append(f.p.actions, s)
-	return err
-}
-
 // multiply appends a matmul that uses the scratch memory behind the logits.
 func (f *fusedLoss) multiply(m matmulArgs) error {
 	m.scratch = f.scratch
@@ -78,16 +74,6 @@ func (f *fusedLoss) multiply(m matmulArgs) error {
 	f.p.actions = append(f.p.actions, steps...)
 	f.most = max(f.most, bytes)
 	return err
-}
-
-// chunks calls each with the first row and the number of rows of every chunk.
-func (f *fusedLoss) chunks(each func(from, n int64) error) error {
-	for from := int64(0); from < f.rows; from += f.chunk {
-		if err := each(from, min(f.chunk, f.rows-from)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // x is a chunk of the rows of the input, dlogits its logits of the classes from one on after
@@ -130,45 +116,36 @@ func (f *fusedLoss) makeLogits(rows, n int64) error {
 	})
 }
 
-// finish sums the losses and gives the program.
-func (f *fusedLoss) finish(loss int) (program, error) {
-	err := f.add(f.d.foldLosses(f.t, 3, loss, 0, f.rows))
+// program makes the logits of a chunk after another, has each use them, and sums the losses
+// into a buffer. each gets the first row of a chunk and the number of its rows.
+func (f *fusedLoss) program(loss int, each func(from, n int64) error) (program, error) {
+	for from := int64(0); from < f.rows; from += f.chunk {
+		n := min(f.chunk, f.rows-from)
+		if err := cmp.Or(f.makeLogits(from, n), each(from, n)); err != nil {
+			return program{}, err
+		}
+	}
+	err := f.p.add(f.d.foldLosses(f.t, 3, loss, f.rows))
 	f.p.workspace = f.scratch + f.most
 	return f.p, err
 }
 
 func linearCrossEntropy(d *Device, c op.Call) (program, error) {
 	f := newFusedLoss(d, c)
-	err := f.chunks(func(from, n int64) error {
-		if err := f.makeLogits(from, n); err != nil {
-			return err
-		}
-		return f.add(d.line(unitFor("loss", f.t), "rowLossesWide", n, lossThreads, scratchAt(f.logits), bufferAt(2, 4*from), scratchAt(4*from), i64(f.classes), i64(f.step)))
+	return f.program(4, func(from, n int64) error {
+		return f.p.add(d.line(unitFor("loss", f.t), "rowLossesWide", n, lossThreads, scratchAt(f.logits), bufferAt(2, 4*from), scratchAt(4*from), i64(f.classes), i64(f.step)))
 	})
-	if err != nil {
-		return program{}, err
-	}
-	return f.finish(4)
 }
 
 // linearCrossEntropyGrad: buffers x, W, targets, scale, dloss; loss, dx, dW.
 func linearCrossEntropyGrad(d *Device, c op.Call) (program, error) {
 	f := newFusedLoss(d, c)
-	err := f.chunks(func(from, n int64) error {
-		if err := f.makeLogits(from, n); err != nil {
-			return err
-		}
-		err := f.add(d.line(unitFor("loss", f.t), "lossInPlace", n, lossThreads,
-			scratchAt(f.logits), bufferAt(2, 4*from), buffer(3), buffer(4), scratchAt(4*from), i64(f.classes), i64(f.step)))
-		if err != nil {
-			return err
-		}
-		return f.gradients(from, n)
+	return f.program(5, func(from, n int64) error {
+		return cmp.Or(
+			f.p.add(d.line(unitFor("loss", f.t), "lossInPlace", n, lossThreads,
+				scratchAt(f.logits), bufferAt(2, 4*from), buffer(3), buffer(4), scratchAt(4*from), i64(f.classes), i64(f.step))),
+			f.gradients(from, n))
 	})
-	if err != nil {
-		return program{}, err
-	}
-	return f.finish(5)
 }
 
 // gradients appends dx = dlogits·W and dW += dlogitsᵀ·x of a chunk.

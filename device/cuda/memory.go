@@ -196,11 +196,8 @@ func (m *memory) release() error {
 
 // address is where the GPU finds a buffer. It reaches host memory of other devices too, slowly.
 func address(b device.Buffer) (driver.Pointer, error) {
-	switch {
-	case b.Memory == nil:
-		return 0, fmt.Errorf("has no memory")
-	case b.Offset < 0 || b.Bytes < 0 || b.Offset > b.Memory.Size()-b.Bytes:
-		return 0, fmt.Errorf("is %d bytes at %d of a memory of %d", b.Bytes, b.Offset, b.Memory.Size())
+	if err := b.Check(); err != nil {
+		return 0, err
 	}
 	if m, ours := b.Memory.(*memory); ours {
 		return m.at + driver.Pointer(b.Offset), nil
@@ -213,11 +210,11 @@ func address(b device.Buffer) (driver.Pointer, error) {
 }
 
 // onGPU refuses buffers kernels cannot reach.
-func onGPU(b device.Buffer) (driver.Pointer, error) {
+func onGPU(b device.Buffer) error {
 	if _, ours := b.Memory.(*memory); !ours && b.Memory != nil {
-		return 0, fmt.Errorf("is in memory of another device")
+		return fmt.Errorf("is in memory of another device")
 	}
-	return address(b)
+	return b.Check()
 }
 
 // Allocated is how many bytes Alloc has given now, and the most that ever were.

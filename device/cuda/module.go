@@ -30,6 +30,7 @@ var elements = map[dtype.Type]int{dtype.F32: 0, dtype.BF16: 1, dtype.F16: 2}
 // the number of keys per tile.
 type unit struct {
 	file    string // without its ending
+	text    string // of the file where a program brings it, see Register; "" for one of ours
 	element dtype.Type
 	head    int64
 	keys    int64
@@ -44,23 +45,26 @@ func (u unit) header() string { return "kernels/codecs/" + u.codec + ".h" }
 // source is the program text of a unit: common.h, the headers that its file includes,
 // and the file. NVRTC sees one text, so that it needs no folder of headers.
 func (u unit) source() (string, error) {
-	text, _, err := assemble(u.file+".cu", u.codec)
+	text, _, err := assemble(u.file+".cu", u.text, u.codec)
 	if err != nil {
 		return "", fmt.Errorf("kernels of %s: %w", u.file, err)
 	}
 	return text, nil
 }
 
-// assemble puts the text of a file behind that of the headers it includes, each once, and
-// lists their names. codec.h stands for the header of a codec.
-func assemble(file, codec string) (text string, names []string, err error) {
+// assemble puts the text of a file, or the text given, behind that of the headers it includes,
+// each once, and lists their names. codec.h stands for the header of a codec.
+func assemble(file, given, codec string) (text string, names []string, err error) {
 	var out strings.Builder
 	var add func(name string) error
 	add = func(name string) error {
 		if slices.Contains(names, name) {
 			return nil
 		}
-		b, err := kernelFiles.ReadFile("kernels/" + name)
+		b, err := []byte(given), error(nil)
+		if given == "" || name != file {
+			b, err = kernelFiles.ReadFile("kernels/" + name)
+		}
 		if err != nil {
 			return err
 		}
@@ -99,7 +103,7 @@ var general = sync.OnceValue(func() (files []string) {
 		if !is {
 			continue
 		}
-		if _, names, err := assemble(f.Name(), ""); err == nil && !slices.Contains(names, "mask.h") {
+		if _, names, err := assemble(f.Name(), "", ""); err == nil && !slices.Contains(names, "mask.h") {
 			files = append(files, name)
 		}
 	}
@@ -127,10 +131,10 @@ func (u unit) compile(c *driver.NVRTC, major, minor int) ([]byte, error) {
 }
 
 // compiled are the units of this process, whatever device asked for them.
-var compiled struct {
+var compiled = struct {
 	sync.Mutex
 	images map[string]*image
-}
+}{images: map[string]*image{}}
 
 // image is machine code, made once.
 type image struct {
@@ -159,9 +163,6 @@ func (d *Device) imageOf(u unit) ([]byte, error) {
 	i := compiled.images[name]
 	if i == nil {
 		i = &image{}
-		if compiled.images == nil {
-			compiled.images = map[string]*image{}
-		}
 		compiled.images[name] = i
 	}
 	compiled.Unlock()
@@ -217,10 +218,6 @@ type module struct {
 type function struct {
 	name   string
 	handle driver.Function
-}
-
-func (m *modules) start(*Device) {
-	m.loaded, m.begun = map[unit]*module{}, map[dtype.Type]bool{}
 }
 
 // function finds a kernel of a unit and allows it so much shared memory. The first time an

@@ -1,6 +1,10 @@
 package cuda
 
-import "spillway/op"
+import (
+	"cmp"
+
+	"spillway/op"
+)
 
 func init() {
 	register(op.RMSNorm, norm)
@@ -73,15 +77,10 @@ func normGrad(d *Device, c op.Call) (p program, err error) {
 		partial[i] = scratchAt(int64(i) * size)
 	}
 	p.workspace = int64(weights) * size
-	k, err := d.grid(unitFor("norm", t), name, [3]int64{blocks, 1, 1}, s.block, shared,
-		buffer(0), buffer(1), buffer(2), buffer(3), partial[0], partial[1], i64(s.rows), i64(s.width), f32(c.Attr.Eps))
-	p.actions = []action{k}
+	err = p.add(d.grid(unitFor("norm", t), name, [3]int64{blocks, 1, 1}, s.block, shared,
+		buffer(0), buffer(1), buffer(2), buffer(3), partial[0], partial[1], i64(s.rows), i64(s.width), f32(c.Attr.Eps)))
 	for i := range weights {
-		if err != nil {
-			return p, err
-		}
-		k, err = d.foldRows(c.In[1].DType, partial[i], buffer(4+i), blocks, s.width, c.Attr.Accumulate)
-		p.actions = append(p.actions, k)
+		err = cmp.Or(err, p.add(d.foldRows(c.In[1].DType, partial[i], buffer(4+i), blocks, s.width, c.Attr.Accumulate)))
 	}
 	return p, err
 }

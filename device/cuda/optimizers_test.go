@@ -10,13 +10,13 @@ import (
 	"spillway/device/cpu"
 	"spillway/dtype"
 	"spillway/optim"
-	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // trainedWith trains all of a small Llama with an optimizer for a few iterations.
-func trainedWith(t *testing.T, on device.Device, optimizer string, updates planner.Updater) []float64 {
+func trainedWith(t *testing.T, on device.Device, optimizer string, updates strategy.Updater) []float64 {
 	t.Helper()
-	o := spillway.Options{Task: spillway.Train, Seq: 128, Precision: dtype.F32, Machine: smallMachine(t), On: []device.Device{on}, Constraints: planner.Constraints{Updates: updates}}
+	o := spillway.Options{Task: spillway.Train, Seq: 128, Precision: dtype.F32, Machine: smallMachine(t), On: []device.Device{on}, Constraints: strategy.Constraints{Updates: updates}}
 	var err error
 	if o.Optimizer, err = optim.Parse(optimizer); err != nil {
 		t.Fatal(err)
@@ -31,9 +31,9 @@ func TestOptimizersLearnAsOnTheCPU(t *testing.T) {
 	host := cpu.Open(cpu.Options{})
 	t.Cleanup(func() { host.Close() })
 	for _, optimizer := range []string{"adamw:lr=1e-3", "adamw_8bit:lr=1e-3", "adamw_bf16:lr=1e-3", "lion:lr=1e-4", "lion_8bit:lr=1e-4", "sgd_8bit:lr=1e-2,momentum=0.9", "adafactor:lr=1e-2"} {
-		want := trainedWith(t, host, optimizer, planner.ByDevice)
-		for _, updates := range []planner.Updater{planner.ByDevice, planner.ByCPU} {
-			if updates == planner.ByCPU && strings.HasPrefix(optimizer, "adafactor") {
+		want := trainedWith(t, host, optimizer, strategy.ByDevice)
+		for _, updates := range []strategy.Updater{strategy.ByDevice, strategy.ByCPU} {
+			if updates == strategy.ByCPU && strings.HasPrefix(optimizer, "adafactor") {
 				continue // it updates whole params, the host does not
 			}
 			got := trainedWith(t, gpu, optimizer, updates)

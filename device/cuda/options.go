@@ -80,27 +80,20 @@ func parse(config string) (o Options, err error) {
 		}
 	}
 	for _, option := range strings.FieldsFunc(rest, func(r rune) bool { return r == ',' }) {
-		if err := o.set(option); err != nil {
-			return o, err
+		switch key, value, _ := strings.Cut(option, "="); key {
+		case "limit":
+			limit, err := units.ParseBytes(value)
+			if err != nil {
+				return o, err
+			}
+			o.Limit = int64(limit)
+		case "tf32":
+			o.TF32 = true
+		default:
+			return o, fmt.Errorf("unknown option %q; known are limit and tf32", key)
 		}
 	}
 	return o, nil
-}
-
-// set reads one option of a configuration.
-func (o *Options) set(option string) (err error) {
-	key, value, _ := strings.Cut(option, "=")
-	switch key {
-	case "limit":
-		var limit units.Bytes
-		limit, err = units.ParseBytes(value)
-		o.Limit = int64(limit)
-	case "tf32":
-		o.TF32 = true
-	default:
-		err = fmt.Errorf("unknown option %q; known are limit and tf32", key)
-	}
-	return err
 }
 
 // TF32 says whether f32 operands are rounded.

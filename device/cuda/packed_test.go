@@ -27,7 +27,7 @@ func launched(t testing.TB, d device.Device, c op.Call, args op.Args, shift int6
 	var l device.Launch
 	var size int64
 	place := func(typ op.Type) {
-		l.Buffers = append(l.Buffers, device.Buffer{Offset: size + shift*elementBytes(typ.DType), Bytes: typ.Bytes()})
+		l.Buffers = append(l.Buffers, device.Buffer{Offset: size + shift*typ.Align(), Bytes: typ.Bytes()})
 		size += aligned(typ.Bytes() + 16)
 	}
 	for _, typ := range c.In {

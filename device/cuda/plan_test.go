@@ -16,11 +16,12 @@ import (
 	"spillway/op"
 	"spillway/optim"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/weights"
 )
 
 // tinyRun trains a tiny model with a plan of a choice and returns the losses.
-func tinyRun(t *testing.T, dev device.Device, precision dtype.Type, choose func(slabs, blocks int) planner.Choice) []float64 {
+func tinyRun(t *testing.T, dev device.Device, precision dtype.Type, choose func(slabs, blocks int) strategy.Choice) []float64 {
 	t.Helper()
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train, DType: precision})
 	site, goal := tiny.Site(64<<20), tiny.AdamW(2, true)
@@ -105,9 +106,9 @@ func TestPlansAgree(t *testing.T) {
 	defer gpu.Close()
 	host := cpu.Open(cpu.Options{Threads: 2})
 	defer host.Close()
-	right := tinyRun(t, host, dtype.F32, planner.Uniform(false, false, planner.SaveAll, 1))
+	right := tinyRun(t, host, dtype.F32, strategy.Uniform(false, false, strategy.SaveAll, 1))
 	for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
-		resident := tinyRun(t, gpu, precision, planner.Uniform(false, false, planner.SaveAll, 1))
+		resident := tinyRun(t, gpu, precision, strategy.Uniform(false, false, strategy.SaveAll, 1))
 		bound := 1e-4
 		if precision == dtype.BF16 {
 			bound = 2e-2
@@ -120,10 +121,10 @@ func TestPlansAgree(t *testing.T) {
 		if !(resident[7] < resident[0]) {
 			t.Errorf("%v: losses %v do not fall", precision, resident)
 		}
-		for name, choose := range map[string]func(slabs, blocks int) planner.Choice{
-			"recomputed": planner.Uniform(false, false, planner.SaveNone, 1),
-			"attention":  planner.Uniform(false, false, planner.SaveAttention, 1),
-			"streamed":   planner.Uniform(true, true, planner.SaveNone, 2),
+		for name, choose := range map[string]func(slabs, blocks int) strategy.Choice{
+			"recomputed": strategy.Uniform(false, false, strategy.SaveNone, 1),
+			"attention":  strategy.Uniform(false, false, strategy.SaveAttention, 1),
+			"streamed":   strategy.Uniform(true, true, strategy.SaveNone, 2),
 		} {
 			for i, loss := range tinyRun(t, gpu, precision, choose) {
 				if loss != resident[i] {

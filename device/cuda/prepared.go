@@ -1,12 +1,12 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
 	"spillway/device"
 	"spillway/device/cuda/driver"
-	"spillway/dtype"
 	"spillway/op"
 )
 
@@ -42,59 +42,14 @@ func (t *preparedKernel) Workspace() int64 { return t.program.workspace }
 
 // check refuses a launch whose buffers do not fit the call.
 func (t *preparedKernel) check(l *device.Launch) error {
-	if l == nil {
-		return fmt.Errorf("nothing to launch on")
-	}
-	if want := len(t.call.In) + len(t.call.Out); len(l.Buffers) != want {
-		return fmt.Errorf("%d buffers for %d operands and outputs", len(l.Buffers), want)
-	}
-	for i := range l.Buffers {
-		if err := t.checkOperand(i, l.Buffers[i]); err != nil {
-			return fmt.Errorf("buffer %d %w", i, err)
-		}
-	}
-	if t.program.workspace == 0 {
-		return nil
-	}
-	if l.Workspace.Bytes < t.program.workspace {
-		return fmt.Errorf("workspace of %d bytes, %d are needed", l.Workspace.Bytes, t.program.workspace)
-	}
-	return checkAligned(l.Workspace, vectorBytes)
-}
-
-func (t *preparedKernel) checkOperand(i int, b device.Buffer) error {
-	kind := t.call.In
-	if i >= len(kind) {
-		i, kind = i-len(kind), t.call.Out
-	}
-	if want := kind[i].Bytes(); b.Bytes != want {
-		return fmt.Errorf("has %d bytes, %v has %d", b.Bytes, kind[i], want)
-	}
 	if t.unaligned {
-		return checkAligned(b, elementBytes(kind[i].DType))
+		return l.Check(t.call, t.program.workspace, func(b device.Buffer, t op.Type) error { return cmp.Or(b.CheckAligned(t.Align()), onGPU(b)) })
 	}
-	return checkAligned(b, vectorBytes)
+	return l.Check(t.call, t.program.workspace, func(b device.Buffer, _ op.Type) error { return cmp.Or(b.CheckAligned(vectorBytes), onGPU(b)) })
 }
 
 // vectorBytes is what a thread loads at once.
 const vectorBytes = 16
-
-// elementBytes is the alignment of a buffer that begins at any element; block formats begin
-// with f32 scales.
-func elementBytes(t dtype.Type) int64 {
-	if t.Block() {
-		return 4
-	}
-	return t.Bytes(1)
-}
-
-func checkAligned(b device.Buffer, to int64) error {
-	if b.Offset%to != 0 {
-		return fmt.Errorf("is at offset %d, not a multiple of %d", b.Offset, to)
-	}
-	_, err := onGPU(b)
-	return err
-}
 
 // kernelLaunch is a kernel of ours with its parameters.
 type kernelLaunch struct {

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 
 	"spillway/dtype"
@@ -60,15 +61,9 @@ func quantizedMatmul(d *Device, c op.Call) (program, error) {
 	}
 	apart, most, threshold := scratchAt(0), scratchAt(aligned(width)), f32(c.Attr.OutlierThreshold)
 	p := program{workspace: aligned(width) + aligned(4*rows)}
-	find, err := d.line(unit, "findOutliers", ceilDiv(width, threads), threads, buffer(0), apart, i64(rows), i64(width), threshold)
-	if err != nil {
-		return p, err
-	}
-	sizes, err := d.line(unit, "rowSizes", rows, threads, buffer(0), most, i64(width), threshold)
-	if err != nil {
-		return p, err
-	}
-	matmul, err := d.grid(unit, "outlierMatmul", grid, block, 0, buffer(0), buffer(1), bias, apart, most, out, i64(outputs), i64(width))
-	p.actions = []action{find, sizes, matmul}
+	err := cmp.Or(
+		p.add(d.line(unit, "findOutliers", ceilDiv(width, threads), threads, buffer(0), apart, i64(rows), i64(width), threshold)),
+		p.add(d.line(unit, "rowSizes", rows, threads, buffer(0), most, i64(width), threshold)),
+		p.add(d.grid(unit, "outlierMatmul", grid, block, 0, buffer(0), buffer(1), bias, apart, most, out, i64(outputs), i64(width))))
 	return p, err
 }

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"cmp"
+
 	"spillway/dtype"
 	"spillway/op"
 )
@@ -11,7 +13,7 @@ func init() {
 }
 
 // columns copies a block of columns; steps, offsets and width are in elements.
-func (d *Device) columns(t dtype.Type, src, dst int, srcAt, srcStep, dstAt, dstStep, rows, width int64) (action, error) {
+func (d *Device) columns(t dtype.Type, src, dst int, srcAt, srcStep, dstAt, dstStep, rows, width int64) (*kernelLaunch, error) {
 	name, lane := "columnsWide", elementsPerLoad(t)
 	for _, n := range []int64{srcAt, srcStep, dstAt, dstStep, width} {
 		if n%lane != 0 {
@@ -26,13 +28,10 @@ func split(d *Device, c op.Call) (p program, err error) {
 	var from int64
 	rows, step := c.In[0].Shape.Rows(), c.In[0].Shape.Last()
 	for i, size := range c.Attr.Sizes {
-		s, err := d.columns(c.In[0].DType, 0, 1+i, from, step, 0, size, rows, size)
-		if err != nil {
-			return p, err
-		}
-		p.actions, from = append(p.actions, s), from+size
+		err = cmp.Or(err, p.add(d.columns(c.In[0].DType, 0, 1+i, from, step, 0, size, rows, size)))
+		from += size
 	}
-	return p, nil
+	return p, err
 }
 
 func concat(d *Device, c op.Call) (p program, err error) {
@@ -40,11 +39,8 @@ func concat(d *Device, c op.Call) (p program, err error) {
 	rows, step := c.Out[0].Shape.Rows(), c.Out[0].Shape.Last()
 	for i, t := range c.In {
 		size := t.Shape.Last()
-		s, err := d.columns(t.DType, i, len(c.In), 0, size, to, step, rows, size)
-		if err != nil {
-			return p, err
-		}
-		p.actions, to = append(p.actions, s), to+size
+		err = cmp.Or(err, p.add(d.columns(t.DType, i, len(c.In), 0, size, to, step, rows, size)))
+		to += size
 	}
-	return p, nil
+	return p, err
 }

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"cmp"
+
 	"spillway/dtype"
 	"spillway/op"
 )
@@ -13,35 +15,19 @@ func init() {
 	registerUnaligned(op.ClipScale, clipScale)
 }
 
-// sequence makes a program of launches and returns the first error.
-func sequence(workspace int64, steps ...func() (*kernelLaunch, error)) (p program, err error) {
-	p.workspace = workspace
-	for _, prepare := range steps {
-		s, err := prepare()
-		if err != nil {
-			return p, err
-		}
-		p.actions = append(p.actions, s)
-	}
-	return p, nil
-}
-
 // sumRows sums groups of rows and then the groups, so that the order of the sum is fixed.
-func sumRows(d *Device, c op.Call) (program, error) {
+func sumRows(d *Device, c op.Call) (p program, err error) {
 	width := c.Out[0].Shape.Elements()
 	rows := c.In[0].Shape.Elements() / width
 	tiles := ceilDiv(width, 32)
 	share := max(64, ceilDiv(rows, max(1, 4*int64(d.gpu.multiprocessors)/tiles)))
 	shares := max(1, ceilDiv(rows, share))
-	u := unitFor("reduce", c.In[0].DType)
-	return sequence(4*shares*width,
-		func() (*kernelLaunch, error) {
-			return d.grid(u, "sumRows", [3]int64{tiles, shares, 1}, [3]int64{32, 8, 1}, 0,
-				buffer(0), scratchAt(0), i64(rows), i64(width), i64(share))
-		},
-		func() (*kernelLaunch, error) {
-			return d.foldRows(c.In[0].DType, scratchAt(0), buffer(1), shares, width, c.Attr.Accumulate)
-		})
+	p.workspace = 4 * shares * width
+	err = cmp.Or(
+		p.add(d.grid(unitFor("reduce", c.In[0].DType), "sumRows", [3]int64{tiles, shares, 1}, [3]int64{32, 8, 1}, 0,
+			buffer(0), scratchAt(0), i64(rows), i64(width), i64(share))),
+		p.add(d.foldRows(c.In[0].DType, scratchAt(0), buffer(1), shares, width, c.Attr.Accumulate)))
+	return p, err
 }
 
 // foldRows adds partial sums over rows in order.
@@ -50,15 +36,13 @@ func (d *Device) foldRows(t dtype.Type, partial, to arg, shares, width int64, ad
 }
 
 // sumAll sums something over n elements by many blocks, and adds the partial sums with one.
-func (d *Device) sumAll(t dtype.Type, n int64, first, second string, before, after []arg) (program, error) {
+func (d *Device) sumAll(t dtype.Type, n int64, first, second string, before, after []arg) (p program, err error) {
 	u, blocks := unitFor("reduce", t), d.strideBlocks(n)
-	return sequence(8*blocks,
-		func() (*kernelLaunch, error) {
-			return d.line(u, first, blocks, threads, append(before, scratchAt(0), i64(n))...)
-		},
-		func() (*kernelLaunch, error) {
-			return d.line(u, second, 1, threads, append([]arg{scratchAt(0)}, after...)...)
-		})
+	p.workspace = 8 * blocks
+	err = cmp.Or(
+		p.add(d.line(u, first, blocks, threads, append(before, scratchAt(0), i64(n))...)),
+		p.add(d.line(u, second, 1, threads, append([]arg{scratchAt(0)}, after...)...)))
+	return p, err
 }
 
 func sumSquares(d *Device, c op.Call) (program, error) {

@@ -19,7 +19,7 @@ import (
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/train"
 	"spillway/units"
 )
@@ -196,9 +196,9 @@ func lent(tb testing.TB) *cuda.Device {
 // Adapters next to 4-bit weights learn the same on the GPU wherever the weights rest.
 func TestSmallestPlansAgree(t *testing.T) {
 	d := lent(t)
-	whole := trainSmallest(t, within(t, "small-llama", d, 128, 2*units.GiB, planner.Constraints{}), 6, nil)
+	whole := trainSmallest(t, within(t, "small-llama", d, 128, 2*units.GiB, strategy.Constraints{}), 6, nil)
 	streamed := smallOptions(t, d, 128, 0)
-	streamed.Choose = planner.Uniform(true, true, planner.SaveNone, 2)
+	streamed.Choose = strategy.Uniform(true, true, strategy.SaveNone, 2)
 	if other := trainSmallest(t, opened(t, "small-llama", streamed), 6, nil); !slices.Equal(whole.Losses, other.Losses) {
 		t.Errorf("losses %v with all on the GPU, %v with weights from the host", whole.Losses, other.Losses)
 	}
@@ -214,11 +214,11 @@ func footprint(d *cuda.Device, p *plan.Plan) int64 {
 
 // within plans a model so that all the driver counts is at most so much: its own needs and
 // the kernels', which are known when they were asked for, are taken off.
-func within(tb testing.TB, model string, d *cuda.Device, seq int64, most units.Bytes, constrain planner.Constraints) *spillway.Run {
+func within(tb testing.TB, model string, d *cuda.Device, seq int64, most units.Bytes, constrain strategy.Constraints) *spillway.Run {
 	tb.Helper()
 	o := smallOptions(tb, d, seq, most)
 	o.Constraints = constrain
-	o.Constraints.Updates = planner.ByDevice // the CPU rounds roots otherwise than the GPU
+	o.Constraints.Updates = strategy.ByDevice // the CPU rounds roots otherwise than the GPU
 	for {
 		job := opened(tb, model, o)
 		over := footprint(d, job.Plan) - int64(most)
@@ -233,15 +233,15 @@ func within(tb testing.TB, model string, d *cuda.Device, seq int64, most units.B
 // and with the weights that do not fit into a quarter of that in host memory. All learn the
 // same to the bit.
 func BenchmarkLean70B(b *testing.B) {
-	resident := planner.Constraints{Weights: plan.OnDevice}
-	checkpointed := planner.Constraints{Weights: plan.OnDevice, Activations: planner.Recomputed}
+	resident := strategy.Constraints{Weights: plan.OnDevice}
+	checkpointed := strategy.Constraints{Weights: plan.OnDevice, Activations: strategy.Recomputed}
 	for _, model := range []string{"llama-2-70b", "llama-3-70b"} {
 		for _, seq := range []int64{2048, 4096} {
 			b.Run(fmt.Sprintf("%s/%d", model, seq), func(b *testing.B) {
 				d := lent(b)
 				for b.Loop() {
 					plain := smallest70B(b, d, model, seq, 48*units.GiB, checkpointed)
-					little := smallest70B(b, d, model, seq, 12*units.GiB, planner.Constraints{})
+					little := smallest70B(b, d, model, seq, 12*units.GiB, strategy.Constraints{})
 					best := smallest70B(b, d, model, seq, 48*units.GiB, resident)
 					b.ReportMetric(plain.middle()/little.middle(), "of-checkpointed")
 					b.ReportMetric(best.middle()/little.middle(), "of-fastest-resident")
@@ -256,7 +256,7 @@ func BenchmarkLean70B(b *testing.B) {
 
 // lean70B trains within what the driver counts, and says how that and the time compare
 // with what was expected and with the bound.
-func smallest70B(b *testing.B, d *cuda.Device, model string, seq int64, most units.Bytes, constrain planner.Constraints) *smallestRun {
+func smallest70B(b *testing.B, d *cuda.Device, model string, seq int64, most units.Bytes, constrain strategy.Constraints) *smallestRun {
 	b.Helper()
 	job, r := within(b, model, d, seq, most, constrain), measured(b)
 	expected := footprint(d, job.Plan)

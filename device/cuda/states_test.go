@@ -12,7 +12,7 @@ import (
 	"spillway/nn"
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/units"
 )
 
@@ -33,7 +33,7 @@ func planStates(tb testing.TB, on device.Device, policy string, budget int64) *s
 		return made, err
 	})
 	m.Info = info
-	o := spillway.Options{Task: spillway.Train, MicroBatchSize: 4, Seq: 512, Precision: dtype.F32, Machine: smallMachine(tb), Budget: budget, Constraints: planner.Constraints{Updates: planner.ByDevice}}
+	o := spillway.Options{Task: spillway.Train, MicroBatchSize: 4, Seq: 512, Precision: dtype.F32, Machine: smallMachine(tb), Budget: budget, Constraints: strategy.Constraints{Updates: strategy.ByDevice}}
 	if on != nil {
 		o.On = []device.Device{on}
 	}

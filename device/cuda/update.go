@@ -40,15 +40,13 @@ func update(name string, scalars ...string) maker {
 // updatedAtOnce is how many elements a block of threads updates at a time: 256 per warp.
 const updatedAtOnce = 8 * threads
 
-// updated prepares the kernel of an update. Its parameters are, in order: the weight with its
-// copy or its random stream, the gradient, the clip factor, the number of elements, the
+// updated prepares the kernel of an update. Its parameters are, in order: the weight, an f32 one
+// with its copy, the random stream, the gradient, the clip factor, the number of elements, the
 // states, and the scalars.
 func (d *Device) updated(c op.Call, name string, scalars []string) (program, error) {
 	form, moments := stateArgs(c)
 	args := []arg{buffer(0)}
-	if c.In[0].DType == dtype.BF16 {
-		args = append(args, key(), row())
-	} else {
+	if c.In[0].DType != dtype.BF16 {
 		copied, err := copyArgs(c)
 		if err != nil {
 			return program{}, err
@@ -56,7 +54,7 @@ func (d *Device) updated(c op.Call, name string, scalars []string) (program, err
 		args = append(args, copied...)
 	}
 	n := c.In[0].Shape.Elements()
-	args = append(append(args, buffer(1), buffer(len(c.In)-1), i64(n)), moments...)
+	args = append(append(args, key(), row(), buffer(1), buffer(len(c.In)-1), i64(n)), moments...)
 	for _, slot := range c.Kind.Slots(scalars...) {
 		args = append(args, iteration(slot))
 	}

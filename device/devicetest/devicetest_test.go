@@ -31,10 +31,6 @@ func TestDelayedDevicePasses(t *testing.T) {
 	}
 }
 
-func BenchmarkPlain(b *testing.B) {
-	Benchmark(b, func(*testing.B) device.Device { return NewPlain(limit) }, dtype.F32)
-}
-
 // A device that breaks one promise fails the check of that promise.
 func TestBrokenDevicesAreRejected(t *testing.T) {
 	for _, c := range []struct {

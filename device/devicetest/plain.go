@@ -134,8 +134,8 @@ func (q *plainQueue) Copy(dst, src device.Buffer) error {
 
 // content of a buffer, its bounds checked.
 func content(b device.Buffer) ([]byte, error) {
-	if b.Memory == nil || b.Offset < 0 || b.Bytes < 0 || b.Offset > b.Memory.Size()-b.Bytes {
-		return nil, fmt.Errorf("plain: %d bytes at offset %d lie outside their memory", b.Bytes, b.Offset)
+	if err := b.Check(); err != nil {
+		return nil, fmt.Errorf("plain: a buffer %w", err)
 	}
 	return b.Host(), nil
 }

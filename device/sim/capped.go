@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	"spillway/device"
-	"spillway/op"
 )
 
 // Faults says which operation fails: the n-th of its kind, counted from 1; 0 for none. Every
@@ -113,9 +112,6 @@ func (c *Capped) Queue(name string) (device.Queue, error) {
 	}
 	return &cappedQueue{Queue: q, c: c}, nil
 }
-
-// Kernel is the device's own.
-func (c *Capped) Kernel(call op.Call) (device.Kernel, error) { return c.Device.Kernel(call) }
 
 // cappedMemory counts its bytes back once.
 type cappedMemory struct {

@@ -100,13 +100,13 @@ func has(set, party int) bool { return set>>party&1 != 0 }
 // copy appends a copy to a queue, beginning no sooner than the queue's time; alone is how
 // long it would take by itself.
 func (l *link) copy(q *virtualQueue, direction int, alone time.Duration) {
-	if l.alone {
-		c, begin := l.channels[direction], q.now
-		c.free = max(begin, c.free) + alone
-		q.advance(c.free - begin)
+	if !l.alone {
+		l.carry(q, direction, alone)
 		return
 	}
-	l.carry(q, direction, alone)
+	c, begin := l.channels[direction], q.now
+	c.free = max(begin, c.free) + alone
+	q.advance(c.free - begin)
 }
 
 // carry appends a transfer of a party to a queue.
@@ -128,7 +128,7 @@ func (l *link) meet(party int, at, left time.Duration) time.Duration {
 		span := min(scale(left, 1/now[party]), until-at)
 		for other := range l.channels {
 			if has(busy, other) {
-				span = min(span, scale(l.met(party, other).to-at, before[other]/now[other]))
+				span = min(span, scale(l.channels[other].passing[l.seen[party][other]].to-at, before[other]/now[other]))
 			}
 		}
 		span = max(span, 1)
@@ -140,11 +140,6 @@ func (l *link) meet(party int, at, left time.Duration) time.Duration {
 		at, left = at+span, left-max(scale(span, now[party]), 1)
 	}
 	return at + left
-}
-
-// met is the transfer of another party that a party overlaps now, or will.
-func (l *link) met(party, other int) *transfer {
-	return l.channels[other].passing[l.seen[party][other]]
 }
 
 // others are the other parties that are busy at a time, and until when no further one

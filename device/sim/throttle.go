@@ -45,9 +45,13 @@ func (c *throttle) duration(now time.Duration, k *virtualKernel) time.Duration {
 		return k.took
 	}
 	c.pass(now-c.at, 0)
-	full, power := k.took, k.power()
-	if power > c.limit {
-		full = min(full, c.until(power))
+	full, power := k.took, k.energy/k.took.Seconds()
+	switch {
+	case power <= c.limit:
+	case c.power >= c.limit:
+		full = 0
+	default: // until the average reaches the limit
+		full = min(full, time.Duration(float64(powerWindow)*math.Log((power-c.power)/(power-c.limit))))
 	}
 	c.pass(full, power)
 	took := k.took
@@ -64,12 +68,4 @@ func (c *throttle) pass(d time.Duration, power float64) {
 	if d > 0 {
 		c.power = power + (c.power-power)*math.Exp(-float64(d)/float64(powerWindow))
 	}
-}
-
-// until is how long a power above the limit is possible before the average reaches it.
-func (c *throttle) until(power float64) time.Duration {
-	if c.power >= c.limit {
-		return 0
-	}
-	return time.Duration(float64(powerWindow) * math.Log((power-c.power)/(power-c.limit)))
 }

@@ -77,14 +77,3 @@ func (x *Timing) shortest() time.Duration {
 	}
 	return x.Launch
 }
-
-// kernel is the kernel of a call, without its scratch memory.
-func (x *Timing) kernel(c op.Call) *virtualKernel {
-	k := &virtualKernel{took: x.Time(c), launches: 1}
-	if cost := c.Cost(); cost.Matrix && !x.isF32(c) && x.matmul > 0 {
-		k.matmuls, k.energy = k.took, cost.Flops/float64(x.matmul)
-	} else {
-		k.energy = otherPower * k.took.Seconds()
-	}
-	return k
-}

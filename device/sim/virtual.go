@@ -101,7 +101,13 @@ func (v *Virtual) Event() (device.Event, error) { return &virtualEvent{}, nil }
 
 // Kernel knows only how long the call takes.
 func (v *Virtual) Kernel(c op.Call) (device.Kernel, error) {
-	k := v.timing.kernel(c)
+	x := v.timing
+	k := &virtualKernel{took: x.Time(c), launches: 1}
+	if cost := c.Cost(); cost.Matrix && !x.isF32(c) && x.matmul > 0 {
+		k.matmuls, k.energy = k.took, cost.Flops/float64(x.matmul)
+	} else {
+		k.energy = otherPower * k.took.Seconds()
+	}
 	if !v.NoScratch {
 		k.workspace = c.Workspace()
 	}
@@ -173,9 +179,6 @@ type virtualKernel struct {
 	workspace int64
 	launches  int
 }
-
-// power is the average of the kernel.
-func (k *virtualKernel) power() float64 { return k.energy / k.took.Seconds() }
 
 func (k *virtualKernel) Workspace() int64 { return k.workspace }
 

@@ -1,121 +1,104 @@
 package main
 
-// layerParams are the weights of a layer, or their gradients.
-type layerParams struct {
-	norm1          []float32 // [C]
-	q, k, v        []float32 // [H*D,C] [K*D,C] [K*D,C]
-	o              []float32 // [C,H*D]
-	norm2          []float32 // [C]
-	gate, up, down []float32 // [F,C] [F,C] [C,F]
-}
+import "math"
 
-// layerParams splits a slab into the weights of a layer, in the order of params.
-func (d dims) layerParams(slab []float32) layerParams {
-	list := d.params(1)
-	next := func() (part []float32) {
-		part, slab = slab[:list[0].size], slab[list[0].size:]
-		list = list[1:]
-		return part
+// The sizes that the shape comments of this program use.
+const (
+	blocks = 8
+	N      = 16 // rows of the batch
+	C      = 32 // width of a row
+	F      = 64 // width inside a block
+)
+
+// blockForward computes out[N,C] = x + gelu(x·upᵀ)·downᵀ, with up[F,C] and down[C,F] one
+// after the other in w, so that they are moved with one copy. It saves gelu's input and
+// output, [N,F] each.
+func blockForward(out, w, x, activations []float64) {
+	up, down, pre, act := w[:F*C], w[F*C:], activations[:N*F], activations[N*F:]
+	linear(pre, x, up, C, F)
+	for i, v := range pre {
+		act[i] = v * normal(v)
 	}
-	return layerParams{norm1: next(), q: next(), k: next(), v: next(), o: next(),
-		norm2: next(), gate: next(), up: next(), down: next()}
+	linear(out, act, down, F, C)
+	add(out, x)
 }
 
-// layerValues are the activations of a layer, or their gradients.
-type layerValues struct {
-	normed1       []float32 // [N,C]
-	q, k, v       []float32 // [N,H,D] [N,K,D] [N,K,D]; q and k after rope
-	probs         []float32 // [B,H,T,T]
-	mixed         []float32 // [N,H,D]
-	mid           []float32 // [N,C] the residual stream after attention
-	normed2       []float32 // [N,C]
-	gate, up, act []float32 // [N,F]
-}
-
-// layerValues splits a layer's saved buffer into its activations.
-func (d dims) layerValues(slab []float32) layerValues {
-	n := d.B * d.T
-	take := func(size int) (part []float32) {
-		part, slab = slab[:size], slab[size:]
-		return part
-	}
-	return layerValues{normed1: take(n * d.C),
-		q: take(n * d.H * d.D), k: take(n * d.K * d.D), v: take(n * d.K * d.D),
-		probs: take(d.B * d.H * d.T * d.T), mixed: take(n * d.H * d.D),
-		mid: take(n * d.C), normed2: take(n * d.C),
-		gate: take(n * d.F), up: take(n * d.F), act: take(n * d.F)}
-}
-
-// layerForward computes out[N,C] from x[N,C], and stores the activations that backward
-// needs.
-func (d dims) layerForward(weights, x, activations, out []float32) {
-	w, a := d.layerParams(weights), d.layerValues(activations)
-	wide, narrow := d.H*d.D, d.K*d.D
-
-	rmsnorm(a.normed1, x, w.norm1, d.Eps)
-	linear(a.q, a.normed1, w.q, d.C, wide)
-	linear(a.k, a.normed1, w.k, d.C, narrow)
-	linear(a.v, a.normed1, w.v, d.C, narrow)
-	d.rope(a.q, d.H, 1)
-	d.rope(a.k, d.K, 1)
-	d.attention(a.mixed, a.probs, a.q, a.k, a.v)
-	linear(a.mid, a.mixed, w.o, wide, d.C)
-	add(a.mid, x)
-
-	rmsnorm(a.normed2, a.mid, w.norm2, d.Eps)
-	linear(a.gate, a.normed2, w.gate, d.C, d.F)
-	linear(a.up, a.normed2, w.up, d.C, d.F)
-	swiglu(a.act, a.gate, a.up)
-	linear(out, a.act, w.down, d.F, d.C)
-	add(out, a.mid)
-}
-
-// layerBackward is layerForward in reverse. It adds to dx and dweights; work must be
+// blockBackward is blockForward in reverse. It adds to dx and dw; dact[N,F] must be
 // zeroed.
-func (d dims) layerBackward(dx, dweights, dout, weights, x, activations, work []float32) {
-	w, dw := d.layerParams(weights), d.layerParams(dweights)
-	a, g := d.layerValues(activations), d.layerValues(work)
-	wide, narrow := d.H*d.D, d.K*d.D
-
-	add(g.mid, dout)
-	linearBackward(g.act, dw.down, dout, a.act, w.down, d.F, d.C)
-	swigluBackward(g.gate, g.up, g.act, a.gate, a.up)
-	linearBackward(g.normed2, dw.up, g.up, a.normed2, w.up, d.C, d.F)
-	linearBackward(g.normed2, dw.gate, g.gate, a.normed2, w.gate, d.C, d.F)
-	rmsnormBackward(g.mid, dw.norm2, g.normed2, a.mid, w.norm2, d.Eps)
-
-	add(dx, g.mid)
-	linearBackward(g.mixed, dw.o, g.mid, a.mixed, w.o, wide, d.C)
-	d.attentionBackward(g.q, g.k, g.v, g.mixed, a.probs, a.q, a.k, a.v)
-	d.rope(g.k, d.K, -1)
-	d.rope(g.q, d.H, -1)
-	linearBackward(g.normed1, dw.v, g.v, a.normed1, w.v, d.C, narrow)
-	linearBackward(g.normed1, dw.k, g.k, a.normed1, w.k, d.C, narrow)
-	linearBackward(g.normed1, dw.q, g.q, a.normed1, w.q, d.C, wide)
-	rmsnormBackward(dx, dw.norm1, g.normed1, x, w.norm1, d.Eps)
+func blockBackward(dx, dw, dout, w, x, activations, dact []float64) {
+	up, down, pre, act := w[:F*C], w[F*C:], activations[:N*F], activations[N*F:]
+	linearBackward(dact, dw[F*C:], dout, act, down, F, C)
+	for i, v := range pre {
+		dact[i] *= normal(v) + v*math.Exp(-v*v/2)/math.Sqrt(2*math.Pi)
+	}
+	linearBackward(dx, dw[:F*C], dact, x, up, C, F)
+	add(dx, dout)
 }
 
-// headForward returns the loss of x[N,C]. It saves the normed stream [N,C] and the
-// gradient of the logits [N,V], which overwrites the logits.
-func (d dims) headForward(weights, x, activations []float32, targets []int64) float64 {
-	norm, out := weights[:d.C], weights[d.C:]
-	normed, logits := activations[:len(x)], activations[len(x):]
-	rmsnorm(normed, x, norm, d.Eps)
-	linear(logits, normed, out, d.C, d.V)
-	return crossEntropy(logits, targets, d.V)
-}
-
-// headBackward adds to dx and dweights; dnormed[N,C] must be zeroed.
-func (d dims) headBackward(dx, dweights, weights, x, activations, dnormed []float32) {
-	norm, out, dnorm, dout := weights[:d.C], weights[d.C:], dweights[:d.C], dweights[d.C:]
-	normed, dlogits := activations[:len(x)], activations[len(x):]
-	linearBackward(dnormed, dout, dlogits, normed, out, d.C, d.V)
-	rmsnormBackward(dx, dnorm, dnormed, x, norm, d.Eps)
-}
+// normal is the share of a normal distribution below v; gelu(v) is v times it.
+func normal(v float64) float64 { return (1 + math.Erf(v/math.Sqrt2)) / 2 }
 
 // add adds x to the residual stream.
-func add(stream, x []float32) {
+func add(stream, x []float64) {
 	for i, v := range x {
 		stream[i] += v
+	}
+}
+
+// linear: out[N,O] = x[N,I] times w[O,I] transposed.
+func linear(out, x, w []float64, in, outs int) {
+	for n := range N {
+		for o := range outs {
+			for i := range in {
+				out[n*outs+o] += x[n*in+i] * w[o*in+i]
+			}
+		}
+	}
+}
+
+func linearBackward(dx, dw, dout, x, w []float64, in, outs int) {
+	for n := range N {
+		for o := range outs {
+			d := dout[n*outs+o]
+			for i := range in {
+				dx[n*in+i] += d * w[o*in+i]
+				dw[o*in+i] += d * x[n*in+i]
+			}
+		}
+	}
+}
+
+// meanSquare is the loss: the mean of the squared differences.
+func meanSquare(y, target []float64) (loss float64) {
+	for i, v := range y {
+		loss += (v - target[i]) * (v - target[i]) / (N * C)
+	}
+	return loss
+}
+
+func meanSquareBackward(dy, y, target []float64) {
+	for i, v := range y {
+		dy[i] = 2 * (v - target[i]) / (N * C)
+	}
+}
+
+// The options of AdamW.
+const (
+	lr    = 1e-3
+	beta1 = 0.9
+	beta2 = 0.999
+	tiny  = 1e-8
+	decay = 0.01 // weight decay
+)
+
+// adamw updates the weights w with the gradient g. m and v are the running means of the
+// gradient and of its square. Both start at zero, which the division by 1-beta^t
+// corrects. t counts updates from 1.
+func adamw(w, g, m, v []float64, t int) {
+	bias1, bias2 := 1-math.Pow(beta1, float64(t)), 1-math.Pow(beta2, float64(t))
+	for i := range w {
+		m[i] = beta1*m[i] + (1-beta1)*g[i]
+		v[i] = beta2*v[i] + (1-beta2)*g[i]*g[i]
+		w[i] = w[i]*(1-lr*decay) - lr*m[i]/bias1/(math.Sqrt(v[i]/bias2)+tiny)
 	}
 }

@@ -1,29 +1,21 @@
 package main
 
 import (
-	"encoding/json"
+	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
+
+	"spillway"
+	"spillway/graph"
+	"spillway/nn"
+	"spillway/optim"
 )
 
-// The tests compare this program with what PyTorch recorded for the same model and batch.
-const reference = "../../testdata/reference/llama"
-
-// logitBound and gradBound are relative to the largest magnitude of a tensor.
-const logitBound, gradBound, lossBound = 1e-5, 1e-5, 1e-4
-
 // trained runs iterations in exactly the memory the plan needs.
-func trained(t *testing.T, strategy func(int) plan, iterations int) (*device, []float64) {
+func trained(t *testing.T, p plan, iterations int) (*device, []float64) {
 	t.Helper()
-	d, h, err := openModel(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := strategy(d.L + 1)
-	dev := newDevice(d, h, memoryNeeded(t, d, strategy))
+	dev := &device{host: newHost(), limit: memoryNeeded(t, p)}
 	var losses []float64
 	for range iterations {
 		loss, err := dev.iterate(p)
@@ -35,170 +27,151 @@ func trained(t *testing.T, strategy func(int) plan, iterations int) (*device, []
 	return dev, losses
 }
 
-// expected reads a tensor that PyTorch recorded.
-func expected(t *testing.T, name string) []float32 {
+// memoryNeeded returns the memory that a plan needs.
+func memoryNeeded(t *testing.T, p plan) int {
 	t.Helper()
-	file, err := openSafetensors(filepath.Join(reference, "expect.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, _, err := values[float32](file, name, "F32")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return want
-}
-
-func TestLogits(t *testing.T) {
-	d, h, err := openModel(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, n := make([]float32, d.B*d.T*d.C), d.B*d.T
-	embed(x, h.weights[0], h.ids, d.C)
-	for b := 1; b <= d.L; b++ {
-		out := make([]float32, len(x))
-		d.layerForward(h.weights[b], x, make([]float32, d.size(buffer{saved, b})), out)
-		x = out
-	}
-	normed, logits := make([]float32, len(x)), make([]float32, n*d.V)
-	rmsnorm(normed, x, h.weights[d.L+1][:d.C], d.Eps)
-	linear(logits, normed, h.weights[d.L+1][d.C:], d.C, d.V)
-	if off := difference(logits, expected(t, "logits")); off > logitBound {
-		t.Errorf("logits differ by %.2g of the largest, want at most %g", off, logitBound)
-	}
-}
-
-func TestGradients(t *testing.T) {
-	dev, _ := trained(t, streamed, 1)
-	for b := range dev.L + 2 {
-		slab := dev.host.grads[b]
-		for _, p := range dev.params(b) {
-			if off := difference(slab[:p.size], expected(t, "grad."+p.name)); off > gradBound {
-				t.Errorf("gradient of %s differs by %.2g of the largest, want at most %g", p.name, off, gradBound)
-			}
-			slab = slab[p.size:]
-		}
-	}
-}
-
-func TestLosses(t *testing.T) {
-	var want struct {
-		AdamW struct {
-			Losses     []float64
-			WeightNorm float64 `json:"final_weight_norm"`
-		}
-	}
-	text, err := os.ReadFile(filepath.Join(reference, "expect.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
-	}
-	dev, losses := trained(t, streamed, len(want.AdamW.Losses))
-	if len(losses) != 10 {
-		t.Fatalf("the fixture records %d losses, want 10", len(losses))
-	}
-	for i, loss := range losses {
-		if off := math.Abs(loss/want.AdamW.Losses[i] - 1); !(off <= lossBound) {
-			t.Errorf("loss of iteration %d is %.7f, PyTorch's is %.7f", i, loss, want.AdamW.Losses[i])
-		}
-	}
-	sum := 0.0
-	for _, v := range slices.Concat(dev.host.weights...) {
-		sum += float64(v) * float64(v)
-	}
-	if norm := math.Sqrt(sum); math.Abs(norm/want.AdamW.WeightNorm-1) > 1e-6 {
-		t.Errorf("the weights end with norm %.7f, PyTorch's with %.7f", norm, want.AdamW.WeightNorm)
-	}
-}
-
-// TestPlansAgree shows that placement changes memory and not one bit of the numbers.
-func TestPlansAgree(t *testing.T) {
-	a, lossesA := trained(t, standard, 3)
-	b, lossesB := trained(t, streamed, 3)
-	if !slices.Equal(lossesA, lossesB) {
-		t.Errorf("losses differ between plans: %v and %v", lossesA, lossesB)
-	}
-	if !slices.Equal(slices.Concat(a.host.weights...), slices.Concat(b.host.weights...)) {
-		t.Error("weights differ between plans")
-	}
-	if a.peak != a.limit || b.peak != b.limit {
-		t.Errorf("peaks %d and %d, forecast %d and %d", a.peak, b.peak, a.limit, b.limit)
-	}
-	if b.peak >= a.peak {
-		t.Errorf("streamed needs %d elements, standard only %d", b.peak, a.peak)
-	}
-}
-
-// TestMemoryOfOneMoreLayer shows the point of the program: under the streamed plan a
-// further layer takes the memory of its input, under the standard plan that of everything.
-func TestMemoryOfOneMoreLayer(t *testing.T) {
-	d, _, err := openModel(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	everything := 0
-	for _, k := range []kind{weight, grad, saved, input, inputGrad} {
-		everything += d.size(buffer{k, 1})
-	}
-	for name, c := range map[string]struct {
-		strategy func(int) plan
-		want     int
-	}{"standard": {standard, everything}, "streamed": {streamed, d.size(buffer{input, 1})}} {
-		deeper := d
-		deeper.L++
-		if got := memoryNeeded(t, deeper, c.strategy) - memoryNeeded(t, d, c.strategy); got != c.want {
-			t.Errorf("%s: a further layer costs %d elements, want %d", name, got, c.want)
-		}
-	}
-}
-
-// memoryNeeded returns the memory that a strategy's plan needs.
-func memoryNeeded(t *testing.T, d dims, strategy func(int) plan) int {
-	t.Helper()
-	dev := newDevice(d, nil, 0)
-	if _, err := dev.iterate(strategy(d.L + 1)); err != nil {
+	dev := &device{}
+	if _, err := dev.iterate(p); err != nil {
 		t.Fatal(err)
 	}
 	return dev.peak
 }
 
-func TestWrongPlansFail(t *testing.T) {
-	d, h, err := openModel(reference)
+// stack is the model of this program for the engine.
+type stack struct {
+	Layers []*layer `hf:"layers"`
+}
+
+type layer struct {
+	Up   *nn.Linear `hf:"up"`
+	Down *nn.Linear `hf:"down"`
+}
+
+func (s *stack) Blocks() (list []nn.Block) {
+	for i, l := range s.Layers {
+		list = append(list, nn.Block{Name: fmt.Sprintf("layers.%d", i), Forward: func(b *graph.Builder, in []graph.Value) []graph.Value {
+			if i == 0 {
+				in = []graph.Value{nn.Input(b, C)}
+			}
+			return []graph.Value{b.Add(in[0], l.Down.Forward(b, nn.GELU.Forward(b, l.Up.Forward(b, in[0]))))}
+		}})
+	}
+	return append(list, nn.Block{Name: "loss", Forward: func(b *graph.Builder, in []graph.Value) []graph.Value {
+		return []graph.Value{nn.MeanSquare.Forward(b, in[0])}
+	}})
+}
+
+func floats(list []float64) []float32 {
+	out := make([]float32, len(list))
+	for i, v := range list {
+		out[i] = float32(v)
+	}
+	return out
+}
+
+// TestLossesAreTheEngines trains the same model with the engine, in as many bytes as the
+// standard plan has elements.
+func TestLossesAreTheEngines(t *testing.T) {
+	h, model, weights := newHost(), &stack{}, spillway.StateDict{}
+	for b := range blocks {
+		l := &layer{nn.NewLinear(C, F), nn.NewLinear(F, C)}
+		l.Up.Bias, l.Down.Bias = nil, nil
+		model.Layers = append(model.Layers, l)
+		weights[fmt.Sprintf("layers.%d.up.weight", b)] = spillway.Floats(floats(h.weights[b][:F*C]), F, C)
+		weights[fmt.Sprintf("layers.%d.down.weight", b)] = spillway.Floats(floats(h.weights[b][F*C:]), C, F)
+	}
+	adam, err := optim.Parse(fmt.Sprintf("adamw:lr=%v,beta1=%v,beta2=%v,eps=%v,weight_decay=%v", lr, beta1, beta2, tiny, decay))
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := streamed(d.L + 1)
-	for name, c := range map[string]struct {
-		plan  plan
-		limit int
-	}{
-		"one element too little":  {good, memoryNeeded(t, d, streamed) - 1},
-		"weights that never come": {good[1:], 0},
-		"weights that come twice": {append(plan{good[0]}, good...), 0},
-		"a buffer left behind":    {good[:len(good)-1], 0},
-	} {
-		if _, err := newDevice(d, h, c.limit).iterate(c.plan); err == nil {
-			t.Errorf("%s: the device carried out the plan without an error", name)
+	engine, err := spillway.Wrap(model, spillway.Config{Options: spillway.Options{Optimizer: adam, BatchSize: N, MaxMemory: fmt.Sprint(memoryNeeded(t, standard()))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	if err := engine.LoadStateDict(weights); err != nil {
+		t.Fatal(err)
+	}
+	_, losses := trained(t, streamed(), 20)
+	for i, want := range losses {
+		got, err := engine.Step(spillway.Batch{"input": spillway.Floats(floats(h.batch), N, C), "target": spillway.Floats(floats(h.target), N, C)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(got/want-1) > 1e-5 {
+			t.Errorf("the loss of iteration %d is %.8f here, %.8f in the engine", i, want, got)
+		}
+	}
+	if last := losses[len(losses)-1]; !(last < 0.9*losses[0]) {
+		t.Errorf("the loss goes from %v to %v, which is no training", losses[0], last)
+	}
+}
+
+// TestGradients compares gradients with differences of the loss.
+func TestGradients(t *testing.T) {
+	loss := func(h *host) float64 {
+		got, err := (&device{host: h}).iterate(streamed())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	dev := &device{host: newHost()}
+	if _, err := dev.iterate(streamed()); err != nil {
+		t.Fatal(err)
+	}
+	const step = 1e-5
+	for b := range blocks {
+		for _, i := range []int{0, F*C - 1, F * C, 2*F*C - 1} {
+			above, below := newHost(), newHost()
+			above.weights[b][i] += step
+			below.weights[b][i] -= step
+			want := (loss(above) - loss(below)) / (2 * step)
+			if got := dev.host.m[b][i] / (1 - beta1); math.Abs(got-want) > 1e-8 {
+				t.Errorf("gradient %d of block %d is %v, the loss changes by %v", i, b, got, want)
+			}
 		}
 	}
 }
 
-// difference is the largest difference as a share of the largest magnitude of want,
-// and infinite if lengths differ or there is a NaN.
-func difference(got, want []float32) float64 {
-	if len(got) != len(want) {
-		return math.Inf(1)
+// TestPlansAgree shows that placement changes memory and not one bit of the numbers.
+func TestPlansAgree(t *testing.T) {
+	a, lossesA := trained(t, standard(), 3)
+	b, lossesB := trained(t, streamed(), 3)
+	if !slices.Equal(lossesA, lossesB) {
+		t.Errorf("losses differ between plans: %v and %v", lossesA, lossesB)
 	}
-	off, top := 0.0, 0.0
-	for i, w := range want {
-		gap := math.Abs(float64(got[i]) - float64(w))
-		if gap != gap {
-			return math.Inf(1)
+	if !slices.Equal(slices.Concat(a.host.weights[:]...), slices.Concat(b.host.weights[:]...)) {
+		t.Error("weights differ between plans")
+	}
+	if a.peak != a.limit || b.peak != b.limit {
+		t.Errorf("peaks %d and %d, forecast %d and %d", a.peak, b.peak, a.limit, b.limit)
+	}
+	// Streamed, the device holds the inputs of the blocks and everything of one block;
+	// standard, everything of all of them.
+	everything := buffer{weight, 1}.size() + buffer{grad, 1}.size() + buffer{saved, 1}.size()
+	most, least := everything+buffer{work, 1}.size()+(blocks+2)*N*C, blocks*everything
+	if b.peak > most {
+		t.Errorf("streamed needs %d elements, at most %d are needed", b.peak, most)
+	}
+	if a.peak < least {
+		t.Errorf("standard needs %d elements, at least %d are there at its end", a.peak, least)
+	}
+}
+
+func TestWrongPlansFail(t *testing.T) {
+	good := streamed()
+	for name, c := range map[string]struct {
+		plan  plan
+		limit int
+	}{
+		"one element too little":  {good, memoryNeeded(t, good) - 1},
+		"weights that never come": {good[1:], 0},
+		"weights that come twice": {append(plan{good[0]}, good...), 0},
+		"a buffer left behind":    {good[:len(good)-1], 0},
+	} {
+		if _, err := (&device{host: newHost(), limit: c.limit}).iterate(c.plan); err == nil {
+			t.Errorf("%s: the device carried out the plan without an error", name)
 		}
-		off, top = max(off, gap), max(top, math.Abs(float64(w)))
 	}
-	return off / top
 }

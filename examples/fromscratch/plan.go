@@ -5,7 +5,7 @@ package main
 // losses.
 type plan []instruction
 
-// instruction does one thing with one block.
+// instruction does one thing with one block. The loss counts as the last block.
 type instruction struct {
 	verb  verb
 	block int
@@ -18,8 +18,8 @@ type verb int
 const (
 	move     verb = iota // copy the block's weights from the host to the device
 	forward              // compute the input of the next block from the input of this one
-	backward             // compute the gradients of the block's params and of its input
-	update               // copy the block's gradient to the host and update the weights there
+	backward             // compute the gradients of the block's weights and of its input
+	update               // update the weights on the host with the block's gradient
 	free                 // free a buffer
 )
 
@@ -27,8 +27,8 @@ const (
 type kind int
 
 const (
-	weight    kind = iota // the block's params
-	grad                  // gradient of the block's params
+	weight    kind = iota // the block's weights
+	grad                  // gradient of the block's weights
 	saved                 // activations that the block's backward needs
 	input                 // [N,C] input of the block
 	inputGrad             // [N,C] gradient of the block's input
@@ -42,33 +42,32 @@ type buffer struct {
 }
 
 // standard brings everything to the device and keeps it there to the end.
-func standard(head int) (p plan) {
-	for b := 0; b <= head; b++ {
+func standard() (p plan) {
+	for b := range blocks + 1 {
 		p = append(p, instruction{verb: move, block: b}, instruction{verb: forward, block: b})
 	}
-	for b := head; b >= 0; b-- {
+	for b := blocks; b >= 0; b-- {
 		p = append(p, instruction{verb: backward, block: b}, instruction{verb: update, block: b}).free(b, work)
 	}
-	for b := 0; b <= head; b++ {
+	for b := range blocks + 1 {
 		p = p.free(b, weight, grad, saved, input, inputGrad)
 	}
 	return p
 }
 
 // streamed holds the weights of one block at a time. Forward keeps only the inputs of
-// the blocks. Backward copies each block to the device again and runs its forward
-// again.
-func streamed(head int) (p plan) {
-	for b := 0; b <= head; b++ {
+// the blocks. Backward copies each block to the device again and runs its forward again.
+func streamed() (p plan) {
+	for b := range blocks + 1 {
 		p = append(p, instruction{verb: move, block: b}, instruction{verb: forward, block: b}).free(b, weight, saved)
 	}
-	p = p.free(head+1, input)
-	for b := head; b >= 0; b-- {
+	p = p.free(blocks+1, input)
+	for b := blocks; b >= 0; b-- {
 		p = append(p, instruction{verb: move, block: b}, instruction{verb: forward, block: b}).free(b+1, input)
 		p = append(p, instruction{verb: backward, block: b}, instruction{verb: update, block: b})
 		p = p.free(b, weight, grad, saved, input, work).free(b+1, inputGrad)
 	}
-	return p
+	return p.free(0, inputGrad)
 }
 
 func (p plan) free(block int, kinds ...kind) plan {
@@ -94,23 +93,17 @@ func (s instruction) effects() (reads, makes []buffer) {
 	return []buffer{{s.kind, b}}, nil
 }
 
-// size is the number of elements of a buffer. The embedding has only ids as input and
-// saves nothing, and the head's result is the loss: these take no memory.
-func (d dims) size(f buffer) int {
-	n, head := d.B*d.T, d.L+1
+// size is the number of elements of a buffer. The batch and the loss take no memory here.
+func (f buffer) size() int {
 	switch {
-	case f.kind == weight || f.kind == grad:
-		total := 0
-		for _, p := range d.params(f.block) {
-			total += p.size
-		}
-		return total
-	case f.block == 0 || f.block > head:
+	case f.block > blocks, f.block == blocks && f.kind != input && f.kind != inputGrad, f.block == 0 && f.kind == input:
 		return 0
-	case f.kind == saved && f.block == head:
-		return n * (d.C + d.V)
-	case f.block < head && (f.kind == saved || f.kind == work):
-		return n*(3*d.C+2*d.H*d.D+2*d.K*d.D+3*d.F) + d.B*d.H*d.T*d.T
+	case f.kind == weight || f.kind == grad:
+		return 2 * C * F
+	case f.kind == saved:
+		return 2 * N * F
+	case f.kind == work:
+		return N * F
 	}
-	return n * d.C
+	return N * C
 }

@@ -1,5 +1,5 @@
 // Ownop is a program that brings an op of its own: clamp, with its gradient and its
-// kernels for the CPU. Nothing of Spillway is changed for it; traced, differentiated,
+// kernels for the CPU and for NVIDIA GPUs. Nothing of Spillway is changed for it; traced, differentiated,
 // planned and run, it is an op like any other.
 //
 //	go run ./examples/ownop
@@ -17,6 +17,7 @@ import (
 	"spillway/device"
 	"spillway/device/cpu"
 	"spillway/device/cpu/kernel"
+	"spillway/device/cuda"
 	"spillway/graph"
 	"spillway/nn"
 	"spillway/op"
@@ -33,7 +34,8 @@ func init() {
 	bounds := op.Attr{Extra: map[string]float64{"low": -0.5, "high": 0.25}}
 	op.Register(op.Op{
 		Kind:  Clamp,
-		Infer: func(_ op.Attr, in []op.Type) ([]op.Type, error) { return in[:1], arity(in, 1) },
+		Takes: 1,
+		Infer: func(_ op.Attr, in []op.Type) ([]op.Type, error) { return in, nil },
 		Reference: func(c op.Call, in, out []op.Array, _ op.Args) {
 			for i, x := range in[0].F {
 				out[0].F[i] = min(max(x, c.Attr.Extra["low"]), c.Attr.Extra["high"])
@@ -46,7 +48,8 @@ func init() {
 	})
 	op.Register(op.Op{
 		Kind:  ClampGrad,
-		Infer: func(_ op.Attr, in []op.Type) ([]op.Type, error) { return in[:1], arity(in, 2) },
+		Takes: 2,
+		Infer: func(_ op.Attr, in []op.Type) ([]op.Type, error) { return in[:1], nil },
 		Reference: func(c op.Call, in, out []op.Array, _ op.Args) {
 			for i, x := range in[0].F {
 				out[0].F[i] = 0
@@ -59,6 +62,8 @@ func init() {
 	autograd.Register(Clamp, func(r *autograd.Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 		return []graph.Value{r.EmitOne(ClampGrad, n.Attr, n.In[0], dy[0])}
 	})
+	cuda.Register(Clamp, clampSource, clampLaunch)
+	cuda.Register(ClampGrad, clampSource, clampLaunch)
 	cpu.Register(Clamp, func(c op.Call, _ int) cpu.Program {
 		low, high := float32(c.Attr.Extra["low"]), float32(c.Attr.Extra["high"])
 		return cpu.Program{Run: func(_ *kernel.Pool, l *device.Launch) {
@@ -82,11 +87,27 @@ func init() {
 	})
 }
 
-func arity(in []op.Type, want int) error {
-	if len(in) != want {
-		return fmt.Errorf("takes %d operands, got %d", want, len(in))
+// clampSource has both kernels for NVIDIA GPUs. Element is the type of the operands.
+const clampSource = `
+extern "C" __global__ void clamp(const Element *x, Element *y, i64 n, float low, float high) {
+    i64 i = position();
+    if (i < n) narrow(fminf(fmaxf(wide(x[i]), low), high), &y[i]);
+}
+extern "C" __global__ void clamp_grad(const Element *x, const Element *dy, Element *dx, i64 n, float low, float high) {
+    i64 i = position();
+    if (i < n) narrow(wide(x[i]) > low && wide(x[i]) < high ? wide(dy[i]) : 0.0f, &dx[i]);
+}
+`
+
+// clampLaunch runs the kernel named like the op, a thread for each element.
+func clampLaunch(c op.Call) cuda.Launch {
+	n, l := c.Out[0].Shape.Elements(), cuda.Launch{Kernel: string(c.Kind), Threads: 256}
+	l.Blocks = (n + l.Threads - 1) / l.Threads
+	for i := range len(c.In) + len(c.Out) {
+		l.Args = append(l.Args, cuda.Buffer(i))
 	}
-	return nil
+	l.Args = append(l.Args, cuda.Int(n), cuda.Float(c.Attr.Extra["low"]), cuda.Float(c.Attr.Extra["high"]))
+	return l
 }
 
 // Net is two linear layers with a clamp between them.

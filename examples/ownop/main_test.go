@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/device"
 	"spillway/device/cpu"
+	"spillway/device/cuda"
 	"spillway/device/devicetest"
 	"spillway/dtype"
 	"spillway/op"
@@ -27,7 +29,18 @@ func TestRun(t *testing.T) {
 // Its kernels pass the tests of all kernels, also on 16-bit operands: the cases come with
 // the op.
 func TestKernels(t *testing.T) {
-	d := cpu.Open(cpu.Options{Threads: 1})
+	testKernels(t, cpu.Open(cpu.Options{Threads: 1}))
+}
+
+func TestKernelsOnGPU(t *testing.T) {
+	d, err := cuda.Open(cuda.Options{})
+	if err != nil {
+		t.Skip(err)
+	}
+	testKernels(t, d)
+}
+
+func testKernels(t *testing.T, d device.Device) {
 	defer d.Close()
 	tried := 0
 	for _, dt := range []dtype.Type{dtype.F32, dtype.BF16} {

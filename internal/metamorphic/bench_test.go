@@ -16,6 +16,7 @@ import (
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/spec"
 	"spillway/units"
 	"spillway/weights"
@@ -43,9 +44,9 @@ func BenchmarkStreamedTraining(b *testing.B) {
 	defer kernels.Close()
 	site := tiny.Site(1 << 34)
 	site.Kernels = kernels
-	resident := build(b, m, site, planner.Uniform(false, false, planner.SaveAll, 0)).Peak()[plan.OnDevice]
+	resident := build(b, m, site, strategy.Uniform(false, false, strategy.SaveAll, 0)).Peak()[plan.OnDevice]
 	site.Device, site.DType = machine.Device{Name: "gpu0", Compute: machine.Compute{BF16: 1e11}, Bandwidth: 1e10}, dtype.BF16 // as far as one is to the other
-	streamed := build(b, m, site, planner.Uniform(true, true, planner.SaveNone, 2))
+	streamed := build(b, m, site, strategy.Uniform(true, true, strategy.SaveNone, 2))
 	for b.Loop() {
 		alone := best(b, newRun(b, m, streamed, 0))[0]
 		faster := units.Flops(streamed.Forecast.StepSeconds / alone.Seconds())
@@ -70,7 +71,7 @@ func BenchmarkStreamedTraining(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-func build(b *testing.B, m *spec.Model, site planner.Site, choose func(slabs, blocks int) planner.Choice) *plan.Plan {
+func build(b *testing.B, m *spec.Model, site planner.Site, choose func(slabs, blocks int) strategy.Choice) *plan.Plan {
 	b.Helper()
 	p, err := planner.Build(m, tiny.AdamW(1, false), site, choose)
 	if err != nil {

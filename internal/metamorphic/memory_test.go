@@ -15,6 +15,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/rig"
 	"spillway/spec"
 	"spillway/units"
@@ -160,14 +161,14 @@ func sample(t *testing.T, r *rand.Rand, kernels planner.Kernels) (*spec.Model, *
 	site.Kernels, site.Disk = kernels, planner.Disk{Budget: 1 << 30, Read: 1e9, Write: 1e9}
 	if r.IntN(2) == 0 {
 		choose, _ := RandomChoice(r, goal.MicroBatches)
-		p, err := planner.Build(m, goal, site, func(slabs, blocks int) planner.Choice {
+		p, err := planner.Build(m, goal, site, func(slabs, blocks int) strategy.Choice {
 			c := choose(slabs, blocks)
 			c.PieceElements *= 64 // as large compared with these shapes as without it with the smallest
 			return c
 		})
 		return m, p, err
 	}
-	standard, err := planner.Build(m, goal, site, planner.Uniform(false, false, planner.SaveAll, 0))
+	standard, err := planner.Build(m, goal, site, strategy.Uniform(false, false, strategy.SaveAll, 0))
 	if err != nil {
 		return m, nil, err
 	}

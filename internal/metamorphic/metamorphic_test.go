@@ -17,6 +17,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/quant"
 	"spillway/spec"
 )
@@ -38,9 +39,21 @@ const (
 )
 
 type subject struct {
-	model *spec.Model
-	goal  planner.Goal
-	tied  bool
+	model      *spec.Model
+	evaluation *spec.Model // traced to be evaluated
+	goal       planner.Goal
+	tied       bool
+}
+
+// newSubject traces a model to be trained, and to be evaluated. Change may be nil.
+func newSubject(t testing.TB, config string, c graph.Config, goal planner.Goal, tied bool, change func(nn.Model) error) subject {
+	if change == nil {
+		change = func(nn.Model) error { return nil }
+	}
+	c.Task = graph.Eval
+	evaluation := tiny.ModelWith(t, config, c, change)
+	c.Task = graph.Train
+	return subject{tiny.ModelWith(t, config, c, change), evaluation, goal, tied}
 }
 
 // bounds on its losses and weights where sums have another order.
@@ -71,12 +84,12 @@ func subjects(t testing.TB) (list []subject) {
 			mixed.Optimizer.States = tiny.MixedStates("exp_avg", "exp_avg_sq")
 			lion.Optimizer.Rule, lion.Optimizer.States = optim.Lion, tiny.MixedStates("exp_avg")
 			list = append(list,
-				subject{tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train}), adamw, true},
-				subject{tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train}), mixed, true},
-				subject{tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 2, Seq: 9, Task: graph.Train, Packed: true}), mixed, false},
-				subject{tiny.Model(t, encoder, graph.Config{MicroBatchSize: 2, Seq: 7, Task: graph.Train}), adamw, false},
-				subject{tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 2, Seq: 7, Task: graph.Train}), adafactor, false},
-				subject{tiny.Model(t, encoder, graph.Config{MicroBatchSize: 2, Seq: 7, Task: graph.Train}), lion, false},
+				newSubject(t, tiny.Llama, graph.Config{MicroBatchSize: 1, Seq: 12}, adamw, true, nil),
+				newSubject(t, tiny.Llama, graph.Config{MicroBatchSize: 1, Seq: 12}, mixed, true, nil),
+				newSubject(t, tiny.Untied, graph.Config{MicroBatchSize: 2, Seq: 9, Packed: true}, mixed, false, nil),
+				newSubject(t, encoder, graph.Config{MicroBatchSize: 2, Seq: 7}, adamw, false, nil),
+				newSubject(t, tiny.Untied, graph.Config{MicroBatchSize: 2, Seq: 7}, adafactor, false, nil),
+				newSubject(t, encoder, graph.Config{MicroBatchSize: 2, Seq: 7}, lion, false, nil),
 				half(t, dtype.BF16, mixed, true), half(t, dtype.BF16, mixed, false), half(t, dtype.F16, adamw, true),
 				withExceptions(t, tiny.Untied, mixed, true), withExceptions(t, tiny.Llama, adamw, true), withExceptions(t, tiny.Untied, adamw, false))
 		}
@@ -87,7 +100,7 @@ func subjects(t testing.TB) (list []subject) {
 // half computes in a 16-bit type, with masters or without.
 func half(t testing.TB, as dtype.Type, goal planner.Goal, masters bool) subject {
 	goal.Master, goal.Grad = masters, as
-	return subject{tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train, DType: as}), goal, false}
+	return newSubject(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 12, DType: as}, goal, false, nil)
 }
 
 // kept computes in bf16, but for the norms, an MLP, a whole layer and the output, in f32:
@@ -95,11 +108,10 @@ func half(t testing.TB, as dtype.Type, goal planner.Goal, masters bool) subject 
 func withExceptions(t testing.TB, config string, goal planner.Goal, masters bool) subject {
 	goal.Master, goal.Grad = masters, dtype.BF16
 	exceptions := regexp.MustCompile(`.*norm|lm_head|model\.layers\.(1\.mlp|2)`)
-	m := tiny.ModelWith(t, config, graph.Config{MicroBatchSize: 1, Seq: 12, Task: graph.Train, DType: dtype.BF16}, func(m nn.Model) error {
+	return newSubject(t, config, graph.Config{MicroBatchSize: 1, Seq: 12, DType: dtype.BF16}, goal, config == tiny.Llama, func(m nn.Model) error {
 		_, err := nn.Except(m, func(module string) bool { return exceptions.FindString(module) == module }, dtype.F32)
 		return err
 	})
-	return subject{m, goal, config == tiny.Llama}
 }
 
 func TestPlacementChangesNothing(t *testing.T) {
@@ -116,7 +128,7 @@ func TestPlacementChangesNothing(t *testing.T) {
 		i := r.IntN(len(list))
 		s := list[i]
 		if _, ok := standard[i]; !ok {
-			standard[i] = train(t, s, site, planner.Uniform(false, false, planner.SaveAll, 0))
+			standard[i] = train(t, s, site, strategy.Uniform(false, false, strategy.SaveAll, 0))
 		}
 		choose, sameOrder := RandomChoice(r, s.goal.MicroBatches)
 		p, err := planner.Build(s.model, s.goal, site, choose)
@@ -148,7 +160,7 @@ func TestPlacementChangesNothing(t *testing.T) {
 	}
 }
 
-func train(t *testing.T, s subject, site planner.Site, choose func(slabs, blocks int) planner.Choice) Outcome {
+func train(t *testing.T, s subject, site planner.Site, choose func(slabs, blocks int) strategy.Choice) Outcome {
 	t.Helper()
 	p, err := planner.Build(s.model, s.goal, site, choose)
 	if err != nil {
@@ -177,7 +189,7 @@ func TestNearComparesWeights(t *testing.T) {
 	site.Kernels = kernels
 	list := subjects(t)
 	for _, s := range []subject{list[0], list[6]} {
-		p, err := planner.Build(s.model, s.goal, site, planner.Uniform(false, false, planner.SaveAll, 0))
+		p, err := planner.Build(s.model, s.goal, site, strategy.Uniform(false, false, strategy.SaveAll, 0))
 		if err != nil {
 			t.Fatal(err)
 		}

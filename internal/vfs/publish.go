@@ -36,28 +36,31 @@ func Partial(dir string) string {
 // syncs files into a hidden folder next to it, which then gets its name in one rename. What
 // an attempt that was killed left under the hidden name is removed first; after an error
 // nothing is left. For a single file see Replace.
-func Publish(d FS, dir string, fill func(partial string) error) error {
+// On the disk of this computer one process publishes to a name at a time: see Claim.
+func Publish(d FS, dir string, fill func(partial string) error) (err error) {
+	if d == OS {
+		release, err := Claim(dir)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, release()) }()
+	}
 	partial := Partial(dir)
 	if err := RemoveAll(d, partial); err != nil {
 		return fmt.Errorf("removing what an earlier attempt left at %s: %w", partial, err)
 	}
-	if err := prepare(d, partial, fill); err != nil {
-		return errors.Join(err, RemoveAll(d, partial))
+	err = d.Mkdir(partial)
+	if err == nil {
+		err = fill(partial)
 	}
-	if err := d.Rename(partial, dir); err != nil {
+	if err == nil {
+		err = d.SyncDir(partial) // names in it are durable before anything else refers to them
+	}
+	if err == nil {
+		err = d.Rename(partial, dir)
+	}
+	if err != nil {
 		return errors.Join(err, RemoveAll(d, partial))
 	}
 	return d.SyncDir(filepath.Dir(dir))
-}
-
-// prepare fills a new folder and makes the names in it durable, before anything else refers
-// to them.
-func prepare(d FS, partial string, fill func(string) error) error {
-	if err := d.Mkdir(partial); err != nil {
-		return err
-	}
-	if err := fill(partial); err != nil {
-		return err
-	}
-	return d.SyncDir(partial)
 }

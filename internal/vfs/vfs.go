@@ -110,14 +110,10 @@ func WriteFile(d FS, name string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeAndSync(f, write), f.Close())
-}
-
-func writeAndSync(f File, write func(io.Writer) error) error {
-	if err := write(&fullWriter{file: f}); err != nil {
-		return err
+	if err = write(&fullWriter{file: f}); err == nil {
+		err = f.Sync()
 	}
-	return f.Sync()
+	return errors.Join(err, f.Close())
 }
 
 // fullWriter turns a short write into an error, since not every user of io.Writer checks. It

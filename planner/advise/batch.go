@@ -1,95 +1,130 @@
 package advise
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 
 	"spillway/plan"
 	"spillway/planner/goal"
+	"spillway/planner/layout"
+	"spillway/planner/search"
 	"spillway/planner/strategy"
 	"spillway/spec"
+	"spillway/units"
 )
 
-// Batch is a batch that is to be cut into micro-batches.
+// Batch is what an iteration works on: sequences that are cut into micro-batches of one size,
+// which the devices share.
 type Batch struct {
 	Size int64 // sequences
-	// MicroBatches is their number; 0 lets the planner choose: as few as fit and are fast.
+	// MicroBatches is their number; 0 lets the planner choose.
 	MicroBatches int
 	// Prefer is a parallelism to take where it can be had, whatever is faster; "" for none.
 	Prefer strategy.Parallelism
 }
 
-// PlanBatch plans an iteration over a batch. It tries the numbers of micro-batches that may
-// be fast and takes the fastest plan; if none fits, the fewest that fit. The notices say
-// what was done otherwise than asked.
+// PlanBatch plans an iteration over a batch: the fastest plan of all numbers of micro-batches
+// that divide it. Where none fits, the error is a *goal.FitError about the smallest
+// micro-batches. The notices say what was done otherwise than asked.
 func (r Request) PlanBatch(b Batch) (p *plan.Plan, m *spec.Model, notices []string, err error) {
-	cuts := r.cuts(b)
 	if b.Prefer != "" {
-		q := r.cut(b, cuts[len(cuts)-1])
+		q := r
 		q.Goal.Constraints.Parallelism = b.Prefer
-		if p, m, err = q.Plan(); err == nil {
-			return p, m, nil, nil
+		if p, m, notices, err = q.fastest(b); err == nil {
+			return p, m, notices, nil
 		}
 		notices = append(notices, fmt.Sprintf("%s is preferred and cannot be had: %v", b.Prefer, err))
 	}
-	if p, m, err = r.fastest(b, cuts); p != nil {
-		return p, m, notices, nil
+	p, m, more, err := r.fastest(b)
+	return p, m, append(notices, more...), err
+}
+
+// enough is the share of the time of the best plan so far that another number of micro-batches
+// must stay below: a forecast is not exact to the last digit, and fewer are simpler.
+const enough = 0.999
+
+// cutPatience is how many numbers of micro-batches in a row may bring nothing.
+const cutPatience = 3
+
+// cut is a batch in a number of micro-batches.
+type cut struct {
+	Request
+	model *spec.Model
+	least float64 // seconds that an iteration takes at least
+}
+
+// fastest tries numbers of micro-batches from the one that can be fastest on, as long as one may
+// be faster than the best so far. Large micro-batches compute fastest; the smaller they are, the
+// less memory they take and the more devices can share them.
+func (r Request) fastest(b Batch) (best *plan.Plan, traced *spec.Model, notices []string, err error) {
+	if n := int64(b.MicroBatches); n > 0 {
+		r.Goal.MicroBatches, r.MicroBatchSize = b.MicroBatches, b.Size/n
+		p, m, err := r.Plan()
+		return p, m, nil, err
 	}
-	if fit := (*goal.FitError)(nil); b.MicroBatches > 0 || !errors.As(err, &fit) {
-		return nil, nil, notices, err
+	cuts, err := r.cuts(b.Size)
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	for n := 2; int64(n) <= b.Size; n++ {
-		if b.Size%int64(n) != 0 || slices.Contains(cuts, n) {
+	var fit *goal.FitError
+	var smallest cut // of those that do not fit
+	worse := 0
+	for _, c := range cuts {
+		if best != nil && (worse == cutPatience || c.least >= enough*best.Forecast.StepSeconds) {
+			break
+		}
+		p, failed := search.Make(c.model, c.Goal, c.Site)
+		var misfit *goal.FitError
+		switch {
+		case errors.As(failed, &misfit) && (fit == nil || c.MicroBatchSize < smallest.MicroBatchSize):
+			fit, smallest = misfit, c
+		case failed != nil && misfit == nil && err == nil:
+			err = failed // such as a strategy that needs more micro-batches
+		}
+		if failed == nil && (best == nil || p.Forecast.StepSeconds < enough*best.Forecast.StepSeconds) {
+			best, traced, worse = p, c.model, 0
+		} else {
+			worse++
+		}
+	}
+	switch {
+	case best != nil && fit != nil && smallest.MicroBatchSize > best.MicroBatchSize:
+		return best, traced, []string{fmt.Sprintf("batches of %d sequences are cut into %d micro-batches: with %d, the smallest plan needs %v of %s memory, %v are available",
+			b.Size, best.MicroBatches, smallest.Goal.MicroBatches, units.Bytes(fit.Needed), fit.Tier, units.Bytes(fit.Budget))}, nil
+	case best != nil:
+		return best, traced, nil, nil
+	case fit != nil:
+		fit.Options = smallest.options(fit)
+		return nil, nil, nil, fit
+	}
+	return nil, nil, nil, err
+}
+
+// cuts lists the numbers of micro-batches that divide a batch, those that can be fastest first.
+func (r Request) cuts(batch int64) (list []cut, err error) {
+	for n := int64(1); n <= batch; n++ {
+		if batch%n != 0 {
 			continue
 		}
-		if p, m, again := r.cut(b, n).Plan(); again == nil {
-			return p, m, append(notices, fmt.Sprintf("batches of %d sequences are cut into %d micro-batches: %v", b.Size, n, err)), nil
+		c := cut{Request: r}
+		c.Goal.MicroBatches, c.MicroBatchSize = int(n), batch/n
+		if c.model, err = r.Trace(c.MicroBatchSize, r.Seq); err != nil {
+			return nil, err
 		}
-	}
-	return nil, nil, notices, err
-}
-
-// cut is the request for so many micro-batches.
-func (r Request) cut(b Batch, microBatches int) Request {
-	r.Goal.MicroBatches, r.MicroBatchSize = microBatches, b.Size/int64(microBatches)
-	return r
-}
-
-// fastest is the fastest plan of some numbers of micro-batches; where none fits, the first
-// error.
-func (r Request) fastest(b Batch, cuts []int) (best *plan.Plan, traced *spec.Model, first error) {
-	for _, n := range cuts {
-		p, m, err := r.cut(b, n).Plan()
-		if err != nil && first == nil {
-			first = err
+		// Constraints may need several micro-batches, which the search finds out.
+		free := c.Goal
+		free.Constraints = strategy.Constraints{}
+		l, err := layout.New(c.model, free, r.Site)
+		if err != nil {
+			return nil, err
 		}
-		if err == nil && (best == nil || p.Forecast.StepSeconds < best.Forecast.StepSeconds) {
-			best, traced = p, m
+		if c.least, err = search.LeastSeconds(l); err != nil {
+			return nil, err
 		}
+		list = append(list, c)
 	}
-	return best, traced, first
-}
-
-// cuts lists the numbers of micro-batches worth trying: the one that is given, or one and,
-// where several devices may share the work, one and two for each device.
-func (r Request) cuts(b Batch) (list []int) {
-	if b.MicroBatches > 0 {
-		return []int{b.MicroBatches}
-	}
-	by := r.Goal.Constraints.Parallelism
-	if by == "" || by == strategy.ModelParallel {
-		list = []int{1}
-	}
-	if n := r.Site.Devices; n > 1 && by != strategy.ModelParallel {
-		for _, each := range []int{2, 1} {
-			if b.Size%int64(each*n) == 0 {
-				list = append(list, each*n)
-			}
-		}
-	}
-	if len(list) == 0 {
-		list = []int{1} // the planner says what is missing
-	}
-	return list
+	slices.SortStableFunc(list, func(a, b cut) int { return cmp.Compare(a.least, b.least) })
+	return list, nil
 }

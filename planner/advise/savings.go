@@ -1,6 +1,7 @@
 package advise
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -62,140 +63,112 @@ func Savings(start Setting, request func(Setting) (Request, error)) (Usage, []Sa
 	}
 	list, far := []Saving{}, start
 	for _, r := range savingRules {
-		planned := Saving{Name: r.name, Changes: r.changes}
-		if far, err = planned.measure(r, start, far, request); err != nil {
+		planned, alone := Saving{Name: r.name, Changes: r.changes, Skipped: r.skipped(start)}, start
+		list = append(list, planned)
+		if planned.Skipped != "" {
+			continue
+		}
+		r.apply(&alone)
+		if r.skipped(far) == "" {
+			r.apply(&far)
+		}
+		if planned.Alone, err = usageOf(alone, request); err == nil {
+			planned.SoFar, err = usageOf(far, request)
+		}
+		if err != nil {
 			return base, nil, fmt.Errorf("%s: %w", r.name, err)
 		}
-		if planned.Skipped == "" {
-			planned.Saves, planned.Costs = base.Device-planned.Alone.Device, planned.Alone.Seconds-base.Seconds
-		}
-		list = append(list, planned)
+		planned.Saves, planned.Costs = base.Device-planned.Alone.Device, planned.Alone.Seconds-base.Seconds
+		list[len(list)-1] = planned
 	}
 	return base, list, nil
 }
 
-// measure plans a saving from the start and from what the savings before it led to, and returns
-// what it leads to.
-func (p *Saving) measure(r savingRule, start, far Setting, request func(Setting) (Request, error)) (Setting, error) {
-	alone, why := r.apply(start)
-	if r.training && !start.Train {
-		why = "nothing is trained"
-	}
-	if why != "" {
-		p.Skipped = why
-		return far, nil
-	}
-	if next, why := r.apply(far); why == "" {
-		far = next
-	}
-	var err error
-	if p.Alone, err = usageOf(alone, request); err != nil {
-		return far, err
-	}
-	p.SoFar, err = usageOf(far, request)
-	return far, err
-}
-
-// savingRule is a change. Apply gives the changed setting, or says why there is nothing to change.
+// savingRule is a change of a setting.
 type savingRule struct {
 	name     string
 	changes  string
-	training bool // it is about training only
-	apply    func(Setting) (Setting, string)
+	training bool                 // it is about training only
+	skip     func(Setting) string // why there is nothing to change, "" where there is; nil: there always is
+	apply    func(*Setting)
+}
+
+// skipped is why a rule changes nothing of a setting.
+func (r savingRule) skipped(s Setting) string {
+	switch {
+	case r.training && !s.Train:
+		return "nothing is trained"
+	case r.skip == nil:
+		return ""
+	}
+	return r.skip(s)
+}
+
+// when is a reason that counts where something is so.
+func when(so bool, format string, args ...any) string {
+	if !so {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
 }
 
 // savingRules in the order in which people try them: first what changes nothing but speed, then
 // what changes numbers, what is learned, and the data.
 var savingRules = []savingRule{
-	{name: "micro-batches of 1, accumulated", apply: func(s Setting) (Setting, string) {
-		if s.MicroBatchSize == 1 {
-			return s, "micro-batches have 1 sequence already"
-		}
-		s.MicroBatches, s.MicroBatchSize = s.MicroBatches*int(s.MicroBatchSize), 1
-		return s, ""
-	}},
-	{name: "checkpointing of cheap values", training: true, apply: func(s Setting) (Setting, string) {
-		s.Level = max(s.Level, strategy.SaveMatmuls)
-		return s, ""
-	}},
-	{name: "checkpointing of all but attention", training: true, apply: func(s Setting) (Setting, string) {
-		s.Level = max(s.Level, strategy.SaveAttention)
-		return s, ""
-	}},
-	{name: "full checkpointing", training: true, apply: func(s Setting) (Setting, string) {
-		s.Level = strategy.SaveNone
-		return s, ""
-	}},
-	{name: "optimizer offload", training: true, apply: func(s Setting) (Setting, string) {
-		s.OffloadState = true
-		return s, ""
-	}},
-	{name: "activation offload", training: true, apply: func(s Setting) (Setting, string) {
-		s.OffloadActivations = true
-		return s, ""
-	}},
-	{name: "weight streaming", apply: func(s Setting) (Setting, string) {
-		s.StreamWeights = true
-		return s, ""
-	}},
-	{name: "disk instead of host memory", apply: func(s Setting) (Setting, string) {
-		if !s.HasDisk {
-			return s, "the machine has no disk tier"
-		}
-		s.UseDisk, s.StreamWeights, s.OffloadState = true, true, s.Train
-		return s, ""
-	}},
-	{name: "bf16 instead of fp32", changes: "matmuls are rounded to 8 bits, master weights stay in fp32", apply: func(s Setting) (Setting, string) {
-		if s.Precision != dtype.F32 {
-			return s, fmt.Sprintf("it is %v already", s.Precision)
-		}
-		s.Precision = dtype.BF16
-		return s, ""
-	}},
-	{name: "8-bit optimizer state", training: true, changes: "optimizer state is rounded to 256 values per block of 256", apply: func(s Setting) (Setting, string) {
-		if s.StateType == dtype.Invalid {
-			return s, "the optimizer has no state"
-		}
-		if s.StateType == quant.Dyn8 {
-			return s, "it is in 8 bits already"
-		}
-		s.StateType = quant.Dyn8
-		return s, ""
-	}},
-	{name: fmt.Sprintf("LoRA of rank %d", usualRank), training: true, changes: "only adapters learn", apply: func(s Setting) (Setting, string) {
-		if s.LoRARank > 0 {
-			return s, "only adapters are trained already"
-		}
-		s.LoRARank = usualRank
-		return s, ""
-	}},
-	{name: fmt.Sprintf("adapters of rank %d", lowRank), training: true, changes: "adapters can learn less", apply: func(s Setting) (Setting, string) {
-		if s.LoRARank == 0 {
-			return s, "there are no adapters"
-		}
-		if s.LoRARank <= lowRank {
-			return s, fmt.Sprintf("adapters have rank %d already", s.LoRARank)
-		}
-		s.LoRARank = lowRank
-		return s, ""
-	}},
-	{name: "QLoRA: frozen weights in 4 bits", training: true, changes: "only adapters learn, and frozen weights are rounded to 16 values", apply: func(s Setting) (Setting, string) {
-		if s.FrozenType != dtype.Invalid {
-			return s, fmt.Sprintf("frozen weights are %v already", s.FrozenType)
-		}
-		s.FrozenType = quant.NF4
-		if s.LoRARank == 0 {
-			s.LoRARank = usualRank
-		}
-		return s, ""
-	}},
-	{name: "sequences half as long", changes: "less context, half the tokens per step", apply: func(s Setting) (Setting, string) {
-		if s.Seq < 2*shortestSeq {
-			return s, fmt.Sprintf("sequences have %d positions", s.Seq)
-		}
-		s.Seq /= 2
-		return s, ""
-	}},
+	{
+		name: "micro-batches of 1, accumulated",
+		skip: func(s Setting) string { return when(s.MicroBatchSize == 1, "micro-batches have 1 sequence already") },
+		apply: func(s *Setting) {
+			s.MicroBatches, s.MicroBatchSize = s.MicroBatches*int(s.MicroBatchSize), 1
+		},
+	},
+	{name: "checkpointing of cheap values", training: true, apply: func(s *Setting) { s.Level = max(s.Level, strategy.SaveMatmuls) }},
+	{name: "checkpointing of all but attention", training: true, apply: func(s *Setting) { s.Level = max(s.Level, strategy.SaveAttention) }},
+	{name: "full checkpointing", training: true, apply: func(s *Setting) { s.Level = strategy.SaveNone }},
+	{name: "optimizer offload", training: true, apply: func(s *Setting) { s.OffloadState = true }},
+	{name: "activation offload", training: true, apply: func(s *Setting) { s.OffloadActivations = true }},
+	{name: "weight streaming", apply: func(s *Setting) { s.StreamWeights = true }},
+	{
+		name:  "disk instead of host memory",
+		skip:  func(s Setting) string { return when(!s.HasDisk, "the machine has no disk tier") },
+		apply: func(s *Setting) { s.UseDisk, s.StreamWeights, s.OffloadState = true, true, s.Train },
+	},
+	{
+		name: "bf16 instead of fp32", changes: "matmuls are rounded to 8 bits, master weights stay in fp32",
+		skip:  func(s Setting) string { return when(s.Precision != dtype.F32, "it is %v already", s.Precision) },
+		apply: func(s *Setting) { s.Precision = dtype.BF16 },
+	},
+	{
+		name: "8-bit optimizer state", training: true, changes: "optimizer state is rounded to 256 values per block of 256",
+		skip: func(s Setting) string {
+			return cmp.Or(when(s.StateType == dtype.Invalid, "the optimizer has no state"), when(s.StateType == quant.Dyn8, "it is in 8 bits already"))
+		},
+		apply: func(s *Setting) { s.StateType = quant.Dyn8 },
+	},
+	{
+		name: fmt.Sprintf("LoRA of rank %d", usualRank), training: true, changes: "only adapters learn",
+		skip:  func(s Setting) string { return when(s.LoRARank > 0, "only adapters are trained already") },
+		apply: func(s *Setting) { s.LoRARank = usualRank },
+	},
+	{
+		name: fmt.Sprintf("adapters of rank %d", lowRank), training: true, changes: "adapters can learn less",
+		skip: func(s Setting) string {
+			return cmp.Or(when(s.LoRARank == 0, "there are no adapters"), when(s.LoRARank <= lowRank, "adapters have rank %d already", s.LoRARank))
+		},
+		apply: func(s *Setting) { s.LoRARank = lowRank },
+	},
+	{
+		name: "QLoRA: frozen weights in 4 bits", training: true, changes: "only adapters learn, and frozen weights are rounded to 16 values",
+		skip: func(s Setting) string {
+			return when(s.FrozenType != dtype.Invalid, "frozen weights are %v already", s.FrozenType)
+		},
+		apply: func(s *Setting) { s.FrozenType, s.LoRARank = quant.NF4, cmp.Or(s.LoRARank, usualRank) },
+	},
+	{
+		name: "sequences half as long", changes: "less context, half the tokens per step",
+		skip:  func(s Setting) string { return when(s.Seq < 2*shortestSeq, "sequences have %d positions", s.Seq) },
+		apply: func(s *Setting) { s.Seq /= 2 },
+	},
 }
 
 const (
@@ -217,7 +190,12 @@ func usageOf(s Setting, request func(Setting) (Request, error)) (t Usage, err er
 	if err != nil {
 		return t, err
 	}
-	site, choose := r.Site, s.choose()
+	choose := func(slabs, blocks int) strategy.Choice { // all slabs and blocks alike
+		c := strategy.Uniform(s.StreamWeights, s.OffloadState, s.Level, 2)(slabs, blocks)
+		c.OffloadedActivations, c.OnDisk = slices.Repeat([]bool{s.OffloadActivations}, blocks), slices.Repeat([]bool{s.UseDisk}, slabs)
+		return c
+	}
+	site := r.Site
 	site.Budget, site.Budgets, site.HostBudget, site.Disk.Budget = boundless, nil, boundless, boundless
 	r.Goal.MicroBatches = s.MicroBatches
 	p, err := search.Build(m, r.Goal, site, choose)
@@ -230,14 +208,3 @@ func usageOf(s Setting, request func(Setting) (Request, error)) (t Usage, err er
 	t.Fits = t.Device <= r.Site.DeviceBudget(0) && t.Host <= r.Site.HostBudget && t.Disk <= r.Site.Disk.Budget
 	return t, nil
 }
-
-// choose treats all slabs and blocks as the setting says.
-func (s Setting) choose() func(slabs, blocks int) strategy.Choice {
-	return func(slabs, blocks int) strategy.Choice {
-		c := strategy.Uniform(s.StreamWeights, s.OffloadState, s.Level, 2)(slabs, blocks)
-		c.OffloadedActivations, c.OnDisk = allOf(s.OffloadActivations, blocks), allOf(s.UseDisk, slabs)
-		return c
-	}
-}
-
-func allOf(mark bool, n int) []bool { return slices.Repeat([]bool{mark}, n) }

@@ -1,6 +1,10 @@
 package emit
 
-import "spillway/planner/layout"
+import (
+	"slices"
+
+	"spillway/planner/layout"
+)
 
 // borders are the numbers of the buffers between blocks, -1 for none: by block, by index
 // among the values that it takes from the block before, and by micro-batch. There is a
@@ -13,10 +17,7 @@ type borders struct {
 // newBorders has no buffers yet.
 func newBorders(l *layout.Layout) *borders {
 	list := &borders{width: l.MostCarries, micros: l.Goal.MicroBatches}
-	list.ids = make([]int, (len(l.Model.Blocks)+1)*list.width*list.micros)
-	for i := range list.ids {
-		list.ids[i] = -1
-	}
+	list.ids = slices.Repeat([]int{-1}, (len(l.Model.Blocks)+1)*list.width*list.micros)
 	return list
 }
 

@@ -1,8 +1,6 @@
 package emit
 
 import (
-	"slices"
-
 	"spillway/plan"
 	"spillway/planner/pass"
 )
@@ -23,9 +21,15 @@ func (q *updater) cpuUpdate(k int) {
 		q.moveOut(owner, state.gradient, gradient, block, -1)
 		landed = append(landed, gradient)
 	}
-	weight := q.cpuWeights(k)
-	if weight != s.Weight {
+	// The CPU writes weights at home, or into a buffer for a copy of those that are stored on a
+	// device. Without master weights an update reads them too.
+	weight := s.Weight
+	if !q.c.Streamed[k] {
+		weight = q.buffer(s.Name+" weights", plan.Weight, q.host, s.WeightBytes)
 		landed = append(landed, weight)
+		if !q.l.HasMaster(k) {
+			q.moveOut(owner, s.Weight, weight, block, -1)
+		}
 	}
 	q.landed = append(q.landed, landed)
 	for i := range s.Pieces {
@@ -56,28 +60,6 @@ func (q *updater) uploadAll(but int) {
 		}
 		q.owed[u.slab] = false
 	}
-}
-
-// uploadThrough sends updated weights up, through those of a slab.
-func (q *updater) uploadThrough(k int) {
-	if i := slices.IndexFunc(q.uploads, func(u upload) bool { return u.slab == k }); i >= 0 {
-		q.uploadAll(len(q.uploads) - i - 1)
-	}
-}
-
-// cpuWeights is where the CPU writes the weights of a slab: their home, or a buffer for a
-// copy of those that are stored on a device. Without master weights an update reads them
-// too.
-func (q *updater) cpuWeights(k int) int {
-	s := &q.p.Slabs[k]
-	if q.c.Streamed[k] {
-		return s.Weight
-	}
-	id := q.buffer(s.Name+" weights", plan.Weight, q.host, s.WeightBytes)
-	if !q.l.HasMaster(k) {
-		q.moveOut(q.owner[k], s.Weight, id, q.l.Slabs.Owner[k], -1)
-	}
-	return id
 }
 
 // holds lets what came to the host for an update live until that of some later

@@ -47,13 +47,7 @@ func (q *updater) cpuUpdateDeferred(k int) {
 			q.owed[next] = false
 		}
 	}
-	if at >= 0 {
-		q.uploadThrough(k)
+	if i := slices.IndexFunc(q.uploads, func(u upload) bool { return u.slab == k }); at >= 0 && i >= 0 {
+		q.uploadAll(len(q.uploads) - i - 1)
 	}
-}
-
-// needsOldWeights says whether a device needs the weights of a slab as they are before a
-// deferred update: to make it, where there are no master weights.
-func (q *updater) needsOldWeights(k, dev int) bool {
-	return q.owner[k] == dev && !q.c.ByCPU(k) && !q.l.HasMaster(k)
 }

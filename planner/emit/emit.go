@@ -23,6 +23,7 @@ import (
 
 	"spillway/plan"
 	"spillway/planner/layout"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 )
 
@@ -74,17 +75,9 @@ func (w *Writer) Draft(c strategy.Choice) (*Draft, error) {
 	}
 	e.updates.uploadAll(0)
 	w.usual = planSize{len(e.p.Buffers) + len(e.p.Buffers)/16, len(e.p.Instructions) + len(e.p.Instructions)/16}
-	return newDraft(e), nil
-}
-
-// memory for a plan of the usual size.
-func (w *Writer) memory() ([]plan.Buffer, []plan.Instruction) {
-	spare := w.spare
-	w.spare = spareMemory{}
-	if spare.instructions == nil {
-		return make([]plan.Buffer, 0, w.usual.buffers), make([]plan.Instruction, 0, w.usual.instructions)
-	}
-	return spare.buffers, spare.instructions
+	d := &Draft{pass.NewMemory(e.p, w.l.Site.Alignment, append(e.diskHolds(), e.updates.holds()...)), e.p, e.c}
+	d.DelayReuse(e.c.DelayedReuse)
+	return d, nil
 }
 
 // Drop gives the memory of a draft back, for those to come.

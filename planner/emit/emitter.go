@@ -30,7 +30,10 @@ func (w *Writer) begin(c strategy.Choice) (*emitter, error) {
 	l := w.l
 	c = l.Allowed(c)
 	e := &emitter{homes: homes{script: newScript(l, c)}, programs: map[*layout.LaidProgram]int{}, carry: newBorders(l), grad: newBorders(l), saved: newBorders(l)}
-	e.p.Buffers, e.p.Instructions = w.memory()
+	if e.p.Buffers, e.p.Instructions = w.spare.buffers, w.spare.instructions; e.p.Instructions == nil {
+		e.p.Buffers, e.p.Instructions = make([]plan.Buffer, 0, w.usual.buffers), make([]plan.Instruction, 0, w.usual.instructions)
+	}
+	w.spare = spareMemory{}
 	if err := e.make(); err != nil {
 		return nil, err
 	}
@@ -48,19 +51,19 @@ type Draft struct {
 	Choice strategy.Choice
 }
 
-func newDraft(e *emitter) *Draft {
-	d := &Draft{pass.NewMemory(e.p, e.l.Site.Alignment, append(e.diskHolds(), e.updates.holds()...)), e.p, e.c}
-	d.DelayReuse(e.c.DelayedReuse)
-	return d
-}
-
 // visit emits the runs of a visit, with the moves that feed it and what follows
 // from its gradients.
 func (e *emitter) visit(i int, u visit) error {
-	e.fetchBatches(u)
+	for _, j := range u.micros {
+		if batch := &e.on[u.device].batch[j]; *batch < 0 {
+			*batch = e.moveIn(u.device, e.homes.batch[j], -1, j)
+		}
+	}
 	e.updates.updateDeferred(u)
 	e.prefetchers[u.device].enter(u.turn)
-	e.updates.fetchStates(i)
+	if e.l.Training() && !e.l.Goal.Optimizer.Clip && len(e.final[i]) > 0 { // an update follows
+		e.updates.fetchAhead()
+	}
 	for _, k := range e.trainedBy(u) {
 		if here := &e.on[u.device].slabs[k]; here.gradient < 0 {
 			here.gradient = e.buffer(e.p.Slabs[k].Name+" gradients", plan.Gradient, u.device, e.l.GradBytes(k))
@@ -77,20 +80,14 @@ func (e *emitter) visit(i int, u visit) error {
 	for _, k := range e.rounded[i] {
 		e.sumDevices(k)
 	}
-	for _, k := range e.final[i] {
-		if err := e.gradientDone(k); err != nil {
+	for _, k := range e.final[i] { // then the update, or with clipping its part of the norm
+		e.sumDevices(k)
+		if !e.l.Goal.Optimizer.Clip {
+			e.updates.update(k)
+		} else if err := e.squares(k); err != nil {
 			return err
 		}
 	}
 	e.prefetchers[u.device].leave(u.turn)
 	return nil
-}
-
-func (e *emitter) fetchBatches(u visit) {
-	here := &e.on[u.device]
-	for _, j := range u.micros {
-		if here.batch[j] < 0 {
-			here.batch[j] = e.moveIn(u.device, e.homes.batch[j], -1, j)
-		}
-	}
 }

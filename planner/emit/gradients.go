@@ -46,17 +46,6 @@ func (e *emitter) trainedBy(u visit) []int {
 	return list
 }
 
-// gradientDone emits what follows when the gradient of a slab is complete: the sum over
-// devices, then the update, or with clipping its part of the norm.
-func (e *emitter) gradientDone(k int) error {
-	e.sumDevices(k)
-	if !e.l.Goal.Optimizer.Clip {
-		e.updates.update(k)
-		return nil
-	}
-	return e.squares(k)
-}
-
 // sumDevices brings what devices have of a gradient to the slab's owner and adds it up, in
 // the order of the devices. What others write next begins anew.
 func (e *emitter) sumDevices(k int) {
@@ -75,24 +64,16 @@ func (e *emitter) sumDevices(k int) {
 		s.Bindings = append(s.Bindings, plan.Binding{Region: plan.InGrad, Index: len(s.Bindings), Buffer: id})
 	}
 	e.on[owner].slabs[k].gradient = s.Bindings[0].Buffer
-	if len(e.on) > 1 {
-		e.ownerHasGradient(k)
-	}
-	if len(s.Bindings) > 1 {
-		e.add(s)
-	}
-}
-
-// ownerHasGradient notes that the owner of a slab now has what any device has written of its
-// gradient, and others have nothing.
-func (e *emitter) ownerHasGradient(k int) {
-	for _, id := range e.l.Slabs.Params[k] {
+	for _, id := range e.l.Slabs.Params[k] { // the owner now has what any device has written
 		written := false
 		for d := range e.on {
 			written = written || e.on[d].written[id]
 			e.on[d].written[id] = false
 		}
-		e.on[e.owner[k]].written[id] = written
+		e.on[owner].written[id] = written
+	}
+	if len(s.Bindings) > 1 {
+		e.add(s)
 	}
 }
 

@@ -1,8 +1,9 @@
 package emit
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 
 	"spillway/plan"
 	"spillway/planner/layout"
@@ -47,8 +48,16 @@ type pieceState struct {
 func (h *homes) make() error {
 	l := h.l
 	h.on = make([]onDevice, h.c.DeviceCount())
-	for d := range h.on {
-		h.deviceHomes(d)
+	for d := range h.on { // homes that belong to no slab
+		here := onDevice{consts: -1, clip: -1, batch: slices.Repeat([]int{-1}, l.Goal.MicroBatches),
+			slabs: slices.Repeat([]slabState{{weight: -1, gradient: -1}}, len(h.p.Slabs)), written: make([]bool, len(l.Model.Params))}
+		if l.Consts.Bytes > 0 {
+			here.consts = h.home("constants", plan.Constant, d, l.Consts.Bytes)
+		}
+		if l.Training() {
+			here.clip = h.home("clip", plan.Workspace, d, 8)
+		}
+		h.on[d] = here
 	}
 	h.partials = -1
 	if l.Training() && l.Goal.Optimizer.Clip {
@@ -70,24 +79,6 @@ func (h *homes) make() error {
 	return nil
 }
 
-// deviceHomes makes the homes of a device that belong to no slab.
-func (h *homes) deviceHomes(d int) {
-	here := onDevice{consts: -1, clip: -1, batch: make([]int, h.l.Goal.MicroBatches), slabs: make([]slabState, len(h.p.Slabs)), written: make([]bool, len(h.l.Model.Params))}
-	if h.l.Consts.Bytes > 0 {
-		here.consts = h.home("constants", plan.Constant, d, h.l.Consts.Bytes)
-	}
-	if h.l.Training() {
-		here.clip = h.home("clip", plan.Workspace, d, 8)
-	}
-	for j := range here.batch {
-		here.batch[j] = -1
-	}
-	for k := range here.slabs {
-		here.slabs[k] = slabState{weight: -1, gradient: -1}
-	}
-	h.on[d] = here
-}
-
 // owners finds the device that updates each slab: the one that runs its block, or with data
 // parallel devices the one that owns least so far, largest slabs first.
 func owners(l *layout.Layout, c strategy.Choice) []int {
@@ -105,17 +96,11 @@ func owners(l *layout.Layout, c strategy.Choice) []int {
 	for k := range order {
 		order[k] = k
 	}
-	sort.SliceStable(order, func(i, j int) bool { return l.Slabs.HomeBytes[order[i]] > l.Slabs.HomeBytes[order[j]] })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(l.Slabs.HomeBytes[b], l.Slabs.HomeBytes[a]) })
 	load := make([]int64, c.DeviceCount())
 	for _, k := range order {
-		least := 0
-		for d := range load {
-			if load[d] < load[least] {
-				least = d
-			}
-		}
-		owner[k] = least
-		load[least] += l.Slabs.HomeBytes[k]
+		owner[k] = slices.Index(load, slices.Min(load))
+		load[owner[k]] += l.Slabs.HomeBytes[k]
 	}
 	return owner
 }
@@ -146,7 +131,11 @@ func (h *homes) slabHomes(k int) error {
 func (h *homes) pieceHomes(k int) error {
 	s, owner := &h.p.Slabs[k], h.owner[k]
 	arena, state := h.homeArena(owner, k, h.c.OffloadedState[k]), &h.on[owner].slabs[k]
-	cuts, err := h.l.Pieces(k, h.pieceElements(k))
+	step := cmp.Or(h.c.PieceElements, h.l.PieceElements())
+	if !h.c.OffloadedState[k] || h.c.ByCPU(k) {
+		step = s.Elements
+	}
+	cuts, err := h.l.Pieces(k, step)
 	if err != nil {
 		return err
 	}
@@ -168,17 +157,6 @@ func (h *homes) pieceHomes(k int) error {
 		s.Pieces, state.pieces = append(s.Pieces, p), append(state.pieces, here)
 	}
 	return nil
-}
-
-// pieceElements is how many elements of a slab are updated at once.
-func (h *homes) pieceElements(k int) int64 {
-	switch {
-	case !h.c.OffloadedState[k] || h.c.ByCPU(k):
-		return h.p.Slabs[k].Elements
-	case h.c.PieceElements > 0:
-		return h.c.PieceElements
-	}
-	return h.l.PieceElements()
 }
 
 // replicate gives every data parallel device its own copy of weights that are stored on

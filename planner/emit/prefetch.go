@@ -69,8 +69,10 @@ func (w *prefetcher) ahead(turn int) []int {
 // enter fetches what is missing before a visit.
 func (w *prefetcher) enter(turn int) {
 	for _, k := range w.ahead(turn) {
-		if w.e.updates.owed[k] && !w.e.updates.needsOldWeights(k, w.device) {
-			continue // it comes after the update
+		// What is owed an update comes after it, unless the device needs the weights to make it:
+		// where there are no master weights.
+		if w.e.updates.owed[k] && (w.e.owner[k] != w.device || w.e.c.ByCPU(k) || w.e.l.HasMaster(k)) {
+			continue
 		}
 		w.fetch(k)
 	}

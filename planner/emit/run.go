@@ -22,7 +22,10 @@ func (e *emitter) run(u visit, micro int) error {
 		return err
 	}
 	s := plan.Instruction{Verb: plan.Run, Device: u.device, Lane: plan.Compute, Block: u.block, MicroBatch: micro, Program: e.programID(l)}
-	s.Bindings = e.newBindings(len(l.Binds))
+	if len(e.bindings) < len(l.Binds) { // those of many instructions are allocated at once
+		e.bindings = make([]plan.Binding, max(1024, len(l.Binds)))
+	}
+	s.Bindings, e.bindings = e.bindings[:len(l.Binds):len(l.Binds)], e.bindings[len(l.Binds):]
 	for i, need := range l.Binds {
 		need.Buffer = e.bound(need, l.Bytes[i], l, u, micro)
 		s.Bindings[i] = need
@@ -32,17 +35,6 @@ func (e *emitter) run(u visit, micro int) error {
 		e.moveOut(u.device, out.Buffer, e.result[micro], u.block, micro)
 	}
 	return nil
-}
-
-// newBindings is memory for the bindings of an instruction; those of many are allocated at
-// once.
-func (e *emitter) newBindings(n int) []plan.Binding {
-	if len(e.bindings) < n {
-		e.bindings = make([]plan.Binding, max(1024, n))
-	}
-	list := e.bindings[:n:n]
-	e.bindings = e.bindings[n:]
-	return list
 }
 
 // fresh marks, by param of the block, those whose gradient is written for the first time in

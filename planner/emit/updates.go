@@ -1,6 +1,8 @@
 package emit
 
 import (
+	"slices"
+
 	"spillway/plan"
 )
 
@@ -22,30 +24,25 @@ type updater struct {
 // turn is the update of one piece.
 type turn struct{ slab, piece int }
 
+// newUpdater lists the updates of an iteration in the order they come.
 func newUpdater(e *emitter) *updater {
 	q := &updater{emitter: e, owed: make([]bool, len(e.p.Slabs))}
-	if e.l.Training() {
-		q.queueAll()
+	if !e.l.Training() {
+		return q
 	}
-	return q
-}
-
-// queueAll lists the updates of an iteration in the order they come.
-func (q *updater) queueAll() {
 	q.queueDeferred()
-	if q.l.Goal.Optimizer.Clip {
-		for k := len(q.p.Slabs) - 1; k >= 0; k-- {
-			if !q.owed[k] {
-				q.queue(k)
-			}
+	if !q.l.Goal.Optimizer.Clip {
+		for _, k := range slices.Concat(q.final...) {
+			q.queue(k)
 		}
-		return
+		return q
 	}
-	for _, final := range q.final {
-		for _, k := range final {
+	for k := len(q.p.Slabs) - 1; k >= 0; k-- {
+		if !q.owed[k] {
 			q.queue(k)
 		}
 	}
+	return q
 }
 
 // queue adds the pieces of a slab.
@@ -56,7 +53,8 @@ func (q *updater) queue(k int) {
 }
 
 // fetchAhead brings what the next updates need, so that it comes while something else
-// computes and what was updated before is on its way out.
+// computes and what was updated before is on its way out: master weights and optimizer state
+// of their pieces, and with clipping gradient and weights of their slabs.
 func (q *updater) fetchAhead() {
 	end := len(q.turns)
 	if q.updated < q.deferredCount { // of others there are no gradients yet
@@ -64,42 +62,24 @@ func (q *updater) fetchAhead() {
 	}
 	for ; q.fetched < end && q.fetched <= q.updated+q.c.PrefetchStates*q.c.DeviceCount(); q.fetched++ {
 		t := q.turns[q.fetched]
-		q.fetchPiece(t)
-		if q.l.Goal.Optimizer.Clip && !q.c.ByCPU(t.slab) {
-			q.fetchSlab(t.slab)
+		owner, block := q.owner[t.slab], q.l.Slabs.Owner[t.slab]
+		slab, state := &q.p.Slabs[t.slab], &q.on[owner].slabs[t.slab]
+		piece, here := slab.Pieces[t.piece], &state.pieces[t.piece]
+		if here.master < 0 && piece.Master >= 0 {
+			here.master = q.moveIn(owner, piece.Master, block, -1)
 		}
-	}
-}
-
-// fetchStates brings the state of the update that follows a visit, and more ahead.
-func (q *updater) fetchStates(i int) {
-	if q.l.Goal.Optimizer != nil && !q.l.Goal.Optimizer.Clip && len(q.final[i]) > 0 {
-		q.fetchAhead()
-	}
-}
-
-// fetchPiece brings the master weights and optimizer state of a piece to its owner.
-func (q *updater) fetchPiece(t turn) {
-	p, owner := q.p.Slabs[t.slab].Pieces[t.piece], q.owner[t.slab]
-	state := &q.on[owner].slabs[t.slab].pieces[t.piece]
-	if state.master < 0 && p.Master >= 0 {
-		state.master = q.moveIn(owner, p.Master, q.l.Slabs.Owner[t.slab], -1)
-	}
-	if state.state < 0 && p.State >= 0 {
-		state.state = q.moveIn(owner, p.State, q.l.Slabs.Owner[t.slab], -1)
-	}
-}
-
-// fetchSlab brings gradient and weights of a slab back to its owner. Weights of a deferred
-// update are prefetched for its visit anyway.
-func (q *updater) fetchSlab(k int) {
-	owner := q.owner[k]
-	s, state := q.p.Slabs[k], &q.on[owner].slabs[k]
-	if state.gradient < 0 {
-		state.gradient = q.moveIn(owner, s.Gradient, q.l.Slabs.Owner[k], -1)
-	}
-	if !q.owed[k] {
-		q.prefetchers[owner].open(k)
+		if here.state < 0 && piece.State >= 0 {
+			here.state = q.moveIn(owner, piece.State, block, -1)
+		}
+		if !q.l.Goal.Optimizer.Clip || q.c.ByCPU(t.slab) {
+			continue
+		}
+		if state.gradient < 0 {
+			state.gradient = q.moveIn(owner, slab.Gradient, block, -1)
+		}
+		if !q.owed[t.slab] { // else the weights are prefetched for the visit that owes the update
+			q.prefetchers[owner].open(t.slab)
+		}
 	}
 }
 
@@ -168,23 +148,17 @@ func (q *updater) heldBack(k int) (held int) {
 	for program := range q.programs {
 		free = max(free, program.Frame)
 	}
-	for held < max(leastHeldBack, q.c.PrefetchStates-2) { // two are on their way at most
-		if free -= q.stateBytes(s.Pieces[0]); free < 0 {
-			break
+	var each int64 // what master weights and optimizer state of a piece take
+	for _, id := range []int{s.Pieces[0].Master, s.Pieces[0].State} {
+		if id >= 0 {
+			each += q.p.Buffers[id].Bytes
 		}
+	}
+	most := max(leastHeldBack, q.c.PrefetchStates-2) // two are on their way at most
+	for held < most && int64(held+1)*each <= free {
 		held++
 	}
 	return held
-}
-
-// stateBytes is what master weights and optimizer state of a piece take.
-func (q *updater) stateBytes(p plan.Piece) (bytes int64) {
-	for _, id := range []int{p.Master, p.State} {
-		if id >= 0 {
-			bytes += q.p.Buffers[id].Bytes
-		}
-	}
-	return bytes
 }
 
 // instruction is the update of a piece by a device, with the state that is at hand.

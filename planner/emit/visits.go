@@ -37,7 +37,7 @@ func (q sequencer) sequence() []visit {
 			list = append(list, q.pass(groups)...)
 		}
 	}
-	if q.l.Training() && q.l.Shares(q.l.FirstTrained) {
+	if q.l.Training() && q.l.Slabs.Shares(q.l.FirstTrained) {
 		list = deferred(list, q.l.FirstTrained)
 	}
 	turns := make([]int, q.c.DeviceCount())
@@ -79,66 +79,44 @@ type group struct {
 // rounds says which micro-batches pass the blocks together: all of them breadth first, else
 // one per device at a time. Data parallel devices take consecutive micro-batches, so that
 // summing over devices keeps their order.
-func (q sequencer) rounds() [][]group {
+func (q sequencer) rounds() (rounds [][]group) {
+	devices, first := q.c.DeviceCount(), 0
+	if q.c.Split != nil || devices == 1 { // devices have blocks of their own, or there is one
+		devices, first = 1, -1
+	}
 	n := q.l.Goal.MicroBatches
-	if q.c.Split != nil || q.c.DeviceCount() == 1 {
-		return splitRounds(n, q.c.BreadthFirst)
-	}
-	devices := q.c.DeviceCount()
-	of := make([][]int, devices)
+	all := make([]group, devices)
 	for j := range n {
-		d := j * devices / n
-		of[d] = append(of[d], j)
+		g := &all[j*devices/n]
+		g.device, g.micros = first+j*devices/n, append(g.micros, j)
 	}
+	all = slices.DeleteFunc(all, func(g group) bool { return len(g.micros) == 0 })
 	if q.c.BreadthFirst {
-		return [][]group{groupsOf(of)}
+		return [][]group{all}
 	}
-	var rounds [][]group
-	for r := 0; ; r++ {
-		now := make([][]int, devices)
-		more := false
-		for d := range of {
-			if r < len(of[d]) {
-				now[d], more = of[d][r:r+1], true
+	for r := range n {
+		var round []group
+		for _, g := range all {
+			if r < len(g.micros) {
+				round = append(round, group{g.device, g.micros[r : r+1]})
 			}
 		}
-		if !more {
-			return rounds
+		if len(round) > 0 {
+			rounds = append(rounds, round)
 		}
-		rounds = append(rounds, groupsOf(now))
-	}
-}
-
-// splitRounds are the rounds of devices that have blocks of their own, or of one device.
-func splitRounds(micros int, breadthFirst bool) (rounds [][]group) {
-	all := make([]int, micros)
-	for j := range all {
-		all[j] = j
-	}
-	if breadthFirst {
-		return [][]group{{{-1, all}}}
-	}
-	for j := range all {
-		rounds = append(rounds, []group{{-1, all[j : j+1]}})
 	}
 	return rounds
-}
-
-// groupsOf are the groups of one round, by device.
-func groupsOf(micros [][]int) (list []group) {
-	for d, m := range micros {
-		if len(m) > 0 {
-			list = append(list, group{d, m})
-		}
-	}
-	return list
 }
 
 // pass is one walk over the blocks, there and, when training, back.
 func (q sequencer) pass(groups []group) (list []visit) {
 	walk := func(ph layout.Phase, block int) {
 		for _, g := range groups {
-			list = append(list, visit{phase: ph, block: block, micros: g.micros, device: q.deviceOf(block, g)})
+			device := max(g.device, 0)
+			if q.c.Split != nil {
+				device = q.c.Split[block]
+			}
+			list = append(list, visit{phase: ph, block: block, micros: g.micros, device: device})
 		}
 	}
 	last := len(q.l.Model.Blocks) - 1
@@ -156,14 +134,6 @@ func (q sequencer) pass(groups []group) (list []visit) {
 		walk(layout.Backward, i)
 	}
 	return list
-}
-
-// deviceOf is where a group passes a block.
-func (q sequencer) deviceOf(block int, g group) int {
-	if q.c.Split != nil {
-		return q.c.Split[block]
-	}
-	return max(g.device, 0)
 }
 
 // stage is a run of neighbouring blocks on one device.
@@ -191,7 +161,7 @@ func (q sequencer) stages() (list []stage) {
 // interleaved form. Forward counts one unit of time, backward two.
 func (q sequencer) pipeline() []visit {
 	stages, micros := q.stages(), q.l.Goal.MicroBatches
-	p := &pipe{stages: stages, micros: micros, forwardEnd: grid(len(stages), micros), backwardEnd: grid(len(stages), micros), free: make([]int, q.c.DeviceCount())}
+	p := &pipe{stages: stages, micros: micros, forwardEnd: make([][]int, len(stages)), backwardEnd: make([][]int, len(stages)), free: make([]int, q.c.DeviceCount())}
 	p.run()
 	sort.SliceStable(p.done, func(i, j int) bool { return p.done[i].start < p.done[j].start })
 	var list []visit
@@ -233,83 +203,50 @@ func (q sequencer) stageVisits(s stage, t task) (list []visit) {
 type pipe struct {
 	stages                  []stage
 	micros                  int
-	forwardEnd, backwardEnd [][]int // by stage and micro; -1 while not scheduled
+	forwardEnd, backwardEnd [][]int // by stage and micro-batch, of those that are scheduled
 	free                    []int   // by device: when it has time
 	done                    []task
-}
-
-// grid has no ends yet.
-func grid(a, b int) [][]int {
-	g := make([][]int, a)
-	for i := range g {
-		g[i] = make([]int, b)
-		for j := range g[i] {
-			g[i][j] = -1
-		}
-	}
-	return g
 }
 
 // run schedules the task that can start first, until all are.
 func (p *pipe) run() {
 	for len(p.done) < 2*len(p.stages)*p.micros {
-		best, at := task{stage: -1}, 0
+		best := task{stage: -1}
 		for s := range p.stages {
 			for _, t := range p.ready(s) {
-				start := max(p.free[p.stages[s].device], p.readyAt(t))
-				if best.stage < 0 || start < at || start == at && t.back && !best.back {
-					best, at = t, start
+				t.start = max(t.start, p.free[p.stages[s].device])
+				if best.stage < 0 || t.start < best.start || t.start == best.start && t.back && !best.back {
+					best = t
 				}
 			}
 		}
-		best.start = at
-		p.take(best)
+		ends, end := &p.forwardEnd[best.stage], best.start+1
+		if best.back {
+			ends, end = &p.backwardEnd[best.stage], best.start+2
+		}
+		*ends = append(*ends, end)
+		p.free[p.stages[best.stage].device] = end
+		p.done = append(p.done, best)
 	}
 }
 
-// ready lists the next forward and the next backward of a stage, if they may run.
+// ready lists the next forward and the next backward of a stage, if they may run, from when
+// what they need is there.
 func (p *pipe) ready(s int) (list []task) {
-	f, b := next(p.forwardEnd[s]), next(p.backwardEnd[s])
-	if b < p.micros && p.forwardEnd[s][b] >= 0 && (s == len(p.stages)-1 || p.backwardEnd[s+1][b] >= 0) {
-		list = append(list, task{stage: s, micro: b, back: true})
+	f, b := len(p.forwardEnd[s]), len(p.backwardEnd[s])
+	switch {
+	case b == f: // no forward that is not followed by its backward yet
+	case s == len(p.stages)-1:
+		list = append(list, task{s, b, true, p.forwardEnd[s][b]})
+	case b < len(p.backwardEnd[s+1]):
+		list = append(list, task{s, b, true, p.backwardEnd[s+1][b]})
 	}
-	if f < p.micros && f-b < len(p.stages)-s && (s == 0 || p.forwardEnd[s-1][f] >= 0) {
-		list = append(list, task{stage: s, micro: f})
+	switch {
+	case f == p.micros || f-b >= len(p.stages)-s:
+	case s == 0:
+		list = append(list, task{s, f, false, 0})
+	case f < len(p.forwardEnd[s-1]):
+		list = append(list, task{s, f, false, p.forwardEnd[s-1][f]})
 	}
 	return list
-}
-
-// readyAt is when what a task needs is there.
-func (p *pipe) readyAt(t task) int {
-	switch {
-	case !t.back && t.stage == 0:
-		return 0
-	case !t.back:
-		return p.forwardEnd[t.stage-1][t.micro]
-	case t.stage == len(p.stages)-1:
-		return p.forwardEnd[t.stage][t.micro]
-	}
-	return p.backwardEnd[t.stage+1][t.micro]
-}
-
-// take schedules a task.
-func (p *pipe) take(t task) {
-	if t.back {
-		p.backwardEnd[t.stage][t.micro] = t.start + 2
-		p.free[p.stages[t.stage].device] = t.start + 2
-	} else {
-		p.forwardEnd[t.stage][t.micro] = t.start + 1
-		p.free[p.stages[t.stage].device] = t.start + 1
-	}
-	p.done = append(p.done, t)
-}
-
-// next is the first micro-batch that is not scheduled.
-func next(ends []int) int {
-	for j, end := range ends {
-		if end < 0 {
-			return j
-		}
-	}
-	return len(ends)
 }

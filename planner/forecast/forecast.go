@@ -3,6 +3,8 @@ package forecast
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"spillway/device"
@@ -27,7 +29,9 @@ const launchBound = 0.25
 // time, and a captured iteration is no slower. It returns the plan that is to be taken.
 func CaptureIfFaster(p *plan.Plan, site goal.Site) (*plan.Plan, *plan.Forecast, error) {
 	f, err := Of(p, site)
-	if err != nil || !capturable(p, site) || float64(p.Launches())*site.Device.Launch.Seconds() <= launchBound*f.StepSeconds {
+	_, captures := site.Kernels.(device.GraphCapturer)
+	can := (captures || site.Device.Kernel > 0) && p.CanCapture() // Kernel: it launches kernels apart from running them
+	if err != nil || !can || float64(p.Launches())*site.Device.Launch.Seconds() <= launchBound*f.StepSeconds {
 		return p, f, err
 	}
 	captured := p.Capture()
@@ -36,13 +40,6 @@ func CaptureIfFaster(p *plan.Plan, site goal.Site) (*plan.Plan, *plan.Forecast, 
 		return p, f, err
 	}
 	return captured, replayed, nil
-}
-
-// capturable says whether iterations of a plan can be captured on the device of a site: one
-// that captures graphs, or that launches kernels apart from running them.
-func capturable(p *plan.Plan, site goal.Site) bool {
-	_, captures := site.Kernels.(device.GraphCapturer)
-	return (captures || site.Device.Kernel > 0) && p.CanCapture()
 }
 
 // Of runs a plan on virtual devices and reports what an iteration among many took.
@@ -57,14 +54,20 @@ func Of(p *plan.Plan, site goal.Site) (*plan.Forecast, error) {
 		return nil, fmt.Errorf("forecasting: %w", err)
 	}
 	f := &plan.Forecast{StepSeconds: first.Seconds(), Busy: map[string]float64{}, PeakBytes: p.Peak(), Flops: flops(p)}
-	c, busy := s.executor.Counters(), s.busy()
+	c := s.executor.Counters()
 	f.BytesIn, f.BytesOut = c.BytesIn, c.BytesOut
+	busy := make([]map[string]time.Duration, len(s.devices)) // by device and lane
+	var longest time.Duration                                // that a lane works: no iteration of many is shorter
+	for d, v := range s.devices {
+		busy[d] = v.Busy()
+		longest = max(longest, slices.Max(append(slices.Collect(maps.Values(busy[d])), 0)))
+	}
 	if CarriesOver(p) {
 		second, err := s.iterate()
 		if err != nil {
 			return nil, fmt.Errorf("forecasting: %w", err)
 		}
-		f.StepSeconds = max(second-first, longest(busy)).Seconds()
+		f.StepSeconds = max(second-first, longest).Seconds()
 	}
 	busiest(f, p, busy)
 	f.TokensPerSec = float64(p.MicroBatchSize*p.Seq*int64(p.MicroBatches)) / max(f.StepSeconds, 1e-12)
@@ -95,26 +98,15 @@ type simulation struct {
 }
 
 func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
-	s := &simulation{devices: make([]*sim.Virtual, len(p.Devices))}
-	devices := make([]device.Device, len(p.Devices))
-	for d := range devices {
-		s.devices[d] = virtual(site, p.Devices[d].Name)
-		s.devices[d].NoScratch, s.devices[d].OneByOne = true, !p.Captured
-		devices[d] = s.devices[d]
-	}
-	s.share(p, site)
-	var err error
-	s.executor, err = executor.New(p, devices)
-	return s, err
-}
-
-// share lets the CPU, where it has a part in the plan, and the devices share
-// the host's memory.
-func (s *simulation) share(p *plan.Plan, site goal.Site) {
+	s := &simulation{}
+	var devices []device.Device
 	var host *sim.Virtual
 	var others []*sim.Virtual
-	for d, v := range s.devices {
-		switch p.Devices[d].Name {
+	for _, d := range p.Devices {
+		v := virtual(site, d.Name)
+		v.NoScratch, v.OneByOne = true, !p.Captured
+		s.devices, devices = append(s.devices, v), append(devices, v)
+		switch d.Name {
 		case plan.DiskName:
 		case plan.HostName:
 			host = v
@@ -122,9 +114,12 @@ func (s *simulation) share(p *plan.Plan, site goal.Site) {
 			others = append(others, v)
 		}
 	}
-	if host != nil && site.CPU.Bandwidth > 0 {
+	if host != nil && site.CPU.Bandwidth > 0 { // the CPU and the devices share the host's memory
 		host.ShareHostMemory(others)
 	}
+	var err error
+	s.executor, err = executor.New(p, devices)
+	return s, err
 }
 
 // iterate carries the plan out once more and says when that has ended: not before, the
@@ -142,33 +137,9 @@ func (s *simulation) iterate() (end time.Duration, err error) {
 	return end, nil
 }
 
-// busy is how long the lanes of each device have worked.
-func (s *simulation) busy() []map[string]time.Duration {
-	list := make([]map[string]time.Duration, len(s.devices))
-	for d, v := range s.devices {
-		list[d] = v.Busy()
-	}
-	return list
-}
-
-// longest is how long the lane that has most to do works: no iteration of many is shorter.
-func longest(busy []map[string]time.Duration) (most time.Duration) {
-	for _, lanes := range busy {
-		for _, d := range lanes {
-			most = max(most, d)
-		}
-	}
-	return most
-}
-
 // CarriesOver says whether copies of an iteration may end in the next.
 func CarriesOver(p *plan.Plan) bool {
-	for i := range p.Instructions {
-		if p.Instructions[i].CarriesOver {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Instructions, func(s plan.Instruction) bool { return s.CarriesOver })
 }
 
 // busiest finds each resource's share of the iteration, of the device that uses it

@@ -157,16 +157,13 @@ func (e *FitError) DeviceNeed() int64 {
 
 func (e *FitError) Error() string {
 	s := fmt.Sprintf("planning %s: the smallest plan needs %v of %s memory, %v are available", e.Model, units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
-	for i, o := range e.Options {
-		if i == 0 {
-			s += "; to make it fit: "
-		} else {
-			s += ", "
-		}
-		s += o.Change
-	}
 	if len(e.Options) == 0 {
-		s += "; use a smaller model, batch or sequence, or a machine with more memory"
+		return s + "; use a smaller model, batch or sequence, or a machine with more memory"
+	}
+	separator := "; to make it fit: "
+	for _, o := range e.Options {
+		s += separator + o.Change
+		separator = ", "
 	}
 	return s
 }

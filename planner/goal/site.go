@@ -18,9 +18,15 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 	site := Site{
 		Device: d, DType: t, Budget: int64(d.Usable), HostBudget: int64(m.Host.Usable), Alignment: Alignment,
 		Kernels:    sim.NewVirtual(d, t, 0, Alignment),
-		HostPinned: d.Kind == machine.GPU, SharedMemory: d.Shared, Devices: alike(m, d),
+		HostPinned: d.Kind == machine.GPU, SharedMemory: d.Shared,
 		Disk: Disk{Budget: int64(m.Disk.Free), Read: m.Disk.Read, Write: m.Disk.Write},
 	}
+	for _, o := range m.Devices { // equal ones can share its work
+		if o.Kind == d.Kind && o.Usable == d.Usable && o.Compute == d.Compute && !o.Shared {
+			site.Devices++
+		}
+	}
+	site.Devices = max(site.Devices, 1)
 	for _, p := range m.Peers {
 		if p.A == name || p.B == name {
 			site.Peer = p.Rate
@@ -30,14 +36,4 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 		site.CPU = machine.Device{Kind: machine.CPU, Bandwidth: m.Host.Update, Compute: machine.Compute{F32: m.Host.Compute.F32}}
 	}
 	return site, nil
-}
-
-// alike counts the devices of a machine that equal one: those can share its work.
-func alike(m machine.Machine, d machine.Device) (n int) {
-	for _, o := range m.Devices {
-		if o.Kind == d.Kind && o.Usable == d.Usable && o.Compute == d.Compute && !o.Shared {
-			n++
-		}
-	}
-	return max(n, 1)
 }

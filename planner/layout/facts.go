@@ -4,30 +4,20 @@ import "spillway/planner/strategy"
 
 // Facts decide which strategies there are.
 func (l *Layout) Facts() strategy.Facts {
+	wholeParams := l.Training() && l.Goal.Optimizer.Rule.WholeParam()
 	return strategy.Facts{Blocks: len(l.Model.Blocks), Slabs: len(l.Slabs.List), Levels: len(l.levels), Devices: max(l.Site.Devices, 1), MicroBatches: l.Goal.MicroBatches,
-		Training: l.Training(), Disk: l.Site.Disk.Budget > 0, CPUUpdates: l.cpuUpdatesTimed(), DelayedUpdates: l.Delayable(),
-		WholeParams: l.Training() && l.Goal.Optimizer.Rule.WholeParam()}
+		Training: l.Training(), Disk: l.Site.Disk.Budget > 0, CPUUpdates: l.Training() && !wholeParams && l.Site.CPU.Bandwidth > 0, DelayedUpdates: l.Delayable(),
+		WholeParams: wholeParams}
 }
 
 // Training says whether something is trained.
 func (l *Layout) Training() bool { return l.Goal.Optimizer != nil }
 
-// checkGoal refuses what cannot be, and limits the site to the devices that are named.
-func (l *Layout) checkGoal() error {
-	if err := l.Goal.Constraints.Check(l.Model, l.Facts()); err != nil {
-		return err
-	}
-	if n := l.Goal.Constraints.Devices(); n > 0 {
-		l.Site.Devices = n
-	}
-	return l.Goal.Bounds.Check(l.Goal.Constraints)
-}
-
 // Allowed is a choice without what is impossible here, so that a search need not know.
 func (l *Layout) Allowed(c strategy.Choice) strategy.Choice {
 	c.BreadthFirst = l.BreadthFirst(c)
 	c.DelayedUpdates = c.DelayedUpdates && l.Delayable() && strategy.Count(c.OnDisk) == 0
-	if !l.cpuCanUpdate() {
+	if !l.Training() || l.Goal.Optimizer.Rule.WholeParam() { // the CPU updates piece by piece, without scratch memory
 		c.UpdatedByCPU = nil
 	}
 	return c
@@ -38,14 +28,6 @@ func (l *Layout) Allowed(c strategy.Choice) strategy.Choice {
 func (l *Layout) BreadthFirst(c strategy.Choice) bool {
 	return c.BreadthFirst || l.Training() && !c.Pipeline && l.entangledSlabs
 }
-
-// cpuCanUpdate says whether the CPU can run the optimizer: piece by piece, without scratch
-// memory.
-func (l *Layout) cpuCanUpdate() bool { return l.Training() && !l.Goal.Optimizer.Rule.WholeParam() }
-
-// cpuUpdatesTimed says whether it is known how fast the CPU runs the optimizer: without a
-// rate such plans cannot be compared with others.
-func (l *Layout) cpuUpdatesTimed() bool { return l.cpuCanUpdate() && l.Site.CPU.Bandwidth > 0 }
 
 // Delayable says whether updates may be left to the next iteration: only clipped ones, whose
 // clip factor tells them whether there is anything to do. What is stored on disk must be

@@ -45,38 +45,26 @@ func (l *Layout) LevelAfter(steps, i int) strategy.Level {
 
 // savedValues are those that a level saves from forward to backward.
 func savedValues(j *autograd.Joint, level strategy.Level) []graph.Value {
-	switch level {
-	case strategy.SaveAll:
-		return savedAll(j)
-	case strategy.SaveMatmuls:
-		return savedMatmuls(j)
-	case strategy.SaveAttention:
-		return savedAttention(j)
-	}
-	return nil
-}
-
-// savedAll is everything the gradient reads but dequantized weights: those are quickly
-// dequantized again, and saved they would undo what quantizing saves.
-func savedAll(j *autograd.Joint) []graph.Value {
-	unpacked := map[graph.Value]bool{}
-	for _, n := range j.Program.Nodes[:j.Forward] {
-		if n.Kind == op.Dequantize {
-			unpacked[n.Out[0]] = true
-		}
-	}
-	return slices.DeleteFunc(j.Saved(), func(v graph.Value) bool { return unpacked[v] })
-}
-
-// savedMatmuls are the outputs of matmuls and attention from which everything else that the
-// gradient reads follows by cheap ops.
-func savedMatmuls(j *autograd.Joint) []graph.Value {
-	maker := map[graph.Value]graph.Node{}
+	maker := map[graph.Value]graph.Node{} // of the values that the forward makes
 	for _, n := range j.Program.Nodes[:j.Forward] {
 		for _, v := range n.Out {
 			maker[v] = n
 		}
 	}
+	switch level {
+	case strategy.SaveAll: // dequantized weights are quickly made again, and saved they would undo what quantizing saves
+		return slices.DeleteFunc(j.Saved(), func(v graph.Value) bool { return maker[v].Kind == op.Dequantize })
+	case strategy.SaveMatmuls:
+		return savedMatmuls(j, maker)
+	case strategy.SaveAttention:
+		return slices.DeleteFunc(j.Saved(), func(v graph.Value) bool { return maker[v].Kind != op.Attention })
+	}
+	return nil
+}
+
+// savedMatmuls are the outputs of matmuls and attention from which everything else that the
+// gradient reads follows by cheap ops.
+func savedMatmuls(j *autograd.Joint, maker map[graph.Value]graph.Node) []graph.Value {
 	seen := map[graph.Value]bool{}
 	var keep []graph.Value
 	var need func(v graph.Value)
@@ -99,15 +87,4 @@ func savedMatmuls(j *autograd.Joint) []graph.Value {
 	}
 	slices.Sort(keep)
 	return keep
-}
-
-// savedAttention is what the gradient reads of the outputs of attention.
-func savedAttention(j *autograd.Joint) []graph.Value {
-	made := map[graph.Value]bool{}
-	for _, n := range j.Program.Nodes[:j.Forward] {
-		for _, v := range n.Out {
-			made[v] = n.Kind == op.Attention
-		}
-	}
-	return slices.DeleteFunc(j.Saved(), func(v graph.Value) bool { return !made[v] })
 }

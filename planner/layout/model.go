@@ -14,6 +14,7 @@
 package layout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -103,7 +104,7 @@ func New(m *spec.Model, g goal.Goal, site goal.Site) (*Layout, error) {
 	if g.Optimizer != nil && m.Config.Task != graph.Train {
 		return nil, fmt.Errorf("planning %s: an optimizer needs a model traced for training, not for %s", m.Name, m.Config.Task)
 	}
-	l := &Layout{Model: m, Goal: g, Site: site, Slabs: makeSlabs(m, site.Alignment, g),
+	l := &Layout{Model: m, Goal: g, Site: site, Slabs: makeSlabs(m, site.Alignment, g), MostCarries: 1,
 		Batch:  packed[plan.BatchTensor]{at: map[string]plan.BatchTensor{}},
 		Consts: packed[plan.Const]{at: map[string]plan.Const{}},
 		pieces: pieces{cuts: map[pieceSizes][]Piece{}, scratches: map[string]int64{}},
@@ -115,32 +116,35 @@ func New(m *spec.Model, g goal.Goal, site goal.Site) (*Layout, error) {
 			l.Optimizer.Attr.To = m.Config.DType
 		}
 	}
-	if err := l.checkGoal(); err != nil {
+	if err := cmp.Or(g.Constraints.Check(m, l.Facts()), g.Bounds.Check(g.Constraints)); err != nil {
 		return nil, fmt.Errorf("planning %s: %w", m.Name, err)
 	}
-	l.Slabs.HomeBytes = l.slabHomeBytes()
-	l.ownSlabs()
-	l.FirstTrained = l.firstTrained()
-	l.entangledSlabs = l.entangled()
-	l.MostCarries = l.countCarries()
+	if n := g.Constraints.Devices(); n > 0 { // only those that are named
+		l.Site.Devices = n
+	}
+	l.Slabs.finish(l.Optimizer)
+	l.FirstTrained = len(m.Blocks)
+	for i := len(m.Blocks) - 1; i >= 0; i-- {
+		if slices.ContainsFunc(m.Blocks[i].Params, func(id int) bool { return !m.Params[id].Frozen }) {
+			l.FirstTrained = i
+		}
+	}
+	l.entangledSlabs = l.Slabs.entangled(l.FirstTrained)
+	for _, k := range m.Kinds {
+		l.MostCarries = max(l.MostCarries, len(k.Program.Outputs))
+	}
 	l.levels = l.findLevels()
-	l.nameBlocks()
-	l.layBatch()
-	l.layConsts()
-	return l, nil
-}
-
-// nameBlocks finds which blocks are laid out alike, and names what they make.
-func (l *Layout) nameBlocks() {
 	known := map[string]int{}
-	for i, block := range l.Model.Blocks {
-		offsets := l.offsetsOf(i)
+	for i, block := range m.Blocks {
+		offsets := l.Slabs.offsetsOf(i, block)
 		if _, ok := known[offsets]; !ok {
 			known[offsets] = len(known)
 		}
 		l.programs.layouts = append(l.programs.layouts, known[offsets])
 		l.Names = append(l.Names, BlockNames{block.Name + " frame", block.Name + " output", block.Name + " input gradient", block.Name + " saved"})
 	}
+	l.layBatchAndConsts()
+	return l, nil
 }
 
 // Seconds is how long a program takes at the rates of the site.
@@ -157,52 +161,9 @@ func (l *Layout) Seconds(p *graph.Program) float64 {
 	return t
 }
 
-// Shares says whether a block shares a trained slab with another.
-func (l *Layout) Shares(block int) bool {
-	for _, k := range l.Slabs.OfBlock[block] {
-		if l.Slabs.UserCount[k] > 1 && l.Slabs.List[k].Elements > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// entangled says whether blocks other than the first trained one and one more share a
-// trained slab: then only the breadth-first order sums its gradient block by block.
-func (l *Layout) entangled() bool {
-	for k, s := range l.Slabs.List {
-		if n := l.Slabs.UserCount[k]; s.Elements > 0 && (n > 2 || n == 2 && slices.Index(l.Slabs.OfBlock[l.FirstTrained], k) < 0) {
-			return true
-		}
-	}
-	return false
-}
-
-// ownSlabs finds the owners of slabs, and where their sums of squares go.
-func (l *Layout) ownSlabs() {
-	l.Slabs.Owner = make([]int, len(l.Slabs.List))
-	l.Slabs.NormStart = make([]int64, len(l.Slabs.List))
-	seen := make([]bool, len(l.Slabs.List))
-	for i, used := range l.Slabs.OfBlock {
-		for _, k := range used {
-			if !seen[k] {
-				seen[k], l.Slabs.Owner[k] = true, i
-			}
-		}
-	}
-	for k, s := range l.Slabs.List {
-		l.Slabs.NormStart[k] = l.Slabs.NormElements
-		for _, p := range s.Params {
-			if !p.Frozen() {
-				l.Slabs.NormElements++
-			}
-		}
-	}
-}
-
-// layBatch places the tensors of a micro-batch behind each other. Training adds the scale
-// that the loss is multiplied by.
-func (l *Layout) layBatch() {
+// layBatchAndConsts places the tensors of a micro-batch behind each other, then the constants
+// of all programs. Training adds the scale that the loss is multiplied by.
+func (l *Layout) layBatchAndConsts() {
 	tensors := l.Model.Batch
 	if l.Training() {
 		tensors = append(tensors[:len(tensors):len(tensors)], spec.BatchTensor{Name: autograd.LossScale, Type: op.Type{DType: dtype.F32, Shape: shape.Of(1)}})
@@ -213,10 +174,6 @@ func (l *Layout) layBatch() {
 		l.Batch.List = append(l.Batch.List, t)
 		l.Batch.at[p.Name] = t
 	}
-}
-
-// layConsts places the constants of all programs behind each other.
-func (l *Layout) layConsts() {
 	for _, k := range l.Model.Kinds {
 		for _, port := range graph.Ports(k.Program.Inputs, graph.Const) {
 			key := constKey(port)
@@ -229,16 +186,4 @@ func (l *Layout) layConsts() {
 			l.Consts.at[key] = c
 		}
 	}
-}
-
-// firstTrained is the first block with a trainable param.
-func (l *Layout) firstTrained() int {
-	for i, block := range l.Model.Blocks {
-		for _, id := range block.Params {
-			if !l.Model.Params[id].Frozen {
-				return i
-			}
-		}
-	}
-	return len(l.Model.Blocks)
 }

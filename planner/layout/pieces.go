@@ -80,26 +80,20 @@ func (l *Layout) updateScratch(stretches []plan.Span) (most int64, err error) {
 		key := updateKey(s)
 		bytes, known := l.pieces.scratches[key]
 		if !known {
-			if bytes, err = l.askUpdate(s); err != nil {
+			call, err := l.Optimizer.Call(s)
+			if err != nil {
 				return 0, fmt.Errorf("params from %s on: %w", s.Name, err)
 			}
+			k, err := l.programs.kernels.Kernel(call)
+			if err != nil {
+				return 0, fmt.Errorf("params from %s on: %w", s.Name, err)
+			}
+			bytes = k.Workspace()
 			l.pieces.scratches[key] = bytes
 		}
 		most = max(most, bytes)
 	}
 	return most, nil
-}
-
-func (l *Layout) askUpdate(s plan.Span) (scratch int64, err error) {
-	call, err := l.Optimizer.Call(s)
-	if err != nil {
-		return 0, err
-	}
-	k, err := l.programs.kernels.Kernel(call)
-	if err != nil {
-		return 0, err
-	}
-	return k.Workspace(), nil
 }
 
 // updateKey is equal for spans whose updates are the same call. There can be very many, so it
@@ -132,21 +126,4 @@ func wholeParams(s *plan.Slab, from, to int64) int64 {
 		}
 	}
 	return to
-}
-
-// slabHomeBytes is, by slab, the size of weights, master weights and optimizer state.
-func (l *Layout) slabHomeBytes() []int64 {
-	kept := make([]int64, len(l.Slabs.List))
-	for k, s := range l.Slabs.List {
-		kept[k] = s.WeightBytes
-		for _, p := range s.Params {
-			for _, state := range p.States {
-				kept[k] += state.Bytes()
-			}
-		}
-		if l.HasMaster(k) {
-			kept[k] += 4 * s.Elements
-		}
-	}
-	return kept
 }

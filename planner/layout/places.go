@@ -15,14 +15,13 @@ import (
 // programLayout gives every value of a program a place. Inputs and outputs have places by
 // role; the rest lives in the frame, packed by lifetime.
 type programLayout struct {
-	slabs  *Slabs
-	block  spec.Block
-	index  int             // of the block
-	update *plan.Optimizer // nil where nothing is trained
-	parts  map[string]plan.BatchTensor
-	consts map[string]plan.Const
-	// keep lists the values handed from forward to backward and kept their offsets.
-	savedOffsets map[int]int64 // by index of the kept port
+	slabs        *Slabs
+	block        spec.Block
+	index        int             // of the block
+	update       *plan.Optimizer // nil where nothing is trained
+	parts        map[string]plan.BatchTensor
+	consts       map[string]plan.Const
+	savedOffsets []int64 // of the values handed from forward to backward, by index of their port
 }
 
 // lay gives the values of a program places. Kernels say how much scratch memory they need.
@@ -44,9 +43,15 @@ func (l *programLayout) lay(p *graph.Program, kernels goal.Kernels, align int64)
 		laid.Places[out.Value] = place
 	}
 	laid.Workspace = pass.AlignUp(placeInner(p, laid.Places, align), align)
-	scratch, err := scratch(p, kernels)
-	laid.Frame = laid.Workspace + scratch
-	return laid, err
+	laid.Frame = laid.Workspace
+	for _, n := range p.Nodes { // the largest scratch memory that a kernel asks for
+		k, err := kernels.Kernel(p.Call(n))
+		if err != nil {
+			return laid, fmt.Errorf("program %s, from %s: %w", p.Name, n.At, err)
+		}
+		laid.Frame = max(laid.Frame, laid.Workspace+k.Workspace())
+	}
+	return laid, nil
 }
 
 func (l *programLayout) input(in graph.Port) (plan.Place, error) {
@@ -150,16 +155,4 @@ func placeInner(p *graph.Program, places []plan.Place, align int64) int64 {
 		}
 	}
 	return total
-}
-
-// scratch is the largest workspace any kernel of the program asks for.
-func scratch(p *graph.Program, kernels goal.Kernels) (most int64, err error) {
-	for _, n := range p.Nodes {
-		k, err := kernels.Kernel(p.Call(n))
-		if err != nil {
-			return 0, fmt.Errorf("program %s, from %s: %w", p.Name, n.At, err)
-		}
-		most = max(most, k.Workspace())
-	}
-	return most, nil
 }

@@ -3,7 +3,6 @@ package layout
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"spillway/autograd"
 	"spillway/dtype"
@@ -14,20 +13,6 @@ import (
 	"spillway/planner/strategy"
 	"spillway/shape"
 )
-
-// joint is a block's program together with its gradient.
-func (l *Layout) joint(block int) (*autograd.Joint, error) {
-	key := jointKey{l.Model.Blocks[block].Kind, block > l.FirstTrained}
-	if j, ok := l.programs.joints[key]; ok {
-		return j, nil
-	}
-	j, err := autograd.Differentiate(l.Model.Program(block), autograd.Options{InputGrad: key.inputGrad})
-	if err != nil {
-		return nil, fmt.Errorf("differentiating block %s: %w", l.Model.Blocks[block].Name, err)
-	}
-	l.programs.joints[key] = j
-	return j, nil
-}
 
 // Phase says which of a block's programs runs.
 type Phase string
@@ -44,7 +29,7 @@ const (
 // written for the first time in an iteration instead of added to; of Squares, whose gradient
 // is summed.
 func (l *Layout) Program(block int, ph Phase, level strategy.Level, fresh []bool) (*LaidProgram, error) {
-	key := l.programKey(block, ph, level, fresh)
+	key := programKey{l.Model.Blocks[block].Kind, ph, level, marks(fresh), block > l.FirstTrained, l.programs.layouts[block]}
 	if laid, ok := l.programs.laid[key]; ok {
 		return laid, nil
 	}
@@ -67,10 +52,6 @@ type programKey struct {
 	layout    int
 }
 
-func (l *Layout) programKey(block int, ph Phase, level strategy.Level, fresh []bool) programKey {
-	return programKey{l.Model.Blocks[block].Kind, ph, level, marks(fresh), block > l.FirstTrained, l.programs.layouts[block]}
-}
-
 // marks are flags as a string, which is short in the usual case that all are equal.
 func marks(flags []bool) string {
 	switch n := strategy.Count(flags); {
@@ -88,17 +69,6 @@ func marks(flags []bool) string {
 	return string(list)
 }
 
-// offsetsOf describes where the params of a block lie in their slabs.
-func (l *Layout) offsetsOf(block int) string {
-	var s strings.Builder
-	for _, id := range l.Model.Blocks[block].Params {
-		at := l.Slabs.Place[id]
-		q := l.Slabs.List[at.Slab].Params[at.index]
-		fmt.Fprintf(&s, "%d:%d:%d ", slices.Index(l.Slabs.OfBlock[block], at.Slab), q.Offset, q.Element)
-	}
-	return s.String()
-}
-
 func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []bool) (*LaidProgram, error) {
 	lay := &programLayout{slabs: &l.Slabs, block: l.Model.Blocks[block], index: block, update: l.Optimizer, parts: l.Batch.at, consts: l.Consts.at}
 	var g *graph.Program
@@ -107,16 +77,24 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 	case ForwardOnly:
 		g = l.Model.Program(block)
 	case Squares:
-		g = l.squaresProgram(block, fresh)
+		g = squaresProgram(l, block, fresh)
 	default:
-		j, err := l.joint(block)
-		if err != nil {
-			return nil, err
+		key := jointKey{lay.block.Kind, block > l.FirstTrained}
+		j, ok := l.programs.joints[key]
+		var err error
+		if !ok {
+			if j, err = autograd.Differentiate(l.Model.Program(block), autograd.Options{InputGrad: key.inputGrad}); err != nil {
+				return nil, fmt.Errorf("differentiating block %s: %w", lay.block.Name, err)
+			}
+			l.programs.joints[key] = j
 		}
 		keep := savedValues(j, level)
-		lay.savedOffsets, kept = laySaved(j, keep, l.Site.Alignment)
-		g, err = differentiated(j, ph, keep, func(i int) bool { return !fresh[i] })
-		if err != nil {
+		lay.savedOffsets = make([]int64, len(keep))
+		for i, v := range keep {
+			lay.savedOffsets[i] = pass.AlignUp(kept, l.Site.Alignment)
+			kept = lay.savedOffsets[i] + j.Program.Type(v).Bytes()
+		}
+		if g, err = differentiated(j, ph, keep, func(i int) bool { return !fresh[i] }); err != nil {
 			return nil, fmt.Errorf("block %s: %w", lay.block.Name, err)
 		}
 	}
@@ -124,9 +102,21 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 	if err != nil {
 		return nil, err
 	}
-	laid := &LaidProgram{Program: p, SavedBytes: kept, Binds: bindsOf(p)}
-	for _, need := range laid.Binds {
-		laid.Bytes = append(laid.Bytes, regionBytes(laid, need))
+	laid := &LaidProgram{Program: p, SavedBytes: kept}
+	for v, place := range p.Places[1:] {
+		if place.Region == "" || place.Region == plan.InFrame {
+			continue
+		}
+		k := plan.Binding{Region: place.Region, Index: place.Index}
+		i := slices.Index(laid.Binds, k)
+		if i < 0 {
+			i = len(laid.Binds)
+			laid.Binds, laid.Bytes = append(laid.Binds, k), append(laid.Bytes, 0)
+		}
+		laid.Bytes[i] = max(laid.Bytes[i], place.Offset+p.Graph.Types[v+1].Bytes())
+	}
+	if p.Frame > 0 {
+		laid.Binds, laid.Bytes = append(laid.Binds, plan.Binding{Region: plan.InFrame}), append(laid.Bytes, 0)
 	}
 	return laid, nil
 }
@@ -142,18 +132,9 @@ func differentiated(j *autograd.Joint, ph Phase, keep []graph.Value, accumulate 
 	return back, err
 }
 
-func laySaved(j *autograd.Joint, keep []graph.Value, align int64) (map[int]int64, int64) {
-	at, bytes := map[int]int64{}, int64(0)
-	for i, v := range keep {
-		at[i] = pass.AlignUp(bytes, align)
-		bytes = at[i] + j.Program.Type(v).Bytes()
-	}
-	return at, bytes
-}
-
 // squaresProgram sums the squares of the gradients of some params of a block, those of one
 // slab: a sum for each param.
-func (l *Layout) squaresProgram(block int, some []bool) *graph.Program {
+func squaresProgram(l *Layout, block int, some []bool) *graph.Program {
 	p := &graph.Program{Name: "squares", Types: make([]op.Type, 1)}
 	for i, id := range l.Model.Blocks[block].Params {
 		if !some[i] {
@@ -166,32 +147,4 @@ func (l *Layout) squaresProgram(block int, some []bool) *graph.Program {
 		p.Outputs = append(p.Outputs, graph.Port{Value: n + 1, Role: graph.Partial, Index: len(p.Outputs)})
 	}
 	return p
-}
-
-// bindsOf lists the regions a program touches.
-func bindsOf(p plan.Program) []plan.Binding {
-	var binds []plan.Binding
-	seen := map[plan.Binding]bool{}
-	for _, place := range p.Places[1:] {
-		k := plan.Binding{Region: place.Region, Index: place.Index}
-		if place.Region == "" || place.Region == plan.InFrame || seen[k] {
-			continue
-		}
-		seen[k] = true
-		binds = append(binds, k)
-	}
-	if p.Frame > 0 {
-		binds = append(binds, plan.Binding{Region: plan.InFrame})
-	}
-	return binds
-}
-
-// regionBytes is where the last value of a region ends.
-func regionBytes(l *LaidProgram, need plan.Binding) (end int64) {
-	for v, place := range l.Places {
-		if v > 0 && place.Region == need.Region && place.Index == need.Index {
-			end = max(end, place.Offset+l.Graph.Types[v].Bytes())
-		}
-	}
-	return end
 }

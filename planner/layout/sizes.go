@@ -1,10 +1,8 @@
 package layout
 
 import (
-	"fmt"
+	"slices"
 
-	"spillway/op"
-	"spillway/plan"
 	"spillway/planner/strategy"
 )
 
@@ -27,11 +25,7 @@ func (l *Layout) GradBytes(k int) int64 {
 
 // AllFresh marks all gradients of a block as written for the first time in an iteration.
 func (l *Layout) AllFresh(block int) []bool {
-	fresh := make([]bool, len(l.Model.Blocks[block].Params))
-	for i := range fresh {
-		fresh[i] = true
-	}
-	return fresh
+	return slices.Repeat([]bool{true}, len(l.Model.Blocks[block].Params))
 }
 
 // InSlab marks the params of a block that are trained and in a slab.
@@ -41,27 +35,6 @@ func (l *Layout) InSlab(block, k int) []bool {
 		in[i] = l.Slabs.Place[id].Slab == k && !l.Model.Params[id].Frozen
 	}
 	return in
-}
-
-// countCarries is how many values a block hands to the next at most.
-func (l *Layout) countCarries() int {
-	most := 1
-	for _, k := range l.Model.Kinds {
-		most = max(most, len(k.Program.Outputs))
-	}
-	return most
-}
-
-// EachUpdate visits the calls that update a slab as a whole.
-func (l *Layout) EachUpdate(s *plan.Slab, visit func(op.Call)) error {
-	for _, stretch := range l.Optimizer.Spans(s, plan.Piece{To: s.Elements}) {
-		call, err := l.Optimizer.Call(stretch)
-		if err != nil {
-			return fmt.Errorf("slab %s, params from %s on: %w", s.Name, stretch.Name, err)
-		}
-		visit(call)
-	}
-	return nil
 }
 
 // BlockKey is equal for blocks that take the same time and memory at a level.

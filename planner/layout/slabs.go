@@ -1,7 +1,9 @@
 package layout
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"spillway/dtype"
 	"spillway/plan"
@@ -59,9 +61,11 @@ func makeSlabs(m *spec.Model, align int64, g goal.Goal) Slabs {
 			s.Params[k] = append(s.Params[k], id)
 			addParam(&s.List[k], m.Params[id], align, g)
 		}
-		s.OfBlock[b] = s.usedBy(block)
-		for _, k := range s.OfBlock[b] {
-			s.UserCount[k]++
+		for _, id := range block.Params {
+			if k := s.Place[id].Slab; !slices.Contains(s.OfBlock[b], k) {
+				s.OfBlock[b] = append(s.OfBlock[b], k)
+				s.UserCount[k]++
+			}
 		}
 	}
 	return s
@@ -87,40 +91,78 @@ func addParam(s *plan.Slab, p spec.Param, align int64, g goal.Goal) {
 	s.Params = append(s.Params, q)
 }
 
-func (s *Slabs) usedBy(block spec.Block) []int {
-	var used []int
-	for _, id := range block.Params {
-		if k := s.Place[id].Slab; slices.Index(used, k) < 0 {
-			used = append(used, k)
+// finish finds the owners of slabs, where their sums of squares go, and the size of their
+// homes.
+func (s *Slabs) finish(o *plan.Optimizer) {
+	s.Owner, s.NormStart, s.HomeBytes = make([]int, len(s.List)), make([]int64, len(s.List)), make([]int64, len(s.List))
+	for i, used := range slices.Backward(s.OfBlock) {
+		for _, k := range used {
+			s.Owner[k] = i
 		}
 	}
-	return used
+	for k := range s.List {
+		slab := &s.List[k]
+		s.NormStart[k], s.HomeBytes[k] = s.NormElements, slab.WeightBytes
+		for _, p := range slab.Params {
+			if !p.Frozen() {
+				s.NormElements++
+			}
+			for _, state := range p.States {
+				s.HomeBytes[k] += state.Bytes()
+			}
+		}
+		if o != nil && o.HasMaster(slab.TrainedType()) {
+			s.HomeBytes[k] += 4 * slab.Elements
+		}
+	}
+}
+
+// Shares says whether a block shares a trained slab with another.
+func (s *Slabs) Shares(block int) bool {
+	return slices.ContainsFunc(s.OfBlock[block], func(k int) bool { return s.UserCount[k] > 1 && s.List[k].Elements > 0 })
+}
+
+// entangled says whether blocks other than the first trained one and one more share a
+// trained slab: then only the breadth-first order sums its gradient block by block.
+func (s *Slabs) entangled(firstTrained int) bool {
+	for k, slab := range s.List {
+		if n := s.UserCount[k]; slab.Elements > 0 && (n > 2 || n == 2 && !slices.Contains(s.OfBlock[firstTrained], k)) {
+			return true
+		}
+	}
+	return false
+}
+
+// offsetsOf describes where the params of a block lie in their slabs.
+func (s *Slabs) offsetsOf(i int, block spec.Block) string {
+	var text strings.Builder
+	for _, id := range block.Params {
+		at := s.Place[id]
+		q := s.List[at.Slab].Params[at.index]
+		fmt.Fprintf(&text, "%d:%d:%d ", slices.Index(s.OfBlock[i], at.Slab), q.Offset, q.Element)
+	}
+	return text.String()
 }
 
 // smallSlab is the share of the largest slab of its block below which a slab is small:
 // adapters next to the weights they adapt.
 const smallSlab = 0.05
 
-// small marks slabs that are small compared with another one of their block.
-func (s *Slabs) small() []bool {
-	marks := make([]bool, len(s.List))
+// Streaming marks n slabs whose weights stream, as evenly as can be. Small ones come last:
+// each would free little memory and count against the prefetch depth.
+func (s *Slabs) Streaming(n int) []bool {
+	isSmall := make([]bool, len(s.List))
 	for _, used := range s.OfBlock {
 		var largest int64
 		for _, k := range used {
 			largest = max(largest, s.List[k].WeightBytes)
 		}
 		for _, k := range used {
-			marks[k] = marks[k] || float64(s.List[k].WeightBytes) < smallSlab*float64(largest)
+			isSmall[k] = isSmall[k] || float64(s.List[k].WeightBytes) < smallSlab*float64(largest)
 		}
 	}
-	return marks
-}
-
-// Streaming marks n slabs whose weights stream, as evenly as can be. Small ones come last:
-// each would free little memory and count against the prefetch depth.
-func (s *Slabs) Streaming(n int) []bool {
 	var large, small []int
-	for k, mark := range s.small() {
+	for k, mark := range isSmall {
 		if mark {
 			small = append(small, k)
 		} else {

@@ -29,7 +29,7 @@ type Hold struct{ Buffer, Until int }
 // NewMemory finds from which instruction to which each buffer is alive. The plan has no
 // frees yet.
 func NewMemory(p *plan.Plan, align int64, holds []Hold) *Memory {
-	m := &Memory{plan: p, align: align, spans: lifetimes(p)}
+	m := &Memory{plan: p, align: align, spans: Lifetimes(p)}
 	for _, h := range holds {
 		m.spans[h.Buffer].To = max(m.spans[h.Buffer].To, m.spans[h.Until].From)
 	}
@@ -38,8 +38,8 @@ func NewMemory(p *plan.Plan, align int64, holds []Hold) *Memory {
 	return m
 }
 
-// lifetimes finds from which instruction to which each buffer is alive.
-func lifetimes(p *plan.Plan) []Span {
+// Lifetimes finds from which instruction to which each buffer is alive.
+func Lifetimes(p *plan.Plan) []Span {
 	spans := make([]Span, len(p.Buffers))
 	for id, use := range p.Uses() {
 		spans[id] = Span{Bytes: p.Buffers[id].Bytes, From: use.First, To: use.Last}
@@ -86,10 +86,12 @@ func (m *Memory) Pack() {
 }
 
 // Finish puts a free behind the last instruction that touches each buffer that is no home.
-func (m *Memory) Finish() {
-	p := m.plan
+func (m *Memory) Finish() { AddFrees(m.plan, m.spans) }
+
+// AddFrees puts a free behind the end of the life of each buffer that is no home.
+func AddFrees(p *plan.Plan, lives []Span) {
 	ends := make([][]int, len(p.Instructions))
-	for id, s := range m.spans {
+	for id, s := range lives {
 		if s.To >= 0 && !p.Buffers[id].Home {
 			ends[s.To] = append(ends[s.To], id)
 		}

@@ -15,7 +15,7 @@ import (
 // last, and when a buffer that is no home comes alive, which ones had its bytes before.
 func Order(p *plan.Plan) {
 	o := &orderer{p: p, lanes: len(p.Devices) * len(plan.Lanes)}
-	o.touched = newTouched(len(p.Buffers), o.lanes)
+	o.touched = touched{o.lanes, make([]bool, len(p.Buffers)), nobody(len(p.Buffers)), nobody(len(p.Buffers) * o.lanes)}
 	o.known = nobody(len(p.Instructions) * o.lanes)
 	o.last = nobody(o.lanes)
 	o.tenants = make([]tenancy.Map, len(p.Arenas))
@@ -129,10 +129,6 @@ type touched struct {
 	read  []int32 // by buffer and lane: the last instruction that read it since
 }
 
-func newTouched(buffers, lanes int) touched {
-	return touched{lanes, make([]bool, buffers), nobody(buffers), nobody(buffers * lanes)}
-}
-
 func (t *touched) readers(buffer int) []int32 {
 	return t.read[buffer*t.lanes : (buffer+1)*t.lanes]
 }
@@ -155,10 +151,4 @@ func (t *touched) all(list []int32, buffer int) []int32 {
 	return list
 }
 
-func nobody(n int) []int32 {
-	list := make([]int32, n)
-	for i := range list {
-		list[i] = -1
-	}
-	return list
-}
+func nobody(n int) []int32 { return slices.Repeat([]int32{-1}, n) }

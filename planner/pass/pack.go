@@ -31,18 +31,8 @@ func Pack(spans []*Span, align int64) int64 {
 
 // largestFirst is the order of packing, without spans of no bytes.
 func largestFirst(spans []*Span) []*Span {
-	order := make([]*Span, 0, len(spans))
-	for _, s := range spans {
-		if s.Bytes > 0 {
-			order = append(order, s)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b *Span) int {
-		if a.Bytes != b.Bytes {
-			return cmp.Compare(b.Bytes, a.Bytes)
-		}
-		return cmp.Compare(a.From, b.From)
-	})
+	order := slices.DeleteFunc(slices.Clone(spans), func(s *Span) bool { return s.Bytes == 0 })
+	slices.SortStableFunc(order, func(a, b *Span) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.From, b.From)) })
 	return order
 }
 

@@ -2,6 +2,7 @@ package search
 
 import (
 	"spillway/plan"
+	"spillway/planner/emit"
 	"spillway/planner/strategy"
 )
 
@@ -77,9 +78,9 @@ func (s *assessor) fit(c *candidate) error {
 // predicted from what this one takes without.
 func (s *assessor) place(c *candidate, t *draftPair) {
 	least := c.arenas
-	for delay := t.hasOutgoing(); ; delay = false {
+	for delay := t.drafts[0].HasOutgoing(); ; delay = false {
 		c.choice.DelayedReuse = delay
-		t.delayReuse(delay)
+		t.all(func(d *emit.Draft) { d.DelayReuse(delay) })
 		if s.measure(c, t.least()); c.fits {
 			s.measure(c, t.packed())
 		}
@@ -109,8 +110,12 @@ func (s *assessor) measureExactly(c *candidate) error {
 
 // draft writes the draft of a choice, and drops the one before.
 func (s *assessor) draft(c strategy.Choice) (*draftPair, error) {
-	if s.trial != nil {
-		s.trial.drop()
+	if s.trial != nil { // its memory serves for those to come
+		for i, d := range s.trial.drafts {
+			if d != nil {
+				s.on[i].writer.Drop(d)
+			}
+		}
 	}
 	var err error
 	s.last = nil

@@ -1,17 +1,13 @@
 package search
 
 import (
+	"fmt"
+
+	"spillway/autograd"
 	"spillway/planner/emit"
+	"spillway/planner/layout"
 	"spillway/planner/strategy"
 )
-
-// lowerBound is how long an iteration takes at least, with so much optimizer state off the
-// devices and so many bytes of activations that wait on the host.
-func (b *target) lowerBound(c strategy.Choice, state emit.OffDevice, offloaded int64) (float64, error) {
-	computing, err := b.computing(c)
-	moving := b.moving(c, state, offloaded)
-	return max(computing.device, moving.links, computing.firstGradient+max(computing.host, moving.afterGradients)), err
-}
 
 // computeBound is how long computing takes at least.
 type computeBound struct {
@@ -74,8 +70,8 @@ type transferBound struct {
 }
 
 // moving is how long links and disk are busy: with weights that stream, optimizer state that
-// is stored off the device, values that wait on the host, and what data parallel devices send
-// each other. Devices share what is split between them evenly at best.
+// is stored off the device, offloaded bytes of activations that wait on the host, and what data
+// parallel devices send each other. Devices share what is split between them evenly at best.
 func (b *target) moving(c strategy.Choice, state emit.OffDevice, offloaded int64) transferBound {
 	in, out := b.weightTraffic(c)
 	sums, weights := b.peerTraffic(c)
@@ -144,8 +140,11 @@ func (b *target) weightTraffic(c strategy.Choice) (in, out emit.OffDevice) {
 	var again emit.OffDevice // what every walk after the first takes
 	var largest int64
 	for k, s := range b.Slabs.List {
-		if c.ByCPU(k) {
-			b.cpuUpdateTraffic(k, c, &in, &out)
+		if c.ByCPU(k) { // its gradient comes down, and weights that are stored on devices go up
+			out.Add(b.GradBytes(k), false)
+			if !c.Streamed[k] {
+				in.Add(s.WeightBytes, false)
+			}
 		}
 		if !c.Streamed[k] {
 			continue
@@ -171,15 +170,6 @@ func (b *target) weightTraffic(c strategy.Choice) (in, out emit.OffDevice) {
 	return in, out
 }
 
-// cpuUpdateTraffic is what an update by the CPU moves.
-func (b *target) cpuUpdateTraffic(k int, c strategy.Choice, in, out *emit.OffDevice) {
-	s := &b.Slabs.List[k]
-	out.Add(b.GradBytes(k), false)
-	if !c.Streamed[k] {
-		in.Add(s.WeightBytes, false)
-	}
-}
-
 // roundsOf is how often the micro-batches of a device walk over its blocks at least.
 func (b *target) roundsOf(c strategy.Choice) int {
 	switch {
@@ -189,4 +179,31 @@ func (b *target) roundsOf(c strategy.Choice) int {
 		return b.Goal.MicroBatches
 	}
 	return max(b.Goal.MicroBatches/c.DeviceCount(), 1)
+}
+
+// LeastSeconds is how long an iteration takes at least, whatever the choice: a micro-batch passes
+// all blocks, forward and backward, one after the other, and devices share the micro-batches
+// evenly at best. No kernels are asked for.
+func LeastSeconds(b *layout.Layout) (float64, error) {
+	var each float64 // of a micro-batch
+	known := map[layout.BlockKey]float64{}
+	for i := range b.Model.Blocks {
+		key := b.BlockKey(i, strategy.SaveAll)
+		seconds, ok := known[key]
+		if !ok {
+			program := b.Model.Program(i)
+			if b.Training() && key.Trained {
+				joint, err := autograd.Differentiate(program, autograd.Options{InputGrad: i > b.FirstTrained})
+				if err != nil {
+					return 0, fmt.Errorf("differentiating block %s: %w", b.Model.Blocks[i].Name, err)
+				}
+				program = joint.Program
+			}
+			seconds = b.Seconds(program)
+			known[key] = seconds
+		}
+		each += seconds
+	}
+	f := b.Facts()
+	return each * max(1, float64(f.MicroBatches)/float64(f.Devices)), nil
 }

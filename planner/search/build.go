@@ -1,6 +1,7 @@
 package search
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"spillway/plan"
@@ -34,16 +35,49 @@ func Build(m *spec.Model, g goal.Goal, site goal.Site, choose func(slabs, blocks
 		return nil, fmt.Errorf("the choice is for %d slabs and %d blocks, the model has %d and %d", len(c.Streamed), len(c.Level), len(b.Slabs.List), len(m.Blocks))
 	}
 	c = b.Allowed(c)
-	p, err := emit.NewWriter(b).Plan(c)
+	p, err := write(emit.NewWriter(b), c)
 	if err != nil {
 		return nil, err
 	}
-	pass.Order(p)
 	p, f, err := forecast.CaptureIfFaster(p, site)
 	if err != nil {
 		return nil, err
 	}
-	p.Forecast = f
-	p.Strategy, p.Strategies, p.Reason = strategy.Title(c), strategy.Names(c), "it was asked for"
+	p.Forecast, p.Reason = f, "it was asked for"
+	return p, plan.Verify(p)
+}
+
+// write writes the plan of a choice, with its lanes ordered.
+func write(w *emit.Writer, c strategy.Choice) (*plan.Plan, error) {
+	p, err := w.Plan(c)
+	if err != nil {
+		return nil, err
+	}
+	pass.Order(p)
+	p.Strategy, p.Strategies = strategy.Title(c), strategy.Names(c)
+	p.Choices, err = json.Marshal(c)
+	return p, err
+}
+
+// WithEvaluation is a training plan with a phase that evaluates in the memory that it has.
+func WithEvaluation(p *plan.Plan, site goal.Site) (*plan.Plan, error) {
+	p, err := emit.WithEvaluation(p, site.Kernels)
+	if err != nil {
+		return nil, err
+	}
+	phase := &p.Phases[len(p.Phases)-1]
+	view, err := p.Phase(phase.Name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := forecast.Of(view, site)
+	if err != nil {
+		return nil, err
+	}
+	phase.Seconds = f.StepSeconds
+	if p.Forecast != nil {
+		whole := *p.Forecast
+		whole.PeakBytes, p.Forecast = p.Peak(), &whole
+	}
 	return p, plan.Verify(p)
 }

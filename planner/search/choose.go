@@ -18,18 +18,12 @@ func (s *chooser) linesOf(p strategy.Parallelism) (list []strategy.Line) {
 		return strategy.Standard.Lines(f) // for comparison: the others help
 	}
 	for _, line := range strategy.Candidates(f) {
-		if st.StaysOnDevice && s.b.Goal.Constraints.Parallelism == "" && !staysOnDevice(line) {
-			continue
+		if m := line.Mix(line.Size); st.StaysOnDevice && s.b.Goal.Constraints.Parallelism == "" && m.Streamed+m.OffloadedState+m.OffloadedActivations+m.OnDisk > 0 {
+			continue // something leaves the device along the line
 		}
 		list = append(list, strategy.Line{Size: line.Size, Mix: func(i int) strategy.Mix { m := line.Mix(i); m.Parallelism = p; return m }})
 	}
 	return list
-}
-
-// staysOnDevice says whether nothing leaves the device along a line.
-func staysOnDevice(line strategy.Line) bool {
-	m := line.Mix(line.Size)
-	return m.Streamed+m.OffloadedState+m.OffloadedActivations+m.OnDisk == 0
 }
 
 // choice of a mix.

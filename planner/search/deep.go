@@ -27,29 +27,35 @@ func (s *search) deepSearch() (*candidate, error) {
 	for _, f := range fields[1:] {
 		if err == nil {
 			next := newSearch(f)
-			err, coarse = next.follow(coarse, r), next
+			err, coarse = descent{next, coarse, r}.follow(), next
 		}
 	}
 	var misfit *goal.FitError
 	if err == nil || errors.As(err, &misfit) {
-		err = s.follow(coarse, r)
+		err = descent{s, coarse, r}.follow()
 	}
 	return s.best, err
 }
 
-// follow tries what was best on a coarser scale, and improves on it where that is not much
+// descent is a search that goes on from one on a coarser scale.
+type descent struct {
+	*search
+	coarse  *search
+	repeats layout.Repeats
+}
+
+// follow tries what was best on the coarser scale, and improves on it where that is not much
 // coarser.
-func (s *search) follow(coarse *search, r layout.Repeats) error {
-	s.written, s.simulated = s.written+coarse.written, s.simulated+coarse.simulated
-	like := likenessOf(r, coarse.b, coarse.times, s.b, s.times)
-	if coarse.best == nil {
-		return s.followSmallest(coarse, like)
+func (s descent) follow() error {
+	s.written, s.simulated = s.written+s.coarse.written, s.simulated+s.coarse.simulated
+	if s.coarse.best == nil {
+		return s.followSmallest()
 	}
-	for _, c := range coarse.ranked() {
+	for _, c := range s.coarse.ranked() {
 		if s.best != nil && !better(c, s.best) {
 			break
 		}
-		if err := s.settle(s.like(c, coarse, like)); err != nil {
+		if err := s.settle(s.like(c)); err != nil {
 			return err
 		}
 	}
@@ -57,22 +63,22 @@ func (s *search) follow(coarse *search, r layout.Repeats) error {
 		_, err := s.run()
 		return err
 	}
-	s.learn(coarse)
-	if much := s.times / coarse.times; much <= deepEnough {
+	s.learn()
+	if much := s.times / s.coarse.times; much <= deepEnough {
 		return s.climb(much/2, 1)
 	}
 	return nil
 }
 
-// followSmallest sees whether what lacked least on a coarser scale lacks something here.
-func (s *search) followSmallest(coarse *search, like likeness) (err error) {
-	if s.smallest, err = s.estimate(s.like(coarse.smallest, coarse, like)); err != nil {
+// followSmallest sees whether what lacked least on the coarser scale lacks something here.
+func (s descent) followSmallest() (err error) {
+	if s.smallest, err = s.estimate(s.like(s.coarse.smallest)); err != nil {
 		return err
 	}
 	if err := s.measureExactly(s.smallest); err != nil {
 		return err
 	}
-	s.learn(coarse)
+	s.learn()
 	if s.smallest.fits {
 		return s.time(s.smallest)
 	}
@@ -92,10 +98,11 @@ func (s *search) ranked() []*candidate {
 	})
 }
 
-// like is the mix of a candidate of a coarser scale, which from now on means the choice that is
-// like the candidate's.
-func (s *search) like(c *candidate, coarse *search, l likeness) strategy.Mix {
-	m, choice := coarse.enlarged(c.mix, s.b), l.choice(c.choice, s.b)
+// like is the mix of a candidate of the coarser scale, which from now on means the choice that
+// is like the candidate's.
+func (s descent) like(c *candidate) strategy.Mix {
+	likeness := likenessOf(s.repeats, s.coarse.b, s.coarse.times, s.b, s.times)
+	m, choice := s.enlarged(c.mix), likeness.choice(c.choice, s.b)
 	m.Streamed, m.OffloadedState, m.OnDisk, m.UpdatedByCPU = strategy.Count(choice.Streamed), strategy.Count(choice.OffloadedState), strategy.Count(choice.OnDisk), strategy.Count(choice.UpdatedByCPU)
 	if m.UpdatedByCPU > 0 && choice.CPUUpdatesAll() {
 		m.UpdatedByCPU = len(choice.UpdatedByCPU)
@@ -104,22 +111,22 @@ func (s *search) like(c *candidate, coarse *search, l likeness) strategy.Mix {
 	return m
 }
 
-// enlarged is a mix of this search for a deeper model.
-func (s *search) enlarged(m strategy.Mix, b *target) strategy.Mix {
-	for _, n := range []*int{&m.Streamed, &m.OffloadedState, &m.OnDisk, &m.UpdatedByCPU} {
-		*n = enlarge(*n, len(s.b.Slabs.List), len(b.Slabs.List))
-	}
-	for _, n := range []*int{&m.Recompute, &m.OffloadedActivations} {
-		*n = enlarge(*n, len(s.b.Model.Blocks), len(b.Model.Blocks))
+// enlarged is a mix of the coarser scale with its numbers scaled to this one, rounded.
+func (s descent) enlarged(m strategy.Mix) strategy.Mix {
+	small, large := s.coarse.b, s.b
+	for i, n := range m.Numbers() {
+		of, more := len(small.Slabs.List), len(large.Slabs.List)
+		if i == strategy.Recompute || i == strategy.OffloadedActivations {
+			of, more = len(small.Model.Blocks), len(large.Model.Blocks)
+		}
+		*n = (*n*more + of/2) / of
 	}
 	return m
 }
 
-// enlarge scales a number of slabs or blocks to a deeper model, rounded.
-func enlarge(n, of, more int) int { return (n*more + of/2) / of }
-
-// settle tries a mix, and where it does not fit, smaller ones, until one does.
-func (s *search) settle(m strategy.Mix) error {
+// settle tries a mix, and where it does not fit, mixes that save more, until one does: each
+// number higher, then all of them.
+func (s descent) settle(m strategy.Mix) error {
 	tried := []strategy.Mix{m}
 	for by := max(len(s.b.Model.Blocks)/strideShare/2, 1); ; by *= 2 {
 		for _, m := range tried {
@@ -130,29 +137,25 @@ func (s *search) settle(m strategy.Mix) error {
 		if s.best != nil || by > 4*len(s.b.Model.Blocks) {
 			return nil
 		}
-		tried = s.smallerBy(m, by)
-	}
-}
-
-// smallerBy lists mixes that save more: each number higher, then all of them.
-func (s *search) smallerBy(m strategy.Mix, by int) (list []strategy.Mix) {
-	all := m
-	for i, most := range s.b.Facts().Most() {
-		one := m
-		for _, n := range []*strategy.Mix{&one, &all} {
-			at := n.Numbers()[i]
-			*at = min(*at+by, most)
+		all := m
+		tried = nil
+		for i, most := range s.b.Facts().Most() {
+			one := m
+			for _, n := range []*strategy.Mix{&one, &all} {
+				at := n.Numbers()[i]
+				*at = min(*at+by, most)
+			}
+			tried = append(tried, one)
 		}
-		list = append(list, one)
+		tried = append(tried, all)
 	}
-	return append(list, all)
 }
 
-// learn takes over what a search on a coarser scale found out about lines, where nothing better
-// is known.
-func (s *search) learn(coarse *search) {
-	for _, a := range coarse.tried {
-		m := coarse.enlarged(a.candidate.mix, s.b)
+// learn takes over what was found out about lines on the coarser scale, where nothing better is
+// known.
+func (s descent) learn() {
+	for _, a := range s.coarse.tried {
+		m := s.enlarged(a.candidate.mix)
 		c := s.made[m]
 		if c == nil || !c.written {
 			rough := *a.candidate

@@ -18,7 +18,11 @@ func DemandOf(p *plan.Plan, shared bool, share float64) (n demand) {
 			n.Disk += a.Bytes
 			continue
 		case a.Tier == plan.OnDevice:
-			if has := shareOf(p.Devices[a.Device].Budget, share); n.budget == 0 || a.Bytes-has > n.lacks() {
+			has := p.Devices[a.Device].Budget
+			if share != 1 { // else it is exact
+				has = int64(share * float64(has))
+			}
+			if n.budget == 0 || a.Bytes-has > n.lacks() {
 				n.Device, n.budget = a.Bytes, has
 			}
 			if !shared {
@@ -28,12 +32,4 @@ func DemandOf(p *plan.Plan, shared bool, share float64) (n demand) {
 		n.Host += a.Bytes
 	}
 	return n
-}
-
-// shareOf is a share of some bytes, exact where it is all of them.
-func shareOf(bytes int64, share float64) int64 {
-	if share == 1 {
-		return bytes
-	}
-	return int64(share * float64(bytes))
 }

@@ -1,9 +1,10 @@
 package search
 
 import (
+	"fmt"
+
 	"spillway/device/sim"
 	"spillway/dtype"
-	"spillway/op"
 	"spillway/plan"
 	"spillway/planner/layout"
 	"spillway/planner/strategy"
@@ -22,8 +23,10 @@ func (b *target) estimate(c strategy.Choice) (estimate, error) {
 	if err != nil {
 		return estimate{}, err
 	}
-	seconds, err := b.lowerBound(b.Allowed(c), h.State, h.Offloaded)
-	return estimate{h.Plan, seconds}, err
+	c = b.Allowed(c)
+	computing, err := b.computing(c)
+	moving := b.moving(c, h.State, h.Offloaded)
+	return estimate{h.Plan, max(computing.device, moving.links, computing.firstGradient+max(computing.host, moving.afterGradients))}, err
 }
 
 // blockCost is how long a block computes per micro-batch.
@@ -83,13 +86,14 @@ func (b *target) updateSeconds() ([]updateTime, error) {
 	b.updateTimes = make([]updateTime, len(b.Slabs.List))
 	device, host := b.Site.Timing(), sim.NewTiming(b.Site.CPU, dtype.F32)
 	for k := range b.Slabs.List {
-		err := b.EachUpdate(&b.Slabs.List[k], func(call op.Call) {
-			t := &b.updateTimes[k]
+		s, t := &b.Slabs.List[k], &b.updateTimes[k]
+		for _, span := range b.Optimizer.Spans(s, plan.Piece{To: s.Elements}) {
+			call, err := b.Optimizer.Call(span)
+			if err != nil {
+				return nil, fmt.Errorf("slab %s, params from %s on: %w", s.Name, span.Name, err)
+			}
 			t.device += device.Time(call).Seconds()
 			t.host += host.Time(call).Seconds()
-		})
-		if err != nil {
-			return nil, err
 		}
 	}
 	return b.updateTimes, nil

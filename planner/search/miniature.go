@@ -48,23 +48,16 @@ func (b *target) miniatures(r layout.Repeats) (list []*scale, err error) {
 		}
 		f := &scale{times: times, periodsBeyond: float64(r.Times-2*times) / float64(times)}
 		for i := range f.on {
-			if f.on[i], err = b.shortened(r, times<<i); err != nil {
+			short, err := b.Shortened(r, times<<i)
+			if err != nil {
 				return nil, err
 			}
+			f.on[i] = newTarget(short)
 		}
 		f.twice = likenessOf(r, f.on[0], times, f.on[1], 2*times)
 		list = append(list, f)
 	}
 	return list, nil
-}
-
-// shortened is the model with fewer periods.
-func (b *target) shortened(r layout.Repeats, times int) (*target, error) {
-	short, err := b.Layout.Shortened(r, times)
-	if err != nil {
-		return nil, err
-	}
-	return newTarget(short), nil
 }
 
 // likenessOf is that of a model with more periods to a small one with few.
@@ -199,7 +192,6 @@ func (f *scale) estimate(c strategy.Choice) (estimate, error) {
 type draftPair struct {
 	*scale
 	drafts [2]*emit.Draft
-	plans  [2]*plan.Plan
 	steps  int // instructions of all drafts
 }
 
@@ -207,9 +199,7 @@ type draftPair struct {
 func (f *scale) draft(c strategy.Choice) (*draftPair, error) {
 	t, choices := &draftPair{scale: f}, f.choices(c)
 	err := f.each(func(i int) (err error) {
-		if t.drafts[i], err = f.on[i].writer.Draft(choices[i]); err == nil {
-			t.plans[i] = t.drafts[i].Plan
-		}
+		t.drafts[i], err = f.on[i].writer.Draft(choices[i])
 		return err
 	})
 	if err != nil {
@@ -230,7 +220,11 @@ func (t *draftPair) all(do func(*emit.Draft)) *plan.Plan {
 		do(t.drafts[i])
 		return nil
 	})
-	return t.arenas(t.plans, t.drafts[0].Choice)
+	plans := [2]*plan.Plan{t.drafts[0].Plan}
+	if !t.whole() {
+		plans[1] = t.drafts[1].Plan
+	}
+	return t.arenas(plans, t.drafts[0].Choice)
 }
 
 // least is what the plan takes at least: what is alive in its arenas at once.
@@ -239,20 +233,14 @@ func (t *draftPair) least() *plan.Plan { return t.all(func(d *emit.Draft) { d.Le
 // packed is what it takes with a place for every buffer. Frees are left out, they take no time.
 func (t *draftPair) packed() *plan.Plan { return t.all(func(d *emit.Draft) { d.Pack() }) }
 
-// hasOutgoing says whether something leaves a device, and delayReuse lets it keep its bytes for
-// a while.
-func (t *draftPair) hasOutgoing() bool { return t.drafts[0].HasOutgoing() }
-
-func (t *draftPair) delayReuse(delay bool) { t.all(func(d *emit.Draft) { d.DelayReuse(delay) }) }
-
 // forecast of the packed plan, and whether its iterations are captured; of miniatures only
 // the seconds are the model's.
 func (t *draftPair) forecast() (f *plan.Forecast, captured bool, err error) {
 	var of [2]*plan.Forecast
 	var plans [2]*plan.Plan
 	err = t.each(func(i int) (err error) {
-		pass.Order(t.plans[i])
-		plans[i], of[i], err = forecast.CaptureIfFaster(t.plans[i], t.on[i].Site)
+		pass.Order(t.drafts[i].Plan)
+		plans[i], of[i], err = forecast.CaptureIfFaster(t.drafts[i].Plan, t.on[i].Site)
 		return err
 	})
 	if err != nil {
@@ -264,14 +252,4 @@ func (t *draftPair) forecast() (f *plan.Forecast, captured bool, err error) {
 	extrapolated := *of[1]
 	extrapolated.StepSeconds = t.onLine([2]float64{of[0].StepSeconds, of[1].StepSeconds})
 	return &extrapolated, false, nil
-}
-
-// drop gives the memory of the drafts back, for those to come.
-func (t *draftPair) drop() {
-	for i, d := range t.drafts {
-		if d != nil {
-			t.on[i].writer.Drop(d)
-		}
-	}
-	t.drafts, t.plans = [2]*emit.Draft{}, [2]*plan.Plan{}
 }

@@ -38,14 +38,14 @@ func TestMiniaturesTellWhatTheModelTakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		small := newSearch(fields[0])
-		like := likenessOf(repeated, small.b, small.times, s.b, repeated.Times)
+		s.times = repeated.Times
 		ways := s.parallelisms()
 		m := randomMix(r, small, ways[r.IntN(len(ways))])
 		if s.b.Training() {
 			m.UpdatedByCPU = r.IntN(m.OffloadedState + 1)
 		}
 		rough := tried(t, small, m)
-		exact := tried(t, s, s.like(rough, small, like))
+		exact := tried(t, s, descent{s, small, repeated}.like(rough))
 		near := 0.04
 		if exact.choice.Split != nil {
 			near = 0.25 // devices have whole blocks, and the first ones more of those that save memory

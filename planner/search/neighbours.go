@@ -99,18 +99,14 @@ func (v *neighbours) otherPrefetch() {
 			v.change(strategy.Streamed, give)
 			v.add()
 			if v.facts.Training && (give == 0 || v.thorough) {
-				v.PrefetchStates = v.aheadBy(v.PrefetchStates, by)
+				// State is fetched for no update beforehand, one, two, or all pieces of the largest
+				// slab and one more: what the update of a slab whose gradient is the last needs may
+				// have come by then.
+				ahead := []int{0, 1, 2, v.mostAhead}
+				v.PrefetchStates = ahead[min(max(slices.Index(ahead, v.PrefetchStates)+by, 0), len(ahead)-1)]
 				v.change(strategy.Recompute, give)
 				v.add()
 			}
 		}
 	}
-}
-
-// aheadBy is for how many updates state is fetched beforehand, some steps up or down from so
-// many: none, one, two, or all pieces of the largest slab and one more. All of them help a
-// slab whose gradient is the last: what its update needs may have come by then.
-func (v *neighbours) aheadBy(ahead, steps int) int {
-	list := []int{0, 1, 2, v.mostAhead}
-	return list[min(max(slices.Index(list, ahead)+steps, 0), len(list)-1)]
 }

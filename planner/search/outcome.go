@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -33,13 +34,12 @@ func Alone(b *layout.Layout, st *strategy.Strategy) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	c := s.best
-	if c == nil {
+	if s.best == nil {
 		if err := s.findSmallest(); err != nil {
 			return Outcome{}, err
 		}
-		c = s.smallest
 	}
+	c := cmp.Or(s.best, s.smallest)
 	o := Outcome{Choice: c.choice, Fits: c.fits, demand: c.demand, Peak: c.peak, Forecast: c.forecast}
 	if !c.fits {
 		o.Reason = s.option(c, c).Reason

@@ -21,7 +21,6 @@ import (
 	"spillway/plan"
 	"spillway/planner/goal"
 	"spillway/planner/layout"
-	"spillway/planner/pass"
 	"spillway/planner/strategy"
 	"spillway/spec"
 )
@@ -39,11 +38,10 @@ func Make(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := t.writer.Plan(best.choice)
+	p, err := write(t.writer, best.choice)
 	if err != nil {
 		return nil, err
 	}
-	pass.Order(p)
 	if best.captured && p.CanCapture() {
 		p = p.Capture()
 	}
@@ -53,8 +51,7 @@ func Make(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	if p.Rejected, err = s.rejected(best); err != nil {
 		return nil, err
 	}
-	p.Strategy, p.Strategies, p.Reason = strategy.Title(best.choice), strategy.Names(best.choice), s.reason(best)
-	p.Forecast = best.forecast
+	p.Forecast, p.Reason = best.forecast, s.reason(best)
 	return p, plan.Verify(p)
 }
 
@@ -88,7 +85,15 @@ const reportBudget = 20_000
 
 // run searches all lines, then climbs from the best.
 func (s *search) run() (*candidate, error) {
-	for _, f := range s.allLines() {
+	var lines, rest []strategy.Line
+	for _, w := range s.parallelisms() {
+		of := s.linesOf(w)
+		// First those in which everything stays on the device, saved or some of it recomputed:
+		// where one fits it is seldom beaten, and estimates rule the others out.
+		stay := min(2, len(of))
+		lines, rest = append(lines, of[:stay]...), append(rest, of[stay:]...)
+	}
+	for _, f := range append(lines, rest...) {
 		if s.best != nil && s.written > searchBudget {
 			break // something fits, and that must do
 		}
@@ -103,18 +108,6 @@ func (s *search) run() (*candidate, error) {
 		return nil, s.fitError()
 	}
 	return s.best, s.climbAll()
-}
-
-// allLines are the lines of all parallelisms. Those come first in which everything stays on
-// the device: where one fits it is seldom beaten, and estimates rule the others out.
-func (s *search) allLines() (list []strategy.Line) {
-	var rest []strategy.Line
-	for _, w := range s.parallelisms() {
-		of := s.linesOf(w)
-		stay := min(2, len(of)) // everything saved, and some recomputed
-		list, rest = append(list, of[:stay]...), append(rest, of[stay:]...)
-	}
-	return append(list, rest...)
 }
 
 // findSmallest finds the candidate that lacks least memory, now that it is known that none
@@ -147,9 +140,20 @@ func (s *search) try(f strategy.Line) error {
 // can be better than the best so far. The standard plan is always measured exactly: reports
 // compare with it.
 func (s *search) outcome(f strategy.Line, smallest *candidate) (*candidate, error) {
-	first, may, err := s.mayWin(f, smallest)
-	if err != nil || !may && f.Size > 0 && s.written+s.b.writer.UsualLength() >= reportBudget {
-		return smallest, err
+	first, may := 0, false // may: some candidate may fit and be better, the first at that index
+	if smallest.fits {
+		var err error
+		if first, err = s.firstThatMay(f, smallest); err != nil {
+			return smallest, err
+		}
+		c, err := s.estimate(f.Mix(first))
+		if err != nil {
+			return smallest, err
+		}
+		may = s.beats(c)
+	}
+	if !may && f.Size > 0 && s.written+s.b.writer.UsualLength() >= reportBudget {
+		return smallest, nil
 	}
 	if err := s.fit(smallest); err != nil {
 		return smallest, err
@@ -161,19 +165,6 @@ func (s *search) outcome(f strategy.Line, smallest *candidate) (*candidate, erro
 		return smallest, nil
 	}
 	return s.firstThatFits(f, first, smallest)
-}
-
-// mayWin says whether some candidate of a line may fit and be better than the best so far, and
-// which is the first that may fit.
-func (s *search) mayWin(f strategy.Line, smallest *candidate) (first int, may bool, err error) {
-	if !smallest.fits {
-		return 0, false, nil
-	}
-	if first, err = s.firstThatMay(f, smallest); err != nil {
-		return 0, false, err
-	}
-	c, err := s.estimate(f.Mix(first))
-	return first, err == nil && s.beats(c), err
 }
 
 // noteSmallest remembers the candidate that lacks least of a device, and among those that lack

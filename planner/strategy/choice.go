@@ -1,50 +1,54 @@
 package strategy
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Choice is all that a plan decides. The zero value of everything is the standard plan.
 type Choice struct {
-	Streamed       []bool // by slab: weights are stored on the host and stream to the device
-	OffloadedState []bool // by slab: master weights and optimizer state are stored on the host
+	Streamed       []bool `json:"streamed,omitempty"`        // by slab: weights are stored on the host and stream to the device
+	OffloadedState []bool `json:"offloaded_state,omitempty"` // by slab: master weights and optimizer state are stored on the host
 	// UpdatedByCPU, by slab: the CPU runs the optimizer on it during the backward, where its
 	// state is stored: gradients go to the host, and weights that are stored on the device
 	// come back. It counts for slabs whose state is offloaded and not on the disk; nil is
 	// none.
-	UpdatedByCPU []bool
+	UpdatedByCPU []bool `json:"updated_by_cpu,omitempty"`
 	// DelayedUpdates: with clipping, a slab whose state is offloaded is updated in the next
 	// iteration, before its first use, instead of in a second walk after the backward.
-	DelayedUpdates bool
+	DelayedUpdates bool `json:"delayed_updates,omitempty"`
 	// OnDisk, by slab: what would be stored on the host is stored on the disk instead.
-	OnDisk []bool
-	Level  []Level // by block: what it saves for its backward
+	OnDisk []bool  `json:"on_disk,omitempty"`
+	Level  []Level `json:"level,omitempty"` // by block: what it saves for its backward
 	// OffloadedActivations, by block: what waits for its backward waits on the host.
-	OffloadedActivations []bool
+	OffloadedActivations []bool `json:"offloaded_activations,omitempty"`
 	// Prefetch is the prefetch depth: how many streamed slabs may be on a device at once,
 	// not counting those on their way home.
-	Prefetch int
+	Prefetch int `json:"prefetch,omitempty"`
 	// PieceElements is how many elements of a slab are updated at once where state moves, a
 	// multiple of the alignment; 0 is half a usual slab.
-	PieceElements int64
+	PieceElements int64 `json:"piece_elements,omitempty"`
 	// PrefetchStates is for how many updates to come optimizer state is fetched beforehand.
-	PrefetchStates int
+	PrefetchStates int `json:"prefetch_states,omitempty"`
 	// DelayedReuse: what leaves a device keeps its bytes until the next run there has begun,
 	// so that no run waits for a copy out. It takes memory; the search takes it where some
 	// is left.
-	DelayedReuse bool
+	DelayedReuse bool `json:"delayed_reuse,omitempty"`
 	// Devices that work; 0 counts as 1. They are data parallel, each with its own
 	// micro-batches, unless Split gives each block a device.
-	Devices int
-	Split   []int // by block: its device; nil for data parallel
+	Devices int   `json:"devices,omitempty"`
+	Split   []int `json:"split,omitempty"` // by block: its device; nil for data parallel
 	// Pipeline orders the micro-batches over the split so that all devices work.
-	Pipeline bool
+	Pipeline bool `json:"pipeline,omitempty"`
 	// Data parallel devices share optimizer state: that of a slab is stored with the slab's
 	// owner alone (ZeRO-1). ShardGradients: so are gradients, which are sent there after
 	// every round of micro-batches (ZeRO-2); else each device sums its own, and devices add
 	// theirs once. ShardWeights: so are weights, which others fetch (ZeRO-3).
-	ShardGradients, ShardWeights bool
+	ShardGradients bool `json:"shard_gradients,omitempty"`
+	ShardWeights   bool `json:"shard_weights,omitempty"`
 	// BreadthFirst: all micro-batches pass a block before the next block; else each
 	// micro-batch passes all blocks before the next micro-batch.
-	BreadthFirst bool
+	BreadthFirst bool `json:"breadth_first,omitempty"`
 }
 
 // Level says how much of a block's forward is saved for its backward.
@@ -138,10 +142,8 @@ func (c Choice) StaysOnDevice() bool {
 // blocksAt counts the blocks of some levels.
 func (c Choice) blocksAt(levels ...Level) (n int) {
 	for _, have := range c.Level {
-		for _, l := range levels {
-			if have == l {
-				n++
-			}
+		if slices.Contains(levels, have) {
+			n++
 		}
 	}
 	return n

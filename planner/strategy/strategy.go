@@ -136,7 +136,7 @@ func (s *Strategy) Refuse(f Facts) error {
 	case n.Devices && f.Devices < 2:
 		return errors.New("needs several devices, there is one")
 	case n.MicroBatches && f.MicroBatches < 2:
-		return fmt.Errorf("needs micro-batches for %d devices to share, a step has %d; accumulate %d", f.Devices, f.MicroBatches, f.Devices)
+		return fmt.Errorf("needs micro-batches for %d devices to share, a step has %d; give a batch of %d or more", f.Devices, f.MicroBatches, f.Devices)
 	case n.Training && !f.Training && s.Inference != nil:
 		return fmt.Errorf("is about training; without training use %s", s.Inference.Name)
 	case n.Training && !f.Training:

@@ -128,21 +128,13 @@ func drawIteration(string) (string, error) {
 			}
 			x, w := left+float64(e.Start)*scale, max(float64(e.End-e.Start)*scale, 0.6)
 			s.rect(x, y, max(w-0.5, 0.5), tall, min(3, w/3), shadeOf(e).fill, "", fmt.Sprintf("%s, %.2f to %.2f ms", e.Name, float64(e.Start)/1e6, float64(e.End)/1e6))
-			if label := shortName(e); w > 7*float64(len(label)) {
+			if label := fmt.Sprint(e.Block); e.Block >= 0 && w > 7*float64(len(label)) {
 				s.text(x+w/2, y+tall/2+4, "middle", "small on", label)
 			}
 		}
 	}
 	s.text(20, bottom+40, "start", "small", "Numbers are blocks. Drawn by tools/pictures from the plan's forecast; spillway plan --timeline writes the same for Perfetto. Hover over a bar to read what it is.")
 	return s.picture(width, bottom+56, "One training iteration as a timeline"), nil
-}
-
-// shortName is what fits into a bar: the number of the block, or its last name.
-func shortName(e trace.Event) string {
-	if e.Block >= 0 {
-		return fmt.Sprint(e.Block)
-	}
-	return ""
 }
 
 // niceTick is a round time of which about ten fit into all of it.

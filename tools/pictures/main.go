@@ -21,21 +21,14 @@ var pictures = map[string]func(root string) (string, error){
 }
 
 func main() {
-	if err := write("."); err != nil {
-		fmt.Fprintln(os.Stderr, "pictures:", err)
-		os.Exit(1)
-	}
-}
-
-func write(root string) error {
 	for name, draw := range pictures {
-		text, err := draw(root)
-		if err != nil {
-			return fmt.Errorf("drawing %s: %w", name, err)
+		text, err := draw(".")
+		if err == nil {
+			err = os.WriteFile(name, []byte(text), 0o644)
 		}
-		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
-			return err
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "pictures: drawing %s: %v\n", name, err)
+			os.Exit(1)
 		}
 	}
-	return nil
 }

@@ -70,37 +70,25 @@ func packageImports(root string) (map[string][]string, error) {
 	return all, nil
 }
 
-// reach are all packages that each one depends on.
-func reach(imports map[string][]string) map[string]map[string]bool {
-	all := map[string]map[string]bool{}
-	var visit func(p string) map[string]bool
-	visit = func(p string) map[string]bool {
-		if all[p] == nil {
-			all[p] = map[string]bool{}
-			for _, q := range imports[p] {
-				all[p][q] = true
-				maps.Copy(all[p], visit(q))
-			}
-		}
-		return all[p]
-	}
-	for p := range imports {
-		visit(p)
-	}
-	return all
-}
-
 // reduced leaves out imports of what another import depends on anyway.
 func reduced(imports map[string][]string) map[string][]string {
-	deep := reach(imports)
-	out := map[string][]string{}
-	for p, list := range imports {
-		out[p] = []string{}
-		for _, q := range list {
-			if !slices.ContainsFunc(list, func(other string) bool { return deep[other][q] }) {
-				out[p] = append(out[p], q)
+	reach := map[string]map[string]bool{} // all packages that each one depends on
+	var visit func(p string) map[string]bool
+	visit = func(p string) map[string]bool {
+		if reach[p] == nil {
+			reach[p] = map[string]bool{}
+			for _, q := range imports[p] {
+				reach[p][q] = true
+				maps.Copy(reach[p], visit(q))
 			}
 		}
+		return reach[p]
+	}
+	out := map[string][]string{}
+	for p, list := range imports {
+		out[p] = slices.DeleteFunc(slices.Clone(list), func(q string) bool {
+			return slices.ContainsFunc(list, func(other string) bool { return visit(other)[q] })
+		})
 	}
 	return out
 }

@@ -35,13 +35,19 @@ func run(names []string, out, cache string, workers int) error {
 	if whole {
 		names = arch.Presets()
 	}
-	tables, err := newTables(names)
-	if err != nil {
-		return err
+	var tables []*table // smallest first
+	for _, name := range names {
+		t, err := newTable(name)
+		if err != nil {
+			return err
+		}
+		tables = append(tables, t)
 	}
+	slices.SortFunc(tables, func(a, b *table) int { return cmp.Or(cmp.Compare(a.params, b.params), cmp.Compare(a.name, b.name)) })
 	for i, t := range tables {
-		if like := t.like(tables[:i]); like != nil {
-			t.cells = like.cells
+		// A model of the same shape as one before has the same cells.
+		if like := slices.IndexFunc(tables[:i], func(o *table) bool { return o.shape == t.shape }); like >= 0 {
+			t.cells = tables[like].cells
 		} else if err := inParallel(t.work(cache), workers); err != nil {
 			return err
 		}
@@ -56,19 +62,6 @@ func run(names []string, out, cache string, workers int) error {
 		}
 	}
 	return nil
-}
-
-// newTables opens the shapes, smallest first.
-func newTables(names []string) (tables []*table, err error) {
-	for _, name := range names {
-		t, err := newTable(name)
-		if err != nil {
-			return nil, err
-		}
-		tables = append(tables, t)
-	}
-	slices.SortFunc(tables, func(a, b *table) int { return cmp.Or(cmp.Compare(a.params, b.params), cmp.Compare(a.name, b.name)) })
-	return tables, nil
 }
 
 // inParallel does all work, and returns the first error.

@@ -35,21 +35,16 @@ and what would come of it if Spillway ran it: how many times as long it takes, o
 
 // writePage writes the whole page.
 func writePage(w io.Writer, tables []*table) {
-	fmt.Fprintf(w, head, samples, "2,048", glossary())
+	glossary := "| strategy | what it means |\n|---|---|\n"
+	for _, s := range strategy.All {
+		glossary += fmt.Sprintf("| %s | %s |\n", s.Name, s.Doc)
+	}
+	fmt.Fprintf(w, head, samples, "2,048", glossary)
 	fmt.Fprint(w, "\n## What comes of the rule\n\n")
 	writeSummary(w, tables)
 	for _, t := range tables {
 		t.write(w)
 	}
-}
-
-// glossary is a table of the strategies.
-func glossary() string {
-	text := "| strategy | what it means |\n|---|---|\n"
-	for _, s := range strategy.All {
-		text += fmt.Sprintf("| %s | %s |\n", s.Name, s.Doc)
-	}
-	return text
 }
 
 // write is the section of a shape.
@@ -76,7 +71,13 @@ func (t *table) writeCount(w io.Writer, devices int) {
 		}
 	}
 	for i, gib := range sizes {
-		if now := columns(t.on(gib, devices)); now != last {
+		now := "|"
+		for _, c := range t.cells { // one for each task
+			if c.GiB == gib && c.Devices == devices {
+				now += c.columns()
+			}
+		}
+		if now != last {
 			flush(sizes[max(i-1, 0)])
 			from, last = gib, now
 		}
@@ -84,47 +85,23 @@ func (t *table) writeCount(w io.Writer, devices int) {
 	flush(sizes[len(sizes)-1])
 }
 
-// on is the cells of one machine, a task each.
-func (t *table) on(gib, devices int) (list []cell) {
-	for _, c := range t.cells {
-		if c.GiB == gib && c.Devices == devices {
-			list = append(list, c)
-		}
+// columns of a task on a machine: what the planner picks, and the rule.
+func (c cell) columns() string {
+	ours, theirs := "does not fit the "+c.Needs, c.Theirs.Name
+	switch {
+	case c.Strategy == "":
+	case c.Seconds < 1:
+		ours = fmt.Sprintf("%s, %.3g ms", c.Strategy, 1e3*c.Seconds)
+	default:
+		ours = fmt.Sprintf("%s, %.3g s", c.Strategy, c.Seconds)
 	}
-	return list
-}
-
-// columns of a line: the tasks on one machine.
-func columns(cells []cell) string {
-	s := "|"
-	for _, c := range cells {
-		s += fmt.Sprintf(" %s | %s |", c.ours(), c.rule())
-	}
-	return s
-}
-
-func (c cell) ours() string {
-	if c.Strategy == "" {
-		return "does not fit the " + c.Needs
-	}
-	return fmt.Sprintf("%s, %s", c.Strategy, seconds(c.Seconds))
-}
-
-func (c cell) rule() string {
 	switch {
 	case !c.Theirs.Fits:
-		return c.Theirs.Name + " ✗"
-	case c.Strategy == "":
-		return c.Theirs.Name
+		theirs += " ✗"
+	case c.Strategy != "":
+		theirs += fmt.Sprintf(", %.2g×", c.Theirs.Seconds/c.Seconds)
 	}
-	return fmt.Sprintf("%s, %.2g×", c.Theirs.Name, c.Theirs.Seconds/c.Seconds)
-}
-
-func seconds(s float64) string {
-	if s < 1 {
-		return fmt.Sprintf("%.3g ms", 1e3*s)
-	}
-	return fmt.Sprintf("%.3g s", s)
+	return fmt.Sprintf(" %s | %s |", ours, theirs)
 }
 
 // tally is how the rule's choices of one case end.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"spillway"
-	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // The rule that is held against: Overflow's, as its code has it. It looks at the
@@ -23,7 +23,7 @@ type outcome struct {
 	Seconds float64
 }
 
-// pick is the rule.
+// ruleOfThumb is the rule.
 func ruleOfThumb(weights, gpu float64, devices int, train bool) string {
 	need := evalNeed * weights
 	if train {
@@ -42,7 +42,7 @@ func ruleOfThumb(weights, gpu float64, devices int, train bool) string {
 	return "cpu offload"
 }
 
-// ruled is what a plan by the rule depends on: the size of the GPUs is not in it.
+// ruleKey is what a plan by the rule depends on: the size of the GPUs is not in it.
 type ruleKey struct {
 	name    string
 	task    spillway.Task
@@ -54,8 +54,15 @@ func (t *table) rule(c cell) (outcome, error) {
 	key := ruleKey{ruleOfThumb(2*float64(t.params), float64(c.GiB)*(1<<30), c.Devices, c.Task != spillway.Infer), c.Task, c.Devices}
 	job, known := t.byRule.Load(key)
 	if !known {
+		o := t.options(c)
+		o.Choose = chosen(key.name, c.Devices)
+		const boundless = 1 << 52 // bytes: more than any plan takes
+		for i := range o.Machine.Devices {
+			o.Machine.Devices[i].Usable, o.Machine.Devices[i].Memory = boundless, boundless
+		}
+		o.Machine.Host.Usable, o.Machine.Host.Memory = boundless, boundless
 		var err error
-		if job, err = t.model.Plan(t.boundless(c, key)); err != nil {
+		if job, err = t.model.Plan(o); err != nil {
 			return outcome{}, fmt.Errorf("%s, %s by the rule: %w", t.name, key.name, err)
 		}
 		t.byRule.Store(key, job)
@@ -64,44 +71,25 @@ func (t *table) rule(c cell) (outcome, error) {
 	return outcome{key.name, peak(j) <= int64(t.options(c).Machine.Devices[0].Usable), j.Plan.Forecast.StepSeconds}, nil
 }
 
-// boundless is the options of a cell with more memory than any plan takes.
-func (t *table) boundless(c cell, r ruleKey) spillway.Options {
-	o := t.options(c)
-	o.Choose = choices[r.name](c.Devices)
-	for i := range o.Machine.Devices {
-		o.Machine.Devices[i].Usable, o.Machine.Devices[i].Memory = 1<<52, 1<<52
+// chosen is the choice of one of the rule's five cases.
+func chosen(name string, devices int) func(slabs, blocks int) strategy.Choice {
+	switch name {
+	case "checkpointing":
+		return strategy.Uniform(false, false, strategy.SaveNone, 0)
+	case "cpu offload": // weights come one block at a time, before it runs; all else stays on the GPU
+		return strategy.Uniform(true, false, strategy.SaveAll, 1)
 	}
-	o.Machine.Host.Usable, o.Machine.Host.Memory = 1<<52, 1<<52
-	return o
-}
-
-// choices are the rule's five cases.
-var choices = map[string]func(devices int) func(slabs, blocks int) planner.Choice{
-	"standard": func(int) func(slabs, blocks int) planner.Choice {
-		return planner.Uniform(false, false, planner.SaveAll, 0)
-	},
-	"checkpointing": func(int) func(slabs, blocks int) planner.Choice {
-		return planner.Uniform(false, false, planner.SaveNone, 0)
-	},
-	"data parallel": func(devices int) func(slabs, blocks int) planner.Choice {
-		return func(slabs, blocks int) planner.Choice {
-			c := planner.Uniform(false, false, planner.SaveAll, 0)(slabs, blocks)
+	return func(slabs, blocks int) strategy.Choice {
+		c := strategy.Uniform(false, false, strategy.SaveAll, 0)(slabs, blocks)
+		switch name {
+		case "data parallel":
 			c.Devices = devices
-			return c
-		}
-	},
-	"model parallel": func(devices int) func(slabs, blocks int) planner.Choice {
-		return func(slabs, blocks int) planner.Choice {
-			c := planner.Uniform(false, false, planner.SaveAll, 0)(slabs, blocks)
+		case "model parallel":
 			c.Devices, c.Split = devices, make([]int, blocks)
 			for i := range c.Split {
 				c.Split[i] = i * devices / blocks
 			}
-			return c
 		}
-	},
-	// weights come one block at a time, before it runs; all else stays on the GPU
-	"cpu offload": func(int) func(slabs, blocks int) planner.Choice {
-		return planner.Uniform(true, false, planner.SaveAll, 1)
-	},
+		return c
+	}
 }

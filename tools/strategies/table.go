@@ -35,10 +35,10 @@ const usualSeq = 2048
 type table struct {
 	name   string
 	params int64
-	shape  string // equal for models that take the same of everything
+	shape  string // all that plans depend on: what is computed and what is stored
 	model  *spillway.Model
 	cells  []cell
-	byRule sync.Map // what was planned by the rule, by ruled
+	byRule sync.Map // what was planned by the rule, by ruleKey
 }
 
 // cell is one use on one machine.
@@ -69,30 +69,14 @@ func newTable(name string) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.params, t.shape = job.Spec.Count(), shapeOf(job)
-	return t, nil
-}
-
-// shapeOf describes all that plans depend on: what is computed and what is kept.
-func shapeOf(job *spillway.Run) string {
-	var s strings.Builder
+	t.params = job.Spec.Count()
 	for _, p := range job.Spec.Params {
-		fmt.Fprintln(&s, p.Type)
+		t.shape += fmt.Sprintln(p.Type)
 	}
 	for i := range job.Spec.Blocks {
-		fmt.Fprintln(&s, job.Spec.Program(i).Cost())
+		t.shape += fmt.Sprintln(job.Spec.Program(i).Cost())
 	}
-	return s.String()
-}
-
-// like finds a table whose model has the same shape: its cells are the same.
-func (t *table) like(tables []*table) *table {
-	for _, o := range tables {
-		if o.shape == t.shape {
-			return o
-		}
-	}
-	return nil
+	return t, nil
 }
 
 // options of a cell. The description parses, since it is made here.

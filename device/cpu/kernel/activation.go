@@ -1,20 +1,16 @@
 package kernel
 
-import "math"
+import (
+	"math"
 
-// Func is an activation: a function of one number.
-type Func int
-
-// The activations.
-const (
-	ReLU     Func = iota
-	GELU          // exact: x·Φ(x)
-	GELUTanh      // the tanh approximation
-	SiLU
-	Tanh
-	Sigmoid
-	funcs
+	"spillway/op"
 )
+
+// Func is an activation.
+type Func op.Func
+
+// funcs is how many there are, counted from op.NoFunc.
+const funcs = op.Sigmoid + 1
 
 // activation holds the loops of one Func.
 type activation struct {
@@ -45,12 +41,12 @@ func (f Func) GatedGrad(dgate, dup, gate, up, dy []float32) {
 
 // plainFuncs are the functions and their slopes as formulas.
 var plainFuncs = [funcs]struct{ value, slope func(x float64) float64 }{
-	ReLU:     {func(x float64) float64 { return max(x, 0) }, step},
-	GELU:     {func(x float64) float64 { return x * normalCDF(x) }, func(x float64) float64 { return normalCDF(x) + x*normalDensity(x) }},
-	GELUTanh: {func(x float64) float64 { return x * sigmoid(tanhArgument(x)) }, geluTanhSlope},
-	SiLU:     {func(x float64) float64 { return x * sigmoid(x) }, func(x float64) float64 { s := sigmoid(x); return s + x*s*(1-s) }},
-	Tanh:     {math.Tanh, func(x float64) float64 { t := math.Tanh(x); return 1 - t*t }},
-	Sigmoid:  {sigmoid, func(x float64) float64 { s := sigmoid(x); return s * (1 - s) }},
+	op.ReLU:     {func(x float64) float64 { return max(x, 0) }, step},
+	op.GELU:     {func(x float64) float64 { return x * normalCDF(x) }, func(x float64) float64 { return normalCDF(x) + x*normalDensity(x) }},
+	op.GELUTanh: {func(x float64) float64 { return x * sigmoid(tanhArgument(x)) }, geluTanhSlope},
+	op.SiLU:     {func(x float64) float64 { return x * sigmoid(x) }, func(x float64) float64 { s := sigmoid(x); return s + x*s*(1-s) }},
+	op.Tanh:     {math.Tanh, func(x float64) float64 { t := math.Tanh(x); return 1 - t*t }},
+	op.Sigmoid:  {sigmoid, func(x float64) float64 { s := sigmoid(x); return s * (1 - s) }},
 }
 
 func step(x float64) float64 {
@@ -75,7 +71,7 @@ func geluTanhSlope(x float64) float64 {
 }
 
 // plainActivation makes the loops of a Func in plain Go.
-func plainActivation(f Func) activation {
+func plainActivation(f op.Func) activation {
 	p := plainFuncs[f]
 	return activation{
 		value: func(dst, x []float32) {

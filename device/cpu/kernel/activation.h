@@ -1,5 +1,5 @@
-// Activations. f_VALUE makes V1 = f(V0), f_BOTH makes V2 = f'(V0) as well; both keep
-// V0 and may spoil V3 to V7. The four loops below are then written once.
+// Activations. f_VALUE computes V1 = f(V0); f_BOTH computes V2 = f'(V0) as well. Both leave V0
+// as it is and may overwrite V3 to V7. The four loops below are written once for all f.
 
 #define RELU_VALUE VXORPS V3, V3, V3; VMAXPS V0, V3, V1
 #define RELU_BOTH RELU_VALUE; VXORPS V2, V2, V2; CONST(ONE, V4); LESS(V3, V0); CHOOSE(V4, V2)

@@ -67,18 +67,20 @@ func TestDecayedMomentsBecomeZero(t *testing.T) {
 		book textbook
 	}{
 		"adam": {func(step float64) ruleStep {
-			return adamStep(optim.AdamStep{Rate: rate, Beta1: float32(beta1), Beta2: float32(beta2), Eps: eps, Decoupled: true,
-				Bias1: float32(1 - math.Pow(beta1, step)), Bias2: float32(math.Sqrt(1 - math.Pow(beta2, step)))}, true, true)
+			return stepOf(new(Adam), optim.AdamStep{Rate: rate, Beta1: float32(beta1), Beta2: float32(beta2), Eps: eps, Decoupled: true,
+				Bias1: float32(1 - math.Pow(beta1, step)), Bias2: float32(math.Sqrt(1 - math.Pow(beta2, step)))}.Scalars(), true, true)
 		}, func(step, w, g, m, v float64) (float64, float64, float64) {
 			m, v = beta1*m+(1-beta1)*g, beta2*v+(1-beta2)*g*g
 			return w - rate*m/(1-math.Pow(beta1, step))/(math.Sqrt(v/(1-math.Pow(beta2, step)))+eps), m, v
 		}},
-		"sgd": {func(float64) ruleStep { return sgdStep(optim.SGDStep{Rate: rate, Momentum: float32(beta1)}, true) }, func(_, w, g, m, v float64) (float64, float64, float64) {
+		"sgd": {func(float64) ruleStep {
+			return stepOf(new(SGD), optim.SGDStep{Rate: rate, Momentum: float32(beta1)}.Scalars(), true)
+		}, func(_, w, g, m, v float64) (float64, float64, float64) {
 			m = beta1*m + g
 			return w - rate*m, m, 0
 		}},
 		"lion": {func(float64) ruleStep {
-			return lionStep(optim.LionStep{Rate: rate, Beta1: float32(beta1), Beta2: float32(beta2)}, true)
+			return stepOf(new(Lion), optim.LionStep{Rate: rate, Beta1: float32(beta1), Beta2: float32(beta2)}.Scalars(), true)
 		}, func(_, w, g, m, v float64) (float64, float64, float64) {
 			if by := beta1*m + (1-beta1)*g; by != 0 {
 				w -= math.Copysign(rate, by)
@@ -120,9 +122,9 @@ func BenchmarkDecayed(b *testing.B) {
 		name string
 		step ruleStep
 	}{
-		{"adamw", adamStep(optim.AdamStep{Rate: 1e-3, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 1, Bias2: 1, Decoupled: true}, true, true)},
-		{"sgd", sgdStep(optim.SGDStep{Rate: 1e-3, Momentum: 0.9}, true)},
-		{"lion", lionStep(optim.LionStep{Rate: 1e-4, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}, true)},
+		{"adamw", stepOf(new(Adam), optim.AdamStep{Rate: 1e-3, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 1, Bias2: 1, Decoupled: true}.Scalars(), true, true)},
+		{"sgd", stepOf(new(SGD), optim.SGDStep{Rate: 1e-3, Momentum: 0.9}.Scalars(), true)},
+		{"lion", stepOf(new(Lion), optim.LionStep{Rate: 1e-4, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}.Scalars(), true)},
 	} {
 		for _, n := range []int{8 << 10, 8 << 20} { // 128 KiB and 128 MiB with both moments
 			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) { benchDecayed(b, n, c.step) })

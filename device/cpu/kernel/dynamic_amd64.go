@@ -2,7 +2,6 @@ package kernel
 
 import "spillway/quant"
 
-//go:noescape
 func dynamicValuesAVX512(dst []float32, codes []byte, absmax float32, values *[256]float32)
 
 func fromDynamicAVX512(dst []float32, codes []byte, absmax float32, code *quant.Dynamic) {

@@ -2,10 +2,7 @@ package kernel
 
 import "spillway/quant"
 
-//go:noescape
 func fourBitBlocksAVX512(dst []float32, codes []byte, absmax []float32, values *[16]float32)
-
-//go:noescape
 func fourBitBlocksAVX2(dst []float32, codes []byte, absmax []float32, values *[16]float32)
 
 func fourBitAVX512(dst []float32, codes []byte, absmax []float32, code *quant.FourBit) {

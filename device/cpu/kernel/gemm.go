@@ -116,9 +116,9 @@ func (g *Gemm) addend(p0, row, col int) (add *float32, step int) {
 	return nil, 0
 }
 
-// What cut reckons with: packing columns takes as long as multiplying them by packRows
-// more rows; fetching rows for a block as long as multiplying them by fetchCols more
-// columns; and at the end workers wait for 1/waitPart of a piece.
+// The cost model of search: packing columns costs as much as multiplying them by packRows more
+// rows, reading rows for a block as much as multiplying them by fetchCols more columns, and at
+// the end workers wait for 1/waitPart of a piece.
 const (
 	packRows  = 16
 	fetchCols = 16

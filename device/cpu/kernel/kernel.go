@@ -61,10 +61,12 @@ type routines struct {
 	columnGrad func(delta []float32, d, p *float32, step, rows int, scale float32)
 
 	drop func(dst, x []float32, s dropScalars)
+	// roundStates takes a multiple of 2·lanesMost; at is the stream and a fourth of the position.
+	roundStates func(dst []uint16, src []float32, at uint64)
 
-	adam func(w, g, m, v []float32, s adamScalars)
+	adam func(w, g, m, v []float32, s Adam)
 	sgd  func(w, g, m []float32, s sgdScalars)
-	lion func(w, g, m []float32, s lionScalars)
+	lion func(w, g, m []float32, s Lion)
 
 	sgdBare func(w, g []float32, s sgdScalars)
 

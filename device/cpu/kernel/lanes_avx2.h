@@ -1,7 +1,7 @@
-// The vocabulary in which the vector bodies (*.h without a CPU in their name)
-// are written, for AVX2: 8 lanes. V12 to V15 belong to the words below: scratch of
-// SCALE2 and FLUSH, mask of the tail, mask of LESS, the number from memory; so does V11, the
-// mask of KEEP, where e^x is computed.
+// The vector loops (*.h without a CPU in their name) are written once, in the macros below.
+// These are the macros for AVX2: 8 lanes. They use V12 (scratch of SCALE2 and FLUSH), V13 (mask
+// of the tail), V14 (mask of LESS), V15 (a number from memory) and, where e^x is computed, V11
+// (mask of KEEP).
 
 #define LANES 8
 #define BYTES 32
@@ -44,9 +44,9 @@
 #define SUBMULC(c, b, a) VBROADCASTSS c, Y15; VFNMADD231PS Y15, b, a  // a -= b*c
 
 #define ROUND(x, y) VROUNDPS $0, x, y
-// KEEP finds the lanes of x that are not less than low, and in those SCALE2 makes y *= 2^n
-// for a whole n from -252 to 254, in two halves so that each is a normal number; in others
-// zero.
+// KEEP marks the lanes of x that are at least low. In these SCALE2 multiplies y by 2^n, n being
+// an integer from -252 to 254, in two steps so that each factor is a normal number; in the
+// other lanes it makes y zero.
 #define KEEP(x, low) VCMPPS $0x15, low, x, Y11
 #define SCALE2(n, y) \
 	VCVTPS2DQ n, Y12; \
@@ -61,11 +61,11 @@
 	VMULPS Y14, y, y; \
 	VANDPS Y11, y, y
 
-// LESS compares lanes, CHOOSE takes yes where a was less than b.
+// LESS marks the lanes where a is less than b; CHOOSE copies its first operand in these.
 #define LESS(a, b) VCMPPS $0x11, b, a, Y14
 #define CHOOSE(yes, dst) VBLENDVPS Y14, yes, dst, dst
 
-// FLUSH leaves the sign of lanes that have none of the bits c.
+// FLUSH turns lanes that have none of the bits c into zero of their sign.
 #define FLUSH(c, v) \
 	VPXOR Y12, Y12, Y12; \
 	ANDC(c, v, Y15); \
@@ -73,10 +73,26 @@
 	VPSRLD $1, Y15, Y15; \
 	VPANDN v, Y15, v
 
+// FLUSH_BOTH is FLUSH of v and of u. Lanes that need it are rare, so both vectors are tested
+// together and the rest is jumped over, to the label normal. Overwrites t and AX.
+#define FLUSH_BOTH(c, v, d, u, t, normal) \
+	VPXOR Y12, Y12, Y12; \
+	ANDC(c, v, t); \
+	ANDC(d, u, Y15); \
+	VPMINUD t, Y15, Y15; \
+	VPCMPEQD Y12, Y15, Y15; \
+	VMOVMSKPS Y15, AX; \
+	TESTL AX, AX; \
+	JZ normal; \
+	FLUSH(c, v); \
+	FLUSH(d, u); \
+normal:
+
 // The sum and the largest of all lanes of V0, in X0. Spoils V1.
 #define SUM_LANES SUM_EIGHT
 #define MAX_LANES MAX_EIGHT
 
-// Half a vector of floats makes a vector of doubles. SUM_DOUBLES adds those of V0, in X0.
+// Half a vector of floats is converted to a vector of doubles. SUM_DOUBLES adds the doubles of
+// V0 into X0.
 #define WIDE_BYTES 16
 #define SUM_DOUBLES SUM_FOUR_DOUBLES

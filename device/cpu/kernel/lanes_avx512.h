@@ -1,5 +1,6 @@
-// The vocabulary in which the vector bodies (*.h without a CPU in their name)
-// are written, for AVX-512: 16 lanes, masks in K1 (tail), K2 (LESS, FLUSH) and K3 (KEEP).
+// The vector loops (*.h without a CPU in their name) are written once, in the macros below.
+// These are the macros for AVX-512: 16 lanes, with masks in K1 (tail), K2 (LESS, FLUSH) and K3
+// (KEEP).
 
 #define LANES 16
 #define BYTES 64
@@ -42,22 +43,24 @@
 #define SUBMULC(c, b, a) VFNMADD231PS.BCST c, b, a  // a -= b*c
 
 #define ROUND(x, y) VRNDSCALEPS $0, x, y
-// KEEP finds the lanes of x that are not less than low, and in those SCALE2 makes y *= 2^n
-// for a whole n, in others zero.
+// KEEP marks the lanes of x that are at least low. In these SCALE2 multiplies y by 2^n, n being
+// an integer; in the other lanes it makes y zero.
 #define KEEP(x, low) VCMPPS $0x15, low, x, K3
 #define SCALE2(n, y) VSCALEFPS.Z n, y, K3, y
 
-// LESS compares lanes, CHOOSE takes yes where a was less than b.
+// LESS marks the lanes where a is less than b; CHOOSE copies its first operand in these.
 #define LESS(a, b) VCMPPS $0x11, b, a, K2
 #define CHOOSE(yes, dst) VMOVAPS yes, K2, dst
 
-// FLUSH leaves the sign of lanes that have none of the bits c.
+// FLUSH turns lanes that have none of the bits c into zero of their sign.
 #define FLUSH(c, v) VPTESTNMD.BCST c, v, K2; VANDPS.BCST SIGN, v, K2, v
+#define FLUSH_BOTH(c, v, d, u, t, normal) FLUSH(c, v); FLUSH(d, u)
 
 // The sum and the largest of all lanes of V0, in X0. Spoils V1.
 #define SUM_LANES VEXTRACTF32X8 $1, Z0, Y1; VADDPS Y1, Y0, Y0; SUM_EIGHT
 #define MAX_LANES VEXTRACTF32X8 $1, Z0, Y1; VMAXPS Y1, Y0, Y0; MAX_EIGHT
 
-// Half a vector of floats makes a vector of doubles. SUM_DOUBLES adds those of V0, in X0.
+// Half a vector of floats is converted to a vector of doubles. SUM_DOUBLES adds the doubles of
+// V0 into X0.
 #define WIDE_BYTES 32
 #define SUM_DOUBLES VEXTRACTF64X4 $1, Z0, Y1; VADDPD Y1, Y0, Y0; SUM_FOUR_DOUBLES

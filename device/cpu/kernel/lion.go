@@ -1,32 +1,29 @@
 package kernel
 
-import "spillway/dtype"
+import (
+	"spillway/dtype"
+	"spillway/op"
+)
 
-// Lion is one step of Lion.
+// Lion is the Optimizer of Lion, see lionGo.
 type Lion struct {
-	LionStep
-	// Clip multiplies the gradient.
-	Clip float32
-	// Flush turns denormal numbers of m into zero, see flush.
-	Flush bool
-}
-
-// Update changes w and m in place.
-func (o *Lion) Update(w, g, m []float32) {
-	active.lion(w, g[:len(w)], m[:len(w)], o.scalars())
-}
-
-// lionScalars are the numbers of one step, see lionGo.
-type lionScalars struct {
 	clip, beta1, rest1, beta2, rest2, rate, shrink float32
 	unless                                         uint32 // see flush
 }
 
-func (o *Lion) scalars() lionScalars {
-	return lionScalars{o.Clip, o.Beta1, o.Rest1, o.Beta2, o.Rest2, o.Rate, o.Shrink, unless(o.Flush)}
+func (o *Lion) Scalars() []string {
+	return []string{"beta1", "rest1", "beta2", "rest2", "rate", "shrink"}
 }
 
-func lionGo(w, g, m []float32, s lionScalars) {
+func (o *Lion) Set(s op.Scalars, clip float32, flush [2]bool) {
+	*o = Lion{clip, s[0], s[1], s[2], s[3], s[4], s[5], unless(flush[0])}
+}
+
+func (o *Lion) Update(w, g []float32, states [2][]float32) {
+	active.lion(w, g[:len(w)], states[0][:len(w)], *o)
+}
+
+func lionGo(w, g, m []float32, s Lion) {
 	for i := range w {
 		d := float32(g[i] * s.clip)
 		step := sign(dtype.FMA(m[i], s.beta1, float32(d*s.rest1)))
@@ -44,6 +41,3 @@ func sign(f float32) float32 {
 	}
 	return f // zero, or not a number
 }
-
-// LionStep are the numbers a step of Lion multiplies by, see package optim.
-type LionStep struct{ Beta1, Rest1, Beta2, Rest2, Rate, Shrink float32 }

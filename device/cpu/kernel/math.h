@@ -1,5 +1,5 @@
-// Functions of the lanes of a vector, written in the words of lanes_*.h. The numbers
-// are explained in constants_amd64.go.
+// Functions of each lane of a vector, written in the macros of lanes_*.h. Their constants are
+// explained in constants_amd64.go.
 
 #define ONE ·c+constants_one(SB)
 #define TWO ·c+constants_two(SB)
@@ -7,8 +7,8 @@
 #define SIGNLESS ·c+constants_signless(SB)
 #define SIGN ·c+constants_sign(SB)
 
-// The loop of most functions: FULL for each whole vector, PART for what is left. CX
-// holds the number of elements, BX the offset in bytes. It ends at the label done.
+// EACH is the loop of most functions: FULL runs for each whole vector, PART for the rest. CX
+// holds the number of elements left, BX the offset in bytes. It ends at the label done.
 #define EACH(FULL, PART) \
 	SUBQ $LANES, CX; JLT tail; \
 loop: \
@@ -25,9 +25,9 @@ done:
 
 #define SUM_FOUR_DOUBLES VEXTRACTF128 $1, Y0, X1; VADDPD X1, X0, X0; VUNPCKHPD X0, X0, X1; VADDSD X1, X0, X0
 
-// y = e^x. Spoils x and n. Where that is zero it is not computed: an underflow makes the
-// CPU wait, and masks make many. A NaN passes, since VMAXPS returns its first operand
-// here when one is not a number.
+// y = e^x. Overwrites x and n. Lanes whose result is zero are skipped: a CPU takes long for an
+// underflow, and masks of attention make many. A NaN stays one, since VMAXPS returns its first
+// operand here when one is NaN.
 #define EXP(x, y, n) \
 	CONST(·c+constants_expLow(SB), y); \
 	KEEP(x, y); \

@@ -1,6 +1,10 @@
 package kernel
 
-import "golang.org/x/sys/cpu"
+import (
+	"golang.org/x/sys/cpu"
+
+	"spillway/op"
+)
 
 // available lists the paths this CPU can run, slowest first.
 func available() []*routines {
@@ -22,19 +26,19 @@ func avx512() *routines {
 	r.saturate, r.chains = saturateAVX512, 24*16
 	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, packTransposeAVX512)
 	r.activations = [funcs]activation{
-		ReLU:     {reluAVX512, reluTimesAVX512, reluSlopeAVX512, reluGatedAVX512},
-		GELU:     {geluAVX512, geluTimesAVX512, geluSlopeAVX512, geluGatedAVX512},
-		GELUTanh: {geluTanhAVX512, geluTanhTimesAVX512, geluTanhSlopeAVX512, geluTanhGatedAVX512},
-		SiLU:     {siluAVX512, siluTimesAVX512, siluSlopeAVX512, siluGatedAVX512},
-		Tanh:     {tanhAVX512, tanhTimesAVX512, tanhSlopeAVX512, tanhGatedAVX512},
-		Sigmoid:  {sigmoidAVX512, sigmoidTimesAVX512, sigmoidSlopeAVX512, sigmoidGatedAVX512},
+		op.ReLU:     {reluAVX512, reluTimesAVX512, reluSlopeAVX512, reluGatedAVX512},
+		op.GELU:     {geluAVX512, geluTimesAVX512, geluSlopeAVX512, geluGatedAVX512},
+		op.GELUTanh: {geluTanhAVX512, geluTanhTimesAVX512, geluTanhSlopeAVX512, geluTanhGatedAVX512},
+		op.SiLU:     {siluAVX512, siluTimesAVX512, siluSlopeAVX512, siluGatedAVX512},
+		op.Tanh:     {tanhAVX512, tanhTimesAVX512, tanhSlopeAVX512, tanhGatedAVX512},
+		op.Sigmoid:  {sigmoidAVX512, sigmoidTimesAVX512, sigmoidSlopeAVX512, sigmoidGatedAVX512},
 	}
 	r.exp, r.add, r.mul, r.addMul, r.scale, r.addScaled = expAVX512, addAVX512, mulAVX512, addMulAVX512, scaleAVX512, addScaledAVX512
 	r.rotate, r.sum, r.max, r.squares, r.dot, r.dot3 = rotateAVX512, sumAVX512, maxAVX512, squaresAVX512, dotAVX512, dot3AVX512
 	r.spread, r.expSum = spreadAVX512, expSumAVX512
 	r.norm, r.normGrad, r.normWeight = normAVX512, normGradAVX512, normWeightAVX512
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX512, columnExpAVX512, columnGradAVX512
-	r.drop = dropAVX512
+	r.drop, r.roundStates = dropAVX512, roundStatesAVX512
 	r.adam, r.sgd, r.sgdBare, r.lion = adamAVX512, sgdAVX512, sgdBareAVX512, lionAVX512
 	r.fourBit, r.fromDynamic = fourBitAVX512, fromDynamicAVX512
 	return r
@@ -48,19 +52,19 @@ func avx2() *routines {
 	r.saturate, r.chains = saturateAVX2, 12*8
 	r.packCopy, r.packTranspose = packCopyAVX2, packStrips(8, packTransposeAVX2)
 	r.activations = [funcs]activation{
-		ReLU:     {reluAVX2, reluTimesAVX2, reluSlopeAVX2, reluGatedAVX2},
-		GELU:     {geluAVX2, geluTimesAVX2, geluSlopeAVX2, geluGatedAVX2},
-		GELUTanh: {geluTanhAVX2, geluTanhTimesAVX2, geluTanhSlopeAVX2, geluTanhGatedAVX2},
-		SiLU:     {siluAVX2, siluTimesAVX2, siluSlopeAVX2, siluGatedAVX2},
-		Tanh:     {tanhAVX2, tanhTimesAVX2, tanhSlopeAVX2, tanhGatedAVX2},
-		Sigmoid:  {sigmoidAVX2, sigmoidTimesAVX2, sigmoidSlopeAVX2, sigmoidGatedAVX2},
+		op.ReLU:     {reluAVX2, reluTimesAVX2, reluSlopeAVX2, reluGatedAVX2},
+		op.GELU:     {geluAVX2, geluTimesAVX2, geluSlopeAVX2, geluGatedAVX2},
+		op.GELUTanh: {geluTanhAVX2, geluTanhTimesAVX2, geluTanhSlopeAVX2, geluTanhGatedAVX2},
+		op.SiLU:     {siluAVX2, siluTimesAVX2, siluSlopeAVX2, siluGatedAVX2},
+		op.Tanh:     {tanhAVX2, tanhTimesAVX2, tanhSlopeAVX2, tanhGatedAVX2},
+		op.Sigmoid:  {sigmoidAVX2, sigmoidTimesAVX2, sigmoidSlopeAVX2, sigmoidGatedAVX2},
 	}
 	r.exp, r.add, r.mul, r.addMul, r.scale, r.addScaled = expAVX2, addAVX2, mulAVX2, addMulAVX2, scaleAVX2, addScaledAVX2
 	r.rotate, r.sum, r.max, r.squares, r.dot, r.dot3 = rotateAVX2, sumAVX2, maxAVX2, squaresAVX2, dotAVX2, dot3AVX2
 	r.spread, r.expSum = spreadAVX2, expSumAVX2
 	r.norm, r.normGrad, r.normWeight = normAVX2, normGradAVX2, normWeightAVX2
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX2, columnExpAVX2, columnGradAVX2
-	r.drop = dropGo // no product of 64 bits
+	r.drop, r.roundStates = dropGo, roundStatesAVX2
 	r.adam, r.sgd, r.sgdBare, r.lion = adamAVX2, sgdAVX2, sgdBareAVX2, lionAVX2
 	r.fourBit, r.fromDynamic = fourBitAVX2, fromDynamicGo
 	return r

@@ -15,7 +15,7 @@ type Job interface {
 }
 
 // A Pool is a fixed set of workers: goroutines that live as long as the pool, and
-// the caller of Run. Running a job allocates nothing.
+// the caller of Launch. Running a job allocates nothing.
 type Pool struct {
 	mu   sync.Mutex // one job at a time
 	job  Job
@@ -68,9 +68,9 @@ func (p *Pool) Close() {
 	}
 }
 
-// Run runs pieces 0 to n-1 of the job and returns when all have finished. Jobs from
-// several goroutines take turns. A job must not call Run of its own pool. If a piece
-// panics the others still run, and then Run panics with the same value.
+// Launch runs pieces 0 to n-1 of the job and returns when all have finished. Jobs from
+// several goroutines take turns. A job must not call Launch of its own pool. If a piece
+// panics the others still run, and then Launch panics with the same value.
 func (p *Pool) Launch(n int, job Job) {
 	if n <= 0 {
 		return

@@ -1,5 +1,7 @@
 package kernel
 
+import "spillway/op"
+
 // portable is the path in plain Go. It is also what the others are tested against.
 func portable() *routines {
 	r := &routines{
@@ -12,11 +14,11 @@ func portable() *routines {
 		sum: sumGo, max: maxGo, squares: squaresGo, dot: dotGo, dot3: dot3Go, spread: spreadGo, expSum: expSumGo,
 		norm: normGo, normGrad: normGradGo, normWeight: normWeightGo,
 		columnMax: columnMaxGo, columnExp: columnExpGo, columnGrad: columnGradGo,
-		drop: dropGo,
+		drop: dropGo, roundStates: roundStatesGo,
 		adam: adamGo, sgd: sgdGo, sgdBare: sgdBareGo, lion: lionGo,
 		fourBit: fourBitGo, fromDynamic: fromDynamicGo,
 	}
-	for f := range funcs {
+	for f := op.ReLU; f < funcs; f++ {
 		r.activations[f] = plainActivation(f)
 	}
 	return r

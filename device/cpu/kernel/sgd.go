@@ -1,33 +1,37 @@
 package kernel
 
-import "spillway/dtype"
+import (
+	"spillway/dtype"
+	"spillway/op"
+)
 
-// SGD is one step of stochastic gradient descent.
+// SGD is the Optimizer of stochastic gradient descent. Without momentum its state stays as it
+// is, and may be nil.
 type SGD struct {
-	SGDStep
-	// Clip multiplies the gradient.
-	Clip float32
-	// Flush turns denormal numbers of m into zero, see flush.
-	Flush bool
-}
-
-// Update changes w and m in place. Without momentum m stays as it is, and may be nil.
-func (o *SGD) Update(w, g, m []float32) {
-	if o.HasMomentum {
-		active.sgd(w, g[:len(w)], m[:len(w)], o.scalars())
-	} else {
-		active.sgdBare(w, g[:len(w)], o.scalars())
-	}
+	sgdScalars
+	hasMomentum bool
 }
 
 // sgdScalars are the numbers of one step, see sgdGo.
 type sgdScalars struct {
-	clip, decay, momentum, fresh, direct, through, rate float32
+	clip, rate, decay, momentum, fresh, direct, through float32
 	unless                                              uint32 // see flush
 }
 
-func (o *SGD) scalars() sgdScalars {
-	return sgdScalars{o.Clip, o.Decay, o.Momentum, o.Fresh, o.Direct, o.Through, o.Rate, unless(o.Flush)}
+func (o *SGD) Scalars() []string {
+	return []string{"rate", "decay", "momentum", "fresh", "direct", "through", "has_momentum"}
+}
+
+func (o *SGD) Set(s op.Scalars, clip float32, flush [2]bool) {
+	*o = SGD{sgdScalars{clip, s[0], s[1], s[2], s[3], s[4], s[5], unless(flush[0])}, s[6] != 0}
+}
+
+func (o *SGD) Update(w, g []float32, states [2][]float32) {
+	if m := states[0]; o.hasMomentum && m != nil {
+		active.sgd(w, g[:len(w)], m[:len(w)], o.sgdScalars)
+	} else {
+		active.sgdBare(w, g[:len(w)], o.sgdScalars)
+	}
 }
 
 func sgdGo(w, g, m []float32, s sgdScalars) {
@@ -42,10 +46,4 @@ func sgdBareGo(w, g []float32, s sgdScalars) {
 	for i := range w {
 		w[i] = dtype.FMA(-s.rate, dtype.FMA(w[i], s.decay, float32(g[i]*s.clip)), w[i])
 	}
-}
-
-// SGDStep are the numbers a step of SGD multiplies by, see package optim.
-type SGDStep struct {
-	Rate, Decay, Momentum, Fresh, Direct, Through float32
-	HasMomentum                                   bool
 }

@@ -13,22 +13,22 @@ import "unsafe"
 // fused multiply-add each, so the bits depend on nothing but the operands.
 type tileFunc func(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
-// A fetch is what a tile brings into the second-level cache, next to its own work, for
-// tiles that come later: for every 16 k the lines at from and from+pair, and then from
-// moves on by next. It is a hint, which only AVX-512 tiles take.
+// A fetch is what a tile prefetches into the second-level cache for later tiles: for every 16
+// k the cache lines at from and from+pair, after which from moves on by next. Only AVX-512
+// tiles do it.
 type fetch struct {
 	from       *float32 // nil for nothing
 	pair, next int      // in elements
 }
 
-// at is the address of p[i], which must exist: a pointer past the end of what the
-// collector manages may not even be computed.
+// at is the address of p[i]. The element must exist: Go does not allow computing a pointer
+// past the end of an allocation.
 func at(p *float32, i int) *float32 {
 	return (*float32)(unsafe.Add(unsafe.Pointer(p), i*4))
 }
 
-// tiles runs the tile functions over rows of any number: the highest tile that fits
-// is taken again and again. rowStep is the distance between rows of A in a.
+// tiles computes any number of rows: it takes the highest tile function that fits, as often
+// as it fits, then the next. rowStep is the distance between rows of A in a.
 func (r *routines) tiles(fs *[maxRows + 1]tileFunc, rows, rowStep, k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep, cols int, add *float32, addStep int, ahead fetch) {
 	if rows == r.mr { // as in most calls
 		fs[rows](k, a, aStep, b, bStep, c, cStep, cols, add, addStep, ahead)

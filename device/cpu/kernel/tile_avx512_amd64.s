@@ -13,8 +13,8 @@
 //	R11 line to fetch for later tiles, R13 to the second one
 //	CX  k left       K1 to K4  columns that exist
 
-// Load a row of B, which lies at x: whole, only the columns that exist, or those of its
-// half. Where B is not packed it comes from far, row by row, which no CPU foresees.
+// Load the row of B at x: all of it, only the columns that exist, or those of its first half.
+// A row of an unpacked B is also prefetched, since CPUs do not predict such strides.
 #define B_FULL(x) VMOVUPS 0 x, Z24; VMOVUPS 64 x, Z25; VMOVUPS 128 x, Z26; VMOVUPS 192 x, Z27
 #define B_AHEAD   PREFETCHT0 (BX)(R9*8); PREFETCHT0 64(BX)(R9*8); PREFETCHT0 128(BX)(R9*8); PREFETCHT0 192(BX)(R9*8)
 #define B_HALF    VMOVUPS.Z (BX), K1, Z24; VMOVUPS.Z 64(BX), K2, Z25
@@ -48,8 +48,8 @@
 #define ROW6_HALF ROW4_HALF; FMA2((R12)(R8*1), Z16, Z17); FMA2((R12)(R8*2), Z20, Z21)
 #define ROW_NEXT ADDQ $4, SI; ADDQ $4, R12; ADDQ R9, BX
 
-// Four k, and what moves on: next to the multiply-adds as little as can be, since where a
-// neighbour shares the core that decides, not the multiply-adds.
+// Four k, and the pointers moved on. There are as few other instructions as possible: where
+// another thread shares the core, these decide the speed, not the multiply-adds.
 #define COLS4(STEP) \
 	B_FULL((BX)); STEP((SI)); B_FULL((BX)(R9*1)); STEP((SI)(R8*1)); LEAQ (BX)(R9*2), BX; LEAQ (SI)(R8*2), SI; \
 	B_FULL((BX)); STEP((SI)); B_FULL((BX)(R9*1)); STEP((SI)(R8*1)); LEAQ (BX)(R9*2), BX; LEAQ (SI)(R8*2), SI
@@ -78,8 +78,8 @@
 #define OUT4 OUT2; OUT_ROW(Z8, Z9, Z10, Z11); OUT_ROW(Z12, Z13, Z14, Z15)
 #define OUT6 OUT4; OUT_ROW(Z16, Z17, Z18, Z19); OUT_ROW(Z20, Z21, Z22, Z23)
 
-// Fetch a row of C, which is wanted at the end, and, as it comes from far, the same row
-// of the tile below, which is wanted when all tiles next to this one are done.
+// Prefetch a row of C, which is needed at the end of the tile, and the same row of the tile
+// below, which is needed when all tiles to the right of this one are done.
 #define FETCH_ROW \
 	PREFETCHT0 (DX); PREFETCHT0 64(DX); PREFETCHT0 128(DX); PREFETCHT0 192(DX); ADDQ R10, DX; \
 	PREFETCHT1 (R14); PREFETCHT1 64(R14); PREFETCHT1 128(R14); PREFETCHT1 192(R14); ADDQ R10, R14
@@ -94,8 +94,8 @@
 	MOVQ ahead_from+80(FP), R11; MOVQ ahead_pair+88(FP), R13; SHLQ $2, R13; TESTQ R11, R11; CMOVQEQ SI, R11; \
 	MOVQ k+0(FP), CX; MOVQ cols+56(FP), AX
 
-// With packed columns, groups of 16 k: each fetches two lines for later tiles, the last
-// ones also fetch C.
+// With packed columns k runs in groups of 16: each group prefetches two cache lines for later
+// tiles, and the last groups also prefetch C.
 #define TILE(ZERO, FOUR, ONE, HALF, NEXT, ADD, OUT) \
 	ARGUMENTS; \
 	ZERO; \

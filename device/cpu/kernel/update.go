@@ -1,10 +1,25 @@
 package kernel
 
-import "math"
+import (
+	"math"
+
+	"spillway/op"
+)
 
 // Updates of optimizers give the same bits on every path and on GPUs, those of the plain
 // steps in package optim: float32(x·y) is rounded by itself, dtype.FMA once for both
 // operations, roots and quotients to nearest. Only the payload of a NaN is left open.
+
+// Optimizer is the update of an optimizer with the numbers of one iteration.
+type Optimizer interface {
+	// Scalars names the numbers of an iteration, in the order in which Set takes them.
+	Scalars() []string
+	// Set takes these numbers, what gradients are multiplied by, and of each state whether
+	// denormal numbers in it become zero, see flush.
+	Set(s op.Scalars, clip float32, flush [2]bool)
+	// Update changes weights, and as many states as the optimizer has, in place.
+	Update(w, g []float32, states [2][]float32)
+}
 
 // flush gives x, or zero of its sign where x has none of the bits given. unless gives those
 // bits: the exponent's, so that denormal numbers become zero, or all, so that nothing does.

@@ -4,8 +4,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
+	"unsafe"
 
+	"spillway/internal/offheap"
+	"spillway/op"
 	"spillway/optim"
 )
 
@@ -20,8 +25,9 @@ func TestAdam(t *testing.T) {
 				for step := 1; step <= 5; step++ {
 					g := random(rng, n)
 					b1, b2 := math.Pow(0.9, float64(step)), math.Pow(0.99, float64(step))
-					a := Adam{adamOf(optim.AdamStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: float32(1 - b1), Bias2: float32(math.Sqrt(1 - b2)), Decoupled: decoupled}), 0.5, [2]bool{}}
-					a.Update(w, g, m, v)
+					var a Adam
+					a.Set(optim.AdamStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: float32(1 - b1), Bias2: float32(math.Sqrt(1 - b2)), Decoupled: decoupled}.Scalars(), 0.5, [2]bool{})
+					a.Update(w, g, [2][]float32{m, v})
 					for i := range pw {
 						d := 0.5 * float64(g[i])
 						if decoupled {
@@ -53,8 +59,9 @@ func TestSGD(t *testing.T) {
 				pw, pm := doubles(w), doubles(m)
 				for step := range 4 {
 					g := random(rng, n)
-					o := SGD{sgdOf(optim.SGDStep{Rate: 0.1, Decay: 0.01, Momentum: 0.9, Dampening: 0.2, First: step == 0, Nesterov: nesterov}), 0.5, false}
-					o.Update(w, g, m)
+					var o SGD
+					o.Set(optim.SGDStep{Rate: 0.1, Decay: 0.01, Momentum: 0.9, Dampening: 0.2, First: step == 0, Nesterov: nesterov}.Scalars(), 0.5, [2]bool{})
+					o.Update(w, g, [2][]float32{m})
 					for i := range pw {
 						d := 0.5*float64(g[i]) + 0.01*pw[i]
 						pm[i] = 0.9*pm[i] + 0.8*d
@@ -107,35 +114,12 @@ func sameBits(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// adamOf, sgdOf and lionOf are the numbers of a step as kernels take them.
-func adamOf(a optim.AdamStep) AdamStep {
-	s := a.Scalars()
-	return AdamStep{s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8]}
-}
-
-func sgdOf(a optim.SGDStep) SGDStep {
-	s := a.Scalars()
-	return SGDStep{s[0], s[1], s[2], s[3], s[4], s[5], s[6] != 0}
-}
-
-func lionOf(a optim.LionStep) LionStep {
-	s := a.Scalars()
-	return LionStep{s[0], s[1], s[2], s[3], s[4], s[5]}
-}
-
 // A step of a rule, on a weight, a gradient and two states.
 type ruleStep func(w, g, m, v []float32)
 
-func adamStep(a optim.AdamStep, flush ...bool) ruleStep {
-	return func(w, g, m, v []float32) { (&Adam{adamOf(a), 0.7, [2]bool(flush)}).Update(w, g, m, v) }
-}
-
-func sgdStep(a optim.SGDStep, flush bool) ruleStep {
-	return func(w, g, m, _ []float32) { (&SGD{sgdOf(a), 0.7, flush}).Update(w, g, m) }
-}
-
-func lionStep(a optim.LionStep, flush bool) ruleStep {
-	return func(w, g, m, _ []float32) { (&Lion{lionOf(a), 0.7, flush}).Update(w, g, m) }
+func stepOf(o Optimizer, s op.Scalars, flush ...bool) ruleStep {
+	o.Set(s, 0.7, [2]bool{flush[0], flush[len(flush)-1]})
+	return func(w, g, m, v []float32) { o.Update(w, g, [2][]float32{m, v}) }
 }
 
 // Every path gives the bits of the plain one, whatever the numbers are, and however many.
@@ -145,18 +129,18 @@ func TestUpdatesHaveTheSameBits(t *testing.T) {
 	adamw.Decoupled, noEps.Decoupled, noEps.Eps = true, true, 0
 	lion := optim.LionStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}
 	for name, step := range map[string]ruleStep{
-		"adam":              adamStep(adam, true, true),
-		"adam as it is":     adamStep(adam, false, false),
-		"adamw without eps": adamStep(noEps, true, true),
-		"adamw mixed":       adamStep(adamw, false, true),
-		"sgd":               sgdStep(optim.SGDStep{Rate: 0.1, Decay: 0.01, Momentum: 0.9, Dampening: 0.2}, true),
-		"sgd first":         sgdStep(optim.SGDStep{Rate: 0.1, Momentum: 0.9, First: true}, true),
-		"sgd undecayed":     sgdStep(optim.SGDStep{Rate: 0.1, Momentum: 0.9}, true),
-		"sgd as it is":      sgdStep(optim.SGDStep{Rate: 0.1, Momentum: 0.9}, false),
-		"nesterov":          sgdStep(optim.SGDStep{Rate: 0.1, Momentum: 0.9, Nesterov: true}, true),
-		"no momentum":       sgdStep(optim.SGDStep{Rate: 0.1, Decay: 0.01}, true),
-		"lion":              lionStep(lion, true),
-		"lion as it is":     lionStep(lion, false),
+		"adam":              stepOf(new(Adam), adam.Scalars(), true, true),
+		"adam as it is":     stepOf(new(Adam), adam.Scalars(), false, false),
+		"adamw without eps": stepOf(new(Adam), noEps.Scalars(), true, true),
+		"adamw mixed":       stepOf(new(Adam), adamw.Scalars(), false, true),
+		"sgd":               stepOf(new(SGD), optim.SGDStep{Rate: 0.1, Decay: 0.01, Momentum: 0.9, Dampening: 0.2}.Scalars(), true),
+		"sgd first":         stepOf(new(SGD), optim.SGDStep{Rate: 0.1, Momentum: 0.9, First: true}.Scalars(), true),
+		"sgd undecayed":     stepOf(new(SGD), optim.SGDStep{Rate: 0.1, Momentum: 0.9}.Scalars(), true),
+		"sgd as it is":      stepOf(new(SGD), optim.SGDStep{Rate: 0.1, Momentum: 0.9}.Scalars(), false),
+		"nesterov":          stepOf(new(SGD), optim.SGDStep{Rate: 0.1, Momentum: 0.9, Nesterov: true}.Scalars(), true),
+		"no momentum":       stepOf(new(SGD), optim.SGDStep{Rate: 0.1, Decay: 0.01}.Scalars(), true),
+		"lion":              stepOf(new(Lion), lion.Scalars(), true),
+		"lion as it is":     stepOf(new(Lion), lion.Scalars(), false),
 	} {
 		for _, n := range []int{1, 7, 9, 15, 17, 31, 5003} {
 			sameOnAllPaths(t, fmt.Sprintf("%s, %d hostile numbers", name, n), step, func(rng *rand.Rand) [4][]float32 {
@@ -187,23 +171,56 @@ func sameOnAllPaths(t *testing.T, name string, step ruleStep, operands func(rng 
 	}
 }
 
+// BenchmarkAdam compares Adam with SGD and Rotate, which go through memory the same way and
+// compute little: with what memory gives a core. They take turns on short parts of tensors that
+// fit into no cache, and the fastest tenth of the parts counts, so that other programs on the
+// machine matter little.
 func BenchmarkAdam(b *testing.B) {
-	const n = 8 << 20
-	w, g, m, v := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
-	a := Adam{adamOf(optim.AdamStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: 1, Bias2: 1, Decoupled: true}), 1, [2]bool{true, true}}
-	b.SetBytes(28 * n)
-	for b.Loop() {
-		a.Update(w, g, m, v)
+	const n, part = 25_000_000, 128 << 10
+	region, err := offheap.Alloc(4*4*n, true)
+	if err != nil {
+		b.Fatal(err)
 	}
+	defer region.Free()
+	all := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(region.Bytes()))), 4*n)
+	for i := range all {
+		all[i] = 0.01
+	}
+	var a Adam
+	a.Set(optim.AdamStep{Rate: 1e-6, Decay: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-6, Bias1: 1, Bias2: 1, Decoupled: true}.Scalars(), 1, [2]bool{true, true})
+	var o SGD
+	o.Set(optim.SGDStep{Rate: 1e-6, Momentum: 0.9}.Scalars(), 1, [2]bool{true})
+	runs := []func(w, g, m, v []float32){
+		func(w, g, m, v []float32) { a.Update(w, g, [2][]float32{m, v}) },
+		func(w, g, m, v []float32) { o.Update(w, g, [2][]float32{m}) },
+		func(w, g, m, v []float32) { Rotate(w, m, w, m, g, v) },
+	}
+	bytes, times, at := []float64{28 * part, 20 * part, 24 * part}, make([][]time.Duration, len(runs)), 0
+	for b.Loop() {
+		for k, run := range runs {
+			start := time.Now()
+			run(all[at:][:part], all[n+at:][:part], all[2*n+at:][:part], all[3*n+at:][:part])
+			times[k] = append(times[k], time.Since(start))
+			at = (at + part) % (n - part)
+		}
+	}
+	var rates [3]float64
+	for k, list := range times {
+		slices.Sort(list)
+		rates[k] = bytes[k] / list[len(list)/10].Seconds() / 1e9
+	}
+	b.ReportMetric(rates[0], "GB/s")
+	b.ReportMetric(rates[0]/max(rates[1], rates[2]), "of-memory")
 }
 
 func BenchmarkLion(b *testing.B) {
 	const n = 8 << 20
 	w, g, m := make([]float32, n), make([]float32, n), make([]float32, n)
-	o := Lion{lionOf(optim.LionStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}), 1, true}
+	var o Lion
+	o.Set(optim.LionStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}.Scalars(), 1, [2]bool{true})
 	b.SetBytes(20 * n)
 	for b.Loop() {
-		o.Update(w, g, m)
+		o.Update(w, g, [2][]float32{m})
 	}
 }
 
@@ -220,8 +237,9 @@ func testLion(t *testing.T) {
 	for range 4 {
 		g := random(rng, n)
 		g[3] = 0 // neither a gradient nor a mean: no step
-		o := Lion{lionOf(optim.LionStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}), 0.5, false}
-		o.Update(w, g, m)
+		var o Lion
+		o.Set(optim.LionStep{Rate: 0.01, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}.Scalars(), 0.5, [2]bool{})
+		o.Update(w, g, [2][]float32{m})
 		for i := range pw {
 			d := 0.5 * float64(g[i])
 			pw[i] *= 1 - 0.01*0.1
@@ -234,5 +252,32 @@ func testLion(t *testing.T) {
 	for i := range pw {
 		near(t, "w", i, w[i], pw[i])
 		near(t, "m", i, m[i], pm[i])
+	}
+}
+
+// States are rounded to the bits of the plain definition on every path, from every position,
+// also where numbers are not finite.
+func TestRoundStates(t *testing.T) {
+	eachPath(t, func(t *testing.T) {
+		rng, s := newRand(), op.StateStream(7, 1)
+		for _, n := range []int{0, 1, 5, 31, 32, 33, 64, 100, 1027} {
+			for _, position := range []uint64{0, 1, 2, 3, 4, 1<<34 + 5} {
+				src, got := hostile(rng, n), make([]uint16, n)
+				RoundStates(got, src, s, position)
+				for i, f := range src {
+					if want := s.RoundState(f, position+uint64(i)); got[i] != want {
+						t.Fatalf("%x at %d, %d of %d, is %#x, want %#x", f, position, i, n, got[i], want)
+					}
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkRoundStates(b *testing.B) {
+	src, dst := make([]float32, 1024), make([]uint16, 1024)
+	b.SetBytes(4 * 1024)
+	for b.Loop() {
+		RoundStates(dst, src, 5, 8)
 	}
 }

@@ -66,7 +66,7 @@ func Rotate(lo, hi, x, y, cos, sin []float32) {
 	active.rotate(lo, hi[:n], x[:n], y[:n], cos[:n], sin[:n])
 }
 
-// copyBytes is the size above which Go's copy turns to slow streaming stores.
+// copyBytes is the size above which Go's copy uses non-temporal stores, which are slow here.
 const copyBytes = 64 << 10
 
 // Copy copies in pieces small enough to stay in the cache.

@@ -1,5 +1,5 @@
-// Elementwise arithmetic, sums, norms, rotation: one macro per loop, written in the
-// words of lanes_*.h. Pointers: DI what is written, SI, DX, R8 and R9 what is read.
+// Elementwise arithmetic, sums, norms and rotation: a macro per loop, written in the macros of
+// lanes_*.h. DI points to what is written; SI, DX, R8 and R9 to what is read.
 
 // func(dst, x, y []float32)
 #define BINARY_LOOP(OF) \

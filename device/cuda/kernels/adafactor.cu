@@ -1,14 +1,15 @@
-// Adafactor. A param is lines of cols elements, rows of them a matrix; a vector is one
-// line, whose squares are kept by element, in col. Weights are f32, or bf16 that are rounded
-// randomly. Sums are f64, each in one order. Where
-// the clip factor is not positive, nothing changes but the copy is made.
+// Adafactor. A param is lines of cols elements; so many rows of them are a matrix. A vector is
+// one line, whose squares are stored by element, in col. Weights are f32, or bf16 that is
+// rounded stochastically. Sums are f64, each in one fixed order. Where the clip factor is not
+// positive, nothing changes, but the copy is written.
 
 __device__ __forceinline__ double square(const Element *g, i64 at, float by, float eps) {
     double x = (double)wide(g[at]) * by;
     return x * x + eps;
 }
 
-// nearer is a mean that a new number takes part in, rounded once: it may be far smaller.
+// nearer moves a running mean towards a new number, with one rounding: the number may be far
+// smaller than the mean.
 __device__ __forceinline__ float nearer(float mean, double x, float take) { return (float)(mean + (x - mean) * take); }
 
 // Means of squares by row, a block each.
@@ -51,7 +52,7 @@ extern "C" __global__ void adafactorVector(const Element *g, float *v, const flo
     for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) v[i] = nearer(v[i], square(g, i, clip[0], eps), take);
 }
 
-// What the gradients of a line are divided by is the root of scale·col.
+// Line is a row of a param: its gradients are divided by the square root of scale·col.
 struct Line {
     const float *col;
     float scale;
@@ -94,7 +95,8 @@ extern "C" __global__ void __launch_bounds__(256) adafactorSizes(const void *w, 
     }
 }
 
-// The rate, and what steps are multiplied by: the rate over how much they are too large.
+// rates[0] is the learning rate, rates[1] the same divided by the factor by which the root mean
+// square of the steps is above the threshold.
 extern "C" __global__ void adafactorRates(const double *partial, float *rates, i64 blocks, double count, float rate, float least, float threshold) {
     double steps = 0, weights = 0, by = rate;
     for (i64 i = 0; i < blocks; i++) {
@@ -118,7 +120,10 @@ extern "C" __global__ void __launch_bounds__(256) adafactorApply(void *w, int wT
                 float u = rates[1] * line.step(wide(g[i]) * clip[0], j);
                 if (m) {
                     u = beta1 * get(m, mType, i) + (1.0f - beta1) * u;
-                    set<true>(m, mType, i, u);
+                    if (mType == BF16)
+                        ((bf16 *)m)[i] = roundBy(u, (u32)stateBits(streamBase(key, 1), first + i) & 0xffff);
+                    else
+                        set<true>(m, mType, i, u);
                 }
                 x = x - rates[0] * decay * x - u;
                 if (wType == BF16)

@@ -86,7 +86,7 @@ struct QuickAdam : Adam {
 #define ADAM_RULE {couple, beta1, rest1, beta2, rest2, root, eps, rate, shrink}
 #define ADAM(name, ahead, M, V)                                                                  \
     extern "C" __global__ void __launch_bounds__(256, 3) name(MASTER, void *m, void *v, ADAM_NUMBERS) { \
-        update<ahead>(QuickAdam{ADAM_RULE}, Master{w, copy, type}, g, M{m}, V{v}, clip, n);              \
+        update<ahead>(QuickAdam{ADAM_RULE}, Master{w, copy, type}, g, M{m}, V{v}, clip, n, key, first);              \
     }
 ADAM(adam, false, Plain<float>, Plain<float>)
 ADAM(adamBF16, false, Plain<bf16>, Plain<bf16>)
@@ -95,11 +95,11 @@ ADAM(adam8, true, Coded<0>, Coded<1>)
 ADAM(adam8F32, false, Coded<0>, Plain<float>)
 ADAM(adam8F16, false, Coded<0>, Plain<f16>)
 extern "C" __global__ void __launch_bounds__(256, 3) adamMixed(MASTER, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
-    update<false>(Adam ADAM_RULE, Master{w, copy, type}, g, Any{m, mType}, Any{v, vType}, clip, n);
+    update<false>(Adam ADAM_RULE, Master{w, copy, type}, g, Any{m, mType}, Any{v, vType}, clip, n, key, first);
 }
 extern "C" __global__ void __launch_bounds__(256, 4) adamPureBF16(PURE, void *m, void *v, ADAM_NUMBERS) {
-    update<false>(QuickAdam{ADAM_RULE}, Pure{w, key, first}, g, Plain<bf16>{m}, Plain<bf16>{v}, clip, n);
+    update<false>(QuickAdam{ADAM_RULE}, Pure{w, key, first}, g, Plain<bf16>{m}, Plain<bf16>{v}, clip, n, key, first);
 }
 extern "C" __global__ void __launch_bounds__(256, 3) adamPure(PURE, void *m, void *v, int mType, int vType, ADAM_NUMBERS) {
-    update<false>(Adam ADAM_RULE, Pure{w, key, first}, g, Any{m, mType}, Any{v, vType}, clip, n);
+    update<false>(Adam ADAM_RULE, Pure{w, key, first}, g, Any{m, mType}, Any{v, vType}, clip, n, key, first);
 }

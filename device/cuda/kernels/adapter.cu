@@ -1,6 +1,6 @@
-// Lengths of adapted weights.
+// Norms of weights with a low-rank adapter (DoRA).
 
-#define OUTPUTS 8 // of a block
+#define OUTPUTS 8 // outputs that a block computes
 
 // inverseNorm: 1 over the length of each output's weights in w + scale·b·a. Weight i of
 // output o is w[o·o0 + i·i0]; a is [rank width], b [outputs rank]. A block has some

@@ -1,10 +1,9 @@
 #include "codes.h"
 #include "codec.h"
 
-// What needs no more of a block format than the number of any element, as struct Weight
-// gives it. codec.h stands for the header in codecs/ of the format that the file is compiled
-// for. Faster kernels of some formats are in
-// quantized.cu and dequantize.cu.
+// Kernels for any block format: struct Weight decodes one element at a time. codec.h stands for
+// the header in codecs/ of the format that the file is compiled for. Faster kernels for some
+// formats are in quantized.cu and dequantize.cu.
 
 // y [rows outputs] = x [rows width] · the weight (+ bias), for few rows. 32 by 8 threads: a
 // warp per output; blockIdx.y is the row.

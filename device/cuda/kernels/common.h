@@ -45,8 +45,8 @@ __device__ __forceinline__ void narrow(float x, f16 *y) {
 
 __device__ __forceinline__ bool finite(float x) { return (__float_as_uint(x) & 0x7f800000) != 0x7f800000; }
 
-// keep rounds what an optimizer keeps: in f16 no number but zero becomes zero, and no finite
-// one infinite.
+// keep rounds an element of an optimizer state to nearest. In f16 only zero becomes zero, and
+// only infinities infinite.
 template <class E> __device__ __forceinline__ void keep(float x, E *y) { narrow(x, y); }
 template <> __device__ __forceinline__ void keep(float x, f16 *y) {
     narrow(x, y);
@@ -55,7 +55,8 @@ template <> __device__ __forceinline__ void keep(float x, f16 *y) {
     if (size == 0x7c00 && finite(x)) y->bits = sign | 0x7bff;
 }
 
-// Exponentials and quotients of 16-bit elements may be a few units of f32 off.
+// power is e^x and over is a/b. For 16-bit elements they may be off by a few units in the last
+// place of f32, which is faster.
 #if ELEMENT == 0
 __device__ __forceinline__ float power(float x) { return expf(x); }
 __device__ __forceinline__ float over(float a, float b) { return a / b; }
@@ -69,7 +70,7 @@ __device__ __forceinline__ float over(float a, float b) { return __fdividef(a, b
 template <class E, int N> struct alignas(sizeof(E) * N) Pack { E x[N]; };
 typedef Pack<Element, LANES> Lane;
 
-// floats is a pack widened.
+// load reads a pack as floats, store writes one.
 template <class E, int N> __device__ __forceinline__ void load(const E *p, float (&f)[N]) {
     Pack<E, N> v = *(const Pack<E, N> *)p;
 #pragma unroll
@@ -84,9 +85,9 @@ template <class E, int N> __device__ __forceinline__ void store(E *p, const floa
 
 __device__ __forceinline__ u32 sharedAt(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 
-// fetch16 copies 16 bytes to shared memory in the background, zeros if there is nothing
-// there. What was fetched before a commit is here when await<N> returns and at most N
-// commits were made since; each thread knows only of its own.
+// fetch16 starts copying 16 bytes to shared memory; zeros are written unless there. commit ends
+// a group of copies, and await<N> returns when all groups of this thread but the latest N have
+// arrived.
 __device__ __forceinline__ void fetch16(Element *to, const Element *from, bool there) {
     int n = there ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(sharedAt(to)), "l"(from), "r"(n));
@@ -151,10 +152,21 @@ __device__ __forceinline__ float uniform(u64 base, u64 position) {
     return (float)(mix(base + position) >> 40) * (1.0f / (1 << 24));
 }
 
-// roundRandomly is op.RoundRandomly of a position; base is mix of the key.
-__device__ __forceinline__ bf16 roundRandomly(float x, u64 base, u64 position) {
+// roundBy rounds to bf16 by adding 16 random bits to those that it has no room for.
+__device__ __forceinline__ bf16 roundBy(float x, u32 random) {
     bf16 y;
     narrow(x, &y);
-    if (finite(x)) y.bits = (u16)((__float_as_uint(x) + (u32)(mix(base + position) >> 48)) >> 16);
+    if (finite(x)) y.bits = (u16)((__float_as_uint(x) + random) >> 16);
     return y;
+}
+
+// roundRandomly is op.RoundStochastic of a position; base is mix of the key.
+__device__ __forceinline__ bf16 roundRandomly(float x, u64 base, u64 position) { return roundBy(x, (u32)(mix(base + position) >> 48)); }
+
+// stateBits are the random bits with which op.Stream.RoundState rounds four states from a
+// position on, 16 for each, the first in the lowest; base is streamBase of the state.
+__device__ __forceinline__ u64 stateBits(u64 base, u64 position) {
+    u64 bits = mix(base + position / 4);
+    u32 shift = position % 4 * 16;
+    return shift == 0 ? bits : bits >> shift | mix(base + position / 4 + 1) << (64 - shift);
 }

@@ -12,7 +12,7 @@ __device__ __forceinline__ void decode(u32 codes, float absmax, const float *val
     for (int k = 0; k < 8; k++) x[k] = __fmul_rn(values[codes >> (k / 2 * 8 + (k % 2 ? 0 : 4)) & 15], absmax);
 }
 
-// put stores eight elements past the cache: a whole weight is far larger.
+// put stores eight elements without caching them: a whole weight is larger than the cache.
 __device__ __forceinline__ void put(Element *out, const float (&x)[8]) {
 #pragma unroll
     for (int k = 0; k < 8; k += LANES) {
@@ -23,8 +23,8 @@ __device__ __forceinline__ void put(Element *out, const float (&x)[8]) {
     }
 }
 
-// kind is 0 for NF4, 1 for FP4. A block decodes one part, a thread eight elements at a
-// time: neighbours read and write side by side. 256 threads.
+// kind is 0 for NF4, 1 for FP4. A block of 256 threads decodes one part, a thread eight
+// elements at a time, next to those of its neighbours.
 extern "C" __global__ void __launch_bounds__(256) dequantize(const u8 *in, Element *out, i64 n, int kind) {
     __shared__ float values[16], scaleValues[256];
     if (threadIdx.x < 16) values[threadIdx.x] = fourBitValues[kind][threadIdx.x];
@@ -57,8 +57,8 @@ extern "C" __global__ void __launch_bounds__(256) dequantize(const u8 *in, Eleme
 
 // Decoding of 8-bit tensors in rows: a byte per element, then an f32 per row.
 
-// rowValue is the number of a code, KIND 0 a whole 127th of the row's scale, 1 an 8-bit
-// float with four bits of exponent.
+// rowValue is the number of a code. KIND 0: an integer that counts 127ths of the row's scale.
+// KIND 1: an 8-bit float (E4M3) that multiplies it.
 template <int KIND> __device__ __forceinline__ float rowValue(u32 code, float scale) {
     if (KIND == 0) return __fmul_rn(__fmul_rn((float)(signed char)code, scale), 7.874015718698502e-3f);
     u32 size = code & 0x7f;
@@ -66,7 +66,7 @@ template <int KIND> __device__ __forceinline__ float rowValue(u32 code, float sc
     return __fmul_rn(code & 0x80 ? -x : x, scale);
 }
 
-// Eight elements at a time where none of them is in another row.
+// A thread decodes eight elements at a time where all are in one row.
 template <int KIND> __device__ __forceinline__ void decodeRows(const u8 *in, Element *out, i64 n, i64 width) {
     const u8 *scales = in + n;
     i64 eights = width % 8 == 0 ? n / 8 : 0, stride = (i64)gridDim.x * blockDim.x;

@@ -1,5 +1,5 @@
-// Ops on each element by itself. A thread works on one pack of LANES elements; the
-// last one may hold fewer.
+// Elementwise ops. A thread computes one pack of LANES elements; the last pack may be
+// shorter.
 
 // PACK_OF declares i, the first element of the thread's pack, and count, how many it has.
 #define PACK_OF(n)                                                                     \
@@ -16,7 +16,7 @@ __device__ __forceinline__ void fetch(const Element *p, int count, float (&f)[LA
     for (int k = 0; k < LANES; k++) f[k] = k < count ? wide(p[k]) : 0.0f;
 }
 
-// put stores it, added to what is there if add.
+// put stores a pack; with add it is added to what is stored there.
 __device__ __forceinline__ void put(Element *p, int count, float (&f)[LANES], int add) {
     if (add) {
         float old[LANES];
@@ -42,7 +42,7 @@ extern "C" __global__ void scale(const Element *x, Element *y, i64 n, float by, 
 struct Plus { __device__ static float of(float a, float b) { return a + b; } };
 struct Times { __device__ static float of(float a, float b) { return a * b; } };
 
-// z = x with y, both of n elements.
+// z = x combined with y (sum or product), both of n elements.
 template <class Op> __device__ __forceinline__ void combine(const Element *x, const Element *y, Element *z, i64 n, int add) {
     PACK_OF(n)
     float f[LANES], g[LANES];
@@ -54,7 +54,7 @@ template <class Op> __device__ __forceinline__ void combine(const Element *x, co
 extern "C" __global__ void add(const Element *x, const Element *y, Element *z, i64 n, int add) { combine<Plus>(x, y, z, n, add); }
 extern "C" __global__ void mul(const Element *x, const Element *y, Element *z, i64 n, int add) { combine<Times>(x, y, z, n, add); }
 
-// z = x with y, which has period elements and is repeated.
+// The same with a y of period elements, which is repeated over x.
 template <class Op> __device__ __forceinline__ void combineRepeated(const Element *x, const Element *y, Element *z, i64 n, i64 period, int add) {
     PACK_OF(n)
     float f[LANES];
@@ -166,7 +166,8 @@ FUNCTION(4)
 FUNCTION(5)
 FUNCTION(6)
 
-// Dropout; perSample is how many elements a sample has, row the first one's index.
+// Dropout. perSample is the number of elements of a sample, row the global index of the first
+// sample, so that an element meets the same random number however the batch is split.
 extern "C" __global__ void dropout(const Element *x, Element *y, i64 n, i64 perSample, float prob, float keep, u32 stream, u64 key, u64 row) {
     PACK_OF(n)
     float f[LANES];

@@ -13,10 +13,10 @@ extern "C" __global__ void embedding(const int *ids, const Element *table, Eleme
     for (i64 i = threadIdx.x; i < width; i += blockDim.x) to[i] = from[i];
 }
 
-// table[id] = the sum of dy over the positions with that id, in their order. The block
-// of the first position of an id does the work, for V columns per thread; the others
-// end when they find an earlier position with their id. Rows no id names are not
-// touched. 256 threads.
+// table[id] = the sum of dy over the positions with that id, in their order. The block of 256
+// threads of an id's first position computes it, V columns per thread; blocks of later
+// positions end when they find an earlier position with their id. Rows of the table that no
+// id names are not written.
 template <int V> __device__ __forceinline__ void scatter(const int *ids, const Element *dy, Element *table, i64 n, i64 rows, i64 width, int add) {
     const i64 first = blockIdx.x;
     const int id = clamped(ids[first], rows);

@@ -22,12 +22,12 @@ struct Lion {
 #define LION_RULE Lion{beta1, rest1, beta2, rest2, rate, shrink}
 #define LION(name, M)                                                                       \
     extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, LION_NUMBERS) { \
-        update<false>(LION_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \
+        update<false>(LION_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n, key, first);              \
     }
 LION(lion, Plain<float>)
 LION(lionBF16, Plain<bf16>)
 LION(lionF16, Plain<f16>)
 LION(lion8, Coded<0>)
 extern "C" __global__ void __launch_bounds__(256, 4) lionPure(PURE, void *m, int mType, LION_NUMBERS) {
-    update<false>(LION_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
+    update<false>(LION_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n, key, first);
 }

@@ -2,9 +2,9 @@
 
 #define IGNORED (-100)
 
-// Of a row, which lies step behind the one before: the logarithm of the sum of
-// exponentials. Four logits at a time per thread, so that one exponential in five goes
-// into a new maximum.
+// The logarithm of the sum of exponentials of a row; rows are step floats apart. A thread
+// takes four logits at a time, so that only one exponential in five is spent on rescaling to
+// a new maximum.
 template <class L> __device__ __forceinline__ float logSum(const L *logits, i64 classes, i64 step) {
     float top = -INFINITE, sum = 0;
     bool aligned = step % 4 == 0; // then all rows begin where four can be loaded at once
@@ -54,10 +54,10 @@ extern "C" __global__ void crossEntropyGrad(const Element *logits, const int *ta
     for (i64 v = threadIdx.x; v < classes; v += blockDim.x) narrow(by * (power(wide(logits[v]) - total) - (v == hit ? 1.0f : 0.0f)), &dlogits[v]);
 }
 
-// The same in place: logits in f32 become their gradients, of Element, from the start of
-// the same memory. Rows lie step floats apart. Losses are made too. A group of elements
-// is written after it was read by all threads; it ends no later than it began, so it
-// overwrites only what was read.
+// The loss and its gradient in place: the f32 logits of a row are overwritten from its start by
+// their gradients, which are of Element. Rows are step floats apart. All threads have read a
+// group of elements before it is written; elements are no wider than floats, so it overwrites
+// only what was read.
 extern "C" __global__ void lossInPlace(float *logits, const int *targets, const float *scale, const float *dloss, float *losses, i64 classes, i64 step) {
     logits += blockIdx.x * step;
     Element *out = (Element *)logits;

@@ -1,7 +1,6 @@
-// Norms of rows of width elements. A row is worked on by the blockDim.x threads of its
-// block's line threadIdx.y (see rowSum): a warp for narrow rows, else the block.
-// Gradients of weights are summed by each block over the rows it meets, then over
-// blocks in order (foldRows).
+// Norms of rows of width elements. The blockDim.x threads with one threadIdx.y compute a row
+// (see rowSum): a warp for narrow rows, the whole block for others. Each block sums the
+// gradients of the weights over its rows, and foldRows then adds the blocks in order.
 
 #define EACH(i) for (int i = threadIdx.x * V; i < width; i += blockDim.x * V)
 
@@ -44,9 +43,9 @@ template <int V, bool CENTERED> __device__ __forceinline__ void norm(const Eleme
     }
 }
 
-// Rows are dealt to lines of threads in turn. sums holds, for each line of the block,
-// width sums for dw and, if db, as many for db; partial gets those of the block, one
-// row per block, dw's and db's apart. Without partial only dx is made.
+// Threads with one threadIdx.y take every so many-th row. sums holds, for each threadIdx.y,
+// width sums of dw and, with a bias, width sums of db. partial gets the sums of the block, a
+// row for dw and a row for db. Without partial only dx is computed.
 template <int V, bool CENTERED> __device__ __forceinline__ void normGrad(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) {
     extern __shared__ float sums[];
     float *mine = sums + (db ? 2 : 1) * threadIdx.y * width;
@@ -110,10 +109,10 @@ template <int N> __device__ __forceinline__ void blockSums(float (&x)[N]) {
     }
 }
 
-// The gradient where a row has at most a pack for each thread of a block: each thread
-// owns the same columns of all rows, and the sums over rows stay in registers. R rows are
-// worked on at once, so that the threads wait for each other less often, while those of
-// the next STAGES - 1 rounds are on their way to shared memory.
+// The gradient of rows that have at most one pack per thread of a block. Each thread has the
+// same columns of all rows, so the sums over rows stay in registers. A round takes R rows at
+// once, so that threads synchronize less often, while the rows of the next STAGES - 1 rounds
+// are being copied to shared memory.
 #define STAGES 3
 template <int R, bool CENTERED> __device__ __forceinline__ void normGradPack(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) {
     extern __shared__ Lane ring[]; // [STAGES][R][x, dy][thread]
@@ -167,7 +166,7 @@ template <int R, bool CENTERED> __device__ __forceinline__ void normGradPack(con
 #pragma unroll
         for (int m = 0; m < R; m++) {
             float inverse = 1.0f / sqrtf(sums[m] / width + eps), out[LANES];
-            float along = sums[R + m] * inverse * inverse / width; // by the normalized row, and once more for dx
+            float along = sums[R + m] * inverse * inverse / width; // mean of dy·w times the normalized row, divided by the norm once more for dx
             float level = CENTERED ? sums[2 * R + m] / width : 0.0f;
 #pragma unroll
             for (int k = 0; k < LANES; k++) {

@@ -9,9 +9,9 @@ __device__ __forceinline__ float halfOf(float x) {
     return wide(h);
 }
 
-// Of 4-bit weights whose blocks do not cross rows: a lane reads eight codes at a time, a
-// block's absmax multiplies the sum over the block, and a code is decoded once for ROWS
-// rows. A row has the same bits whatever their number.
+// The matmul with 4-bit weights whose blocks do not cross rows. A lane reads eight codes at a
+// time, the sum over a block is multiplied by its absmax, and a code is decoded once for ROWS
+// rows of x. The bits of a row do not depend on ROWS.
 template <int ROWS> __device__ __forceinline__ void fourBitMatmul(const Element *x, const u8 *in, const Element *bias, Element *y, i64 rows,
                                                                    i64 outputs, i64 width, int kind) {
     __shared__ float values[16], scaleValues[256];

@@ -1,4 +1,4 @@
-// Copies of columns: a block of columns of one matrix to one of another.
+// Copies of columns from one matrix to another, for Split and Concat.
 
 // dst[r][dstAt + c] = src[r][srcAt + c] for rows × width elements. V elements at once.
 template <class V> __device__ __forceinline__ void columns(const Element *src, i64 srcStep, Element *dst, i64 dstStep, i64 rows, i64 width) {

@@ -1,4 +1,5 @@
-// Sums over many elements, in two stages of fixed order: parts, then the parts in order.
+// Sums over many elements in two stages, each in a fixed order: first sums of parts, then the
+// sum of those.
 
 // Stage one of the sum over rows: block (x, y) sums its columns over its share of the
 // rows, partial[y][column]. Threads are 32 × 8: 32 columns, 8 rows at a time.
@@ -73,7 +74,7 @@ extern "C" __global__ void sumDifferences(const Element *x, const Element *targe
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-// folded sums parts with one block.
+// folded adds partial sums with one block.
 template <class P> __device__ __forceinline__ double folded(const P *partial, i64 parts) {
     double sum = 0;
     for (i64 i = threadIdx.x; i < parts; i += blockDim.x) sum += partial[i];
@@ -97,8 +98,8 @@ extern "C" __global__ void meanSquareGrad(const Element *x, const Element *targe
     for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) narrow(by * (wide(x[i]) - wide(target[i])), &dx[i]);
 }
 
-// The norm of all gradients, which come times a scale, and the factor that takes the
-// scale off and clips; partials are added in order.
+// The norm of all gradients and the factor that updates multiply them by: it divides by the
+// loss scale and clips. Partial sums are added in order.
 extern "C" __global__ void clipScale(const double *partial, float *out, i64 parts, float most, float scale) {
     double sum = 0, by = scale == 0 ? 1.0 : scale;
     for (i64 i = 0; i < parts; i++) sum += partial[i];

@@ -26,18 +26,18 @@ struct SGD {
 #define SGD_RULE SGD{rate, decay, momentum, fresh, direct, through, keeps != 0}
 #define SGDS(name, M)                                                                      \
     extern "C" __global__ void __launch_bounds__(256, 4) name(MASTER, void *m, SGD_NUMBERS) { \
-        update<false>(SGD_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n);              \
+        update<false>(SGD_RULE, Master{w, copy, type}, g, M{m}, Nothing{}, clip, n, key, first);              \
     }
 SGDS(sgd, Plain<float>)
 SGDS(sgdBF16, Plain<bf16>)
 SGDS(sgdF16, Plain<f16>)
 SGDS(sgd8, Coded<0>)
 extern "C" __global__ void __launch_bounds__(256) sgdPure(PURE, void *m, int mType, SGD_NUMBERS) {
-    update<false>(SGD_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n);
+    update<false>(SGD_RULE, Pure{w, key, first}, g, Any{m, mType}, Nothing{}, clip, n, key, first);
 }
 extern "C" __global__ void __launch_bounds__(256, 4) sgdBare(MASTER, float rate, float decay) {
-    update<false>(SGD{rate, decay}, Master{w, copy, type}, g, Nothing{}, Nothing{}, clip, n);
+    update<false>(SGD{rate, decay}, Master{w, copy, type}, g, Nothing{}, Nothing{}, clip, n, key, first);
 }
 extern "C" __global__ void __launch_bounds__(256) sgdBarePure(PURE, float rate, float decay) {
-    update<false>(SGD{rate, decay}, Pure{w, key, first}, g, Nothing{}, Nothing{}, clip, n);
+    update<false>(SGD{rate, decay}, Pure{w, key, first}, g, Nothing{}, Nothing{}, clip, n, key, first);
 }

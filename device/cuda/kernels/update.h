@@ -75,6 +75,12 @@ template <class E> __device__ __forceinline__ void put(E *p, const Span &s, cons
     put(p, s, x);
 }
 
+// Stream is where the random bits of a state in bf16 come from: streamBase of its key and
+// number, and the position of element 0.
+struct Stream {
+    u64 base, first;
+};
+
 // A state: nothing, plain numbers, or 8-bit dynamic codes behind the absmax of their blocks.
 // fetch comes first, then open; close writes. KNOWN: the type is known when the kernel is
 // compiled. flushed: denormal numbers become zero, see flushesDenormals of device/cpu. A
@@ -89,8 +95,19 @@ struct Nothing {
     __device__ void open(const Dynamic &, float (&f)[MINE]) const {
         for (int k = 0; k < MINE; k++) f[k] = 0;
     }
-    __device__ void close(const Dynamic &, const Span &, const float (&)[MINE], bool) {}
+    __device__ void close(const Dynamic &, const Span &, const float (&)[MINE], bool, const Stream &) {}
 };
+
+// keepFour rounds four neighbouring elements of a state: to nearest, or stochastically in bf16.
+template <class E> __device__ __forceinline__ void keepFour(const float *f, Pack<E, 4> &x, const Stream &, i64) {
+#pragma unroll
+    for (int k = 0; k < 4; k++) keep(f[k], &x.x[k]);
+}
+__device__ __forceinline__ void keepFour(const float *f, Pack<bf16, 4> &x, const Stream &r, i64 element) {
+    u64 bits = stateBits(r.base, r.first + element);
+#pragma unroll
+    for (int k = 0; k < 4; k++) x.x[k] = roundBy(f[k], (u32)(bits >> 16 * k) & 0xffff);
+}
 
 template <class E> const bool FLUSHED = true;
 template <> const bool FLUSHED<f16> = false;
@@ -107,9 +124,9 @@ template <class E> struct Plain {
 #pragma unroll
         for (int k = 0; k < MINE; k++) f[k] = wide(x[k / 4].x[k % 4]);
     }
-    __device__ __forceinline__ void close(const Dynamic &, const Span &s, const float (&f)[MINE], bool) {
+    __device__ __forceinline__ void close(const Dynamic &, const Span &s, const float (&f)[MINE], bool, const Stream &r) {
 #pragma unroll
-        for (int k = 0; k < MINE; k++) keep(f[k], &x[k / 4].x[k % 4]);
+        for (int h = 0; h < 2; h++) keepFour(&f[4 * h], x[h], r, s.first + h * HALF);
         put((E *)memory, s, x);
     }
 };
@@ -132,7 +149,7 @@ template <int KIND> struct Coded {
 #pragma unroll
         for (int k = 0; k < MINE; k++) f[k] = __fmul_rn(d.values[KIND][x[k / 4].x[k % 4]], absmax);
     }
-    __device__ __forceinline__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE], bool careful) {
+    __device__ __forceinline__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE], bool careful, const Stream &) {
         u32 most = 0; // magnitudes of floats are in the order of their bits
 #pragma unroll
         for (int k = 0; k < MINE; k++) most = max(most, __float_as_uint(f[k]) & 0x7fffffff);
@@ -176,13 +193,13 @@ struct Any {
         case UDyn8: return openAs(Coded<1>{memory}, d, f);
         }
     }
-    __device__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE], bool careful) {
+    __device__ void close(const Dynamic &d, const Span &s, const float (&f)[MINE], bool careful, const Stream &r) {
         switch (type) {
-        case F32: return Plain<float>{memory}.close(d, s, f, careful);
-        case BF16: return Plain<bf16>{memory}.close(d, s, f, careful);
-        case F16: return Plain<f16>{memory}.close(d, s, f, careful);
-        case Dyn8: return Coded<0>{memory}.close(d, s, f, careful);
-        case UDyn8: return Coded<1>{memory}.close(d, s, f, careful);
+        case F32: return Plain<float>{memory}.close(d, s, f, careful, r);
+        case BF16: return Plain<bf16>{memory}.close(d, s, f, careful, r);
+        case F16: return Plain<f16>{memory}.close(d, s, f, careful, r);
+        case Dyn8: return Coded<0>{memory}.close(d, s, f, careful, r);
+        case UDyn8: return Coded<1>{memory}.close(d, s, f, careful, r);
         }
     }
 };
@@ -242,7 +259,7 @@ template <class W, class M, class V> struct Fetched {
 
     // step applies a rule and writes the results. It returns false, with nothing written,
     // where they are not valid for some lane of the warp; with CARE they always are.
-    template <bool CARE, class Rule> __device__ __forceinline__ bool step(const Rule &rule, const Dynamic &codes, float by) {
+    template <bool CARE, class Rule> __device__ __forceinline__ bool step(const Rule &rule, const Dynamic &codes, float by, const Stream (&streams)[2]) {
         float x[MINE], mean[MINE], square[MINE], grad[MINE];
         float worst = 0; // 0 times infinity or NaN is NaN
         m.open(codes, mean);
@@ -257,8 +274,8 @@ template <class W, class M, class V> struct Fetched {
         if (CARE && coded) spare(x, grad, mean, square);
         if (!CARE && (coded || !Rule::SURE) && !__all_sync(0xffffffffu, Rule::SURE ? worst == 0 : counts)) return false;
         w.close(s, x);
-        m.close(codes, s, mean, CARE || Rule::SURE);
-        v.close(codes, s, square, CARE || Rule::SURE);
+        m.close(codes, s, mean, CARE || Rule::SURE, streams[0]);
+        v.close(codes, s, square, CARE || Rule::SURE, streams[1]);
         return true;
     }
 
@@ -283,10 +300,11 @@ template <class W, class M, class V> struct Fetched {
 // they are. AHEAD: a warp prefetches its next block before it works on the current one, which
 // pays where that work is long, as with two 8-bit states, and costs time elsewhere.
 template <bool AHEAD, class Rule, class W, class M, class V>
-__device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, M m, V v, const float *clip, i64 n) {
+__device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, M m, V v, const float *clip, i64 n, u64 key, u64 first) {
     __shared__ Dynamic codes;
     if (m.coded() || v.coded()) codes.take();
     float by = clip[0];
+    const Stream streams[2] = {{streamBase(key, 1), first}, {streamBase(key, 2), first}};
     i64 blocks = (n + BLOCK - 1) / BLOCK, warps = (i64)gridDim.x * blockDim.x / 32;
     Fetched<W, M, V> now = {{}, w, m, v};
     for (i64 block = position() / 32; block < blocks; block += warps) {
@@ -301,17 +319,18 @@ __device__ __forceinline__ void update(const Rule &rule, W w, const Element *g, 
         if (!(by > 0)) {
             now.leave();
         } else if (!M::KNOWN) {
-            now.template step<true>(rule.careful(), codes, by);
-        } else if (!now.template step<false>(rule, codes, by)) {
+            now.template step<true>(rule.careful(), codes, by, streams);
+        } else if (!now.template step<false>(rule, codes, by, streams)) {
             asm volatile("" ::: "memory"); // so that no registers are held for this
             now.fetch(block, n, g);
-            now.template step<true>(rule.careful(), codes, by);
+            now.template step<true>(rule.careful(), codes, by, streams);
         }
     }
 }
 
 // There is a kernel per type of the states; those named Mixed and Pure take the types as
 // parameters.
-// MASTER are the parameters of all kernels on f32 weights, PURE of those on bf16 ones.
-#define MASTER float *w, void *copy, int type, const Element *g, const float *clip, i64 n
+// MASTER are the parameters of all kernels on f32 weights, PURE of those on bf16 ones. key and
+// first are the random stream of what is rounded to bf16, and its position of element 0.
+#define MASTER float *w, void *copy, int type, u64 key, u64 first, const Element *g, const float *clip, i64 n
 #define PURE bf16 *w, u64 key, u64 first, const Element *g, const float *clip, i64 n

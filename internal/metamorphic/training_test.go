@@ -22,7 +22,7 @@ import (
 	"spillway/op"
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/spec"
 	"spillway/store"
 	"spillway/weights"
@@ -287,13 +287,13 @@ func distance(a, b []float64) float64 {
 
 // RandomChoice is a random choice for a goal with so many micro-batches. sameOrder says
 // whether its sums have the order of one device's, so that the bits agree.
-func RandomChoice(r *rand.Rand, micros int) (choose func(slabs, blocks int) planner.Choice, sameOrder func(tied bool) bool) {
+func RandomChoice(r *rand.Rand, micros int) (choose func(slabs, blocks int) strategy.Choice, sameOrder func(tied bool) bool) {
 	devices, parallelism, disk, host := 1, r.IntN(7), r.IntN(4) == 0, r.IntN(3) == 0
 	if parallelism >= 2 {
 		devices = 2 + r.IntN(2)
 	}
-	choose = func(slabs, blocks int) planner.Choice {
-		c := planner.Choice{Streamed: make([]bool, slabs), OffloadedState: make([]bool, slabs), Level: make([]planner.Level, blocks), OffloadedActivations: make([]bool, blocks), OnDisk: make([]bool, slabs),
+	choose = func(slabs, blocks int) strategy.Choice {
+		c := strategy.Choice{Streamed: make([]bool, slabs), OffloadedState: make([]bool, slabs), Level: make([]strategy.Level, blocks), OffloadedActivations: make([]bool, blocks), OnDisk: make([]bool, slabs),
 			Prefetch: 1 + r.IntN(4), PrefetchStates: r.IntN(3), PieceElements: 256 * int64(1+r.IntN(8)), BreadthFirst: r.IntN(2) == 0, DelayedReuse: r.IntN(2) == 0, DelayedUpdates: r.IntN(2) == 0, Devices: devices}
 		for i := range slabs {
 			c.Streamed[i], c.OffloadedState[i] = r.IntN(2) == 0, r.IntN(2) == 0
@@ -301,7 +301,7 @@ func RandomChoice(r *rand.Rand, micros int) (choose func(slabs, blocks int) plan
 			c.UpdatedByCPU = append(c.UpdatedByCPU, host && r.IntN(3) > 0)
 		}
 		for i := range blocks {
-			c.Level[i], c.OffloadedActivations[i] = planner.Level(r.IntN(4)), r.IntN(3) == 0
+			c.Level[i], c.OffloadedActivations[i] = strategy.Level(r.IntN(4)), r.IntN(3) == 0
 		}
 		switch parallelism {
 		case 2, 3, 4:

@@ -1,0 +1,260 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spillway/finetune"
+	"spillway/planner"
+	"spillway/recipe"
+	"spillway/train"
+)
+
+// RandomReport holds forecasts of training runs drawn at random against what was measured:
+// the object of bench cpu|gpu --random --json.
+type RandomReport struct {
+	Device  string       `json:"device"`
+	Seed    uint64       `json:"seed"`
+	Results []*RandomRow `json:"results"` // the worst forecast of time first
+	// TimeOff is how far the forecasts of time are off, as a share of the measured time: the
+	// median, the most of nine in ten, and the most of all.
+	TimeOff      float64  `json:"time_off_median"`
+	TimeOffMost  float64  `json:"time_off_nine_in_ten"`
+	TimeOffWorst float64  `json:"time_off_worst"`
+	Notes        []string `json:"notes"`
+}
+
+// RandomRow is a training run drawn at random.
+type RandomRow struct {
+	Name      string            `json:"name"` // "17: llama of 12 × 1024, 3 × 1500, bf16 lora"
+	Model     json.RawMessage   `json:"model"`
+	Settings  map[string]string `json:"settings"`  // of spillway train
+	Documents int               `json:"documents"` // tokens of a document on average; 0 is one document throughout
+	Strategy  string            `json:"strategy"`
+	Steps     int               `json:"steps"`
+	Seconds   float64           `json:"seconds_per_step"` // the median, after a warm-up
+	Forecast  float64           `json:"forecast_seconds_per_step"`
+	Off       float64           `json:"time_off"` // of the measured time; above 0 where the run was faster
+	finetune.Memory
+}
+
+// randomStep bounds the forecast of a step, in seconds, so that many runs take minutes.
+var randomStep = [2]float64{2e-3, 1.2}
+
+// Random draws n training runs from a seed, carries each out as spillway train does, on packed
+// documents, and compares forecasts with measurements. Run i depends on the seed and on i
+// alone.
+func Random(ctx context.Context, n int, seed uint64, o Options) (*RandomReport, error) {
+	r := &RandomReport{Device: o.Device, Seed: seed, Results: []*RandomRow{}, Notes: []string{}}
+	for i := range n {
+		if o.Only != "" && !slices.Contains(strings.Split(o.Only, ","), strconv.Itoa(i)) {
+			continue
+		}
+		row, err := randomRow(ctx, i, seed, o)
+		if ctx.Err() != nil {
+			r.Notes = append(r.Notes, fmt.Sprintf("interrupted in run %d", i))
+			break
+		}
+		if err != nil {
+			r.Notes = append(r.Notes, fmt.Sprintf("run %s was not measured: %v", row.Name, err))
+			continue
+		}
+		r.Results = append(r.Results, row)
+	}
+	slices.SortStableFunc(r.Results, func(a, b *RandomRow) int { return cmp.Compare(math.Abs(b.Off), math.Abs(a.Off)) })
+	if n := len(r.Results); n > 0 {
+		off := func(i int) float64 { return math.Abs(r.Results[i].Off) }
+		r.TimeOff, r.TimeOffMost, r.TimeOffWorst = off(n/2), off(n/10), off(0)
+	}
+	return r, nil
+}
+
+// randomTries is how often a run is drawn until its forecast is within bounds and it fits.
+const randomTries = 40
+
+// randomRow draws a run until one fits and its steps are neither too short nor too long to be
+// measured, and carries it out.
+func randomRow(ctx context.Context, i int, seed uint64, o Options) (*RandomRow, error) {
+	d := drawing{rand.New(rand.NewPCG(seed, uint64(i))), o.Device != "cpu"}
+	dir, err := os.MkdirTemp("", "spillway-random-")
+	if err != nil {
+		return &RandomRow{Name: strconv.Itoa(i)}, err
+	}
+	defer os.RemoveAll(dir) // nothing of it is needed again
+	for try := 1; ; try++ {
+		row := d.run(i)
+		err := row.carryOut(ctx, dir, d, o)
+		var unfit *planner.FitError
+		if retry := errors.As(err, &unfit) || errors.Is(err, errUnmeasurable); !retry || try == randomTries {
+			return row, err
+		}
+	}
+}
+
+var errUnmeasurable = errors.New("too short or too long to be measured")
+
+// carryOut writes the model's config and tokens to a folder, and trains. Where a share of the
+// memory is drawn, it is one of what everything on the device would take.
+func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Options) (err error) {
+	model, tokens := filepath.Join(dir, "config.json"), filepath.Join(dir, "tokens.bin")
+	if err := errors.Join(os.WriteFile(model, r.Model, 0o644), os.WriteFile(tokens, d.tokens(r), 0o644)); err != nil {
+		return err
+	}
+	var times []float64
+	prepare := func(limit string) (*finetune.Run, error) {
+		s := recipe.New()
+		settings := map[string]string{recipe.ModelKey: model, "data": tokens, "device": o.Device, "max-memory": limit, "token-bytes": "4", "max-steps": "1000"}
+		for _, from := range []map[string]string{settings, r.Settings} {
+			for name, value := range from {
+				if err := s.Flags().Set(name, value); value != "" && err != nil {
+					return nil, fmt.Errorf("--%s %s: %w", name, value, err)
+				}
+			}
+		}
+		return finetune.Prepare(s, finetune.Options{Rig: o.Rig, NoSave: true, Report: func(p train.Report) { times = append(times, p.SecondsPerIteration) }})
+	}
+	run, err := prepare("")
+	if err != nil {
+		return err
+	}
+	if share := d.limit(); share < 1 {
+		limit := fmt.Sprintf("%dMiB", max(int64(share*float64(finetune.StandardPeak(run.Job.Plan)))>>20, 1))
+		if err := run.Close(); err != nil {
+			return err
+		}
+		r.Settings["max-memory"] = limit
+		r.Name += " in " + limit
+		if run, err = prepare(limit); err != nil {
+			return err
+		}
+	}
+	defer func() { err = errors.Join(err, run.Close()) }()
+	f := run.Job.Plan.Forecast
+	if r.Forecast = f.StepSeconds; r.Forecast < randomStep[0] || r.Forecast > randomStep[1] {
+		return fmt.Errorf("%w: a step of %.4g s is forecast", errUnmeasurable, r.Forecast)
+	}
+	o.report(r.Name)
+	warm := int(math.Ceil(warmUp(f).Seconds()/r.Forecast)) + 2 // the first ones prepare the others
+	run.Corpus.Steps = int64(warm + max(5, int(math.Ceil(randomTimed/r.Forecast))))
+	done, err := run.Train(ctx)
+	if err != nil || len(times) <= warm {
+		return err
+	}
+	times = times[warm:]
+	slices.Sort(times)
+	r.Strategy, r.Memory, r.Steps, r.Seconds = done.Strategy, done.Memory, len(times), times[len(times)/2]
+	r.Off = (r.Seconds - r.Forecast) / r.Seconds
+	return nil
+}
+
+// randomTimed is how many seconds of steps are timed.
+const randomTimed = 1.0
+
+// drawing draws runs. Every figure comes from its random numbers, in a fixed order.
+type drawing struct {
+	*rand.Rand
+	gpu bool
+}
+
+// one of some values.
+func one[T any](d drawing, values ...T) T { return values[d.IntN(len(values))] }
+
+// between two numbers, all magnitudes equally often.
+func (d drawing) between(least, most float64) float64 {
+	return least * math.Pow(most/least, d.Float64())
+}
+
+// run draws an architecture, its sizes and the settings of a training run.
+func (d drawing) run(i int) *RandomRow {
+	width, layers, rows, seq := d.between(64, 320), d.between(2, 8), d.between(1, 8), d.between(16, 512)
+	if d.gpu {
+		width, layers, rows, seq = d.between(512, 4096), d.between(4, 32), d.between(1, 16), d.between(128, 4096)
+	}
+	head := one(d, 64, 128)
+	if !d.gpu {
+		head = one(d, 16, 32, 64)
+	}
+	heads := max(1, int(width)/head)
+	groups := one(d, 1, 2, 4)
+	for heads%groups != 0 {
+		groups--
+	}
+	kind := one(d, "llama", "qwen2", "qwen3", "mistral", "gpt2")
+	hidden, n := heads*head, int(layers)
+	config := map[string]any{
+		"model_type": kind, "hidden_size": hidden, "num_hidden_layers": n, "num_attention_heads": heads, "num_key_value_heads": heads / groups,
+		"intermediate_size": int(d.between(2.5, 4.2)*float64(hidden)) / 8 * 8, "vocab_size": one(d, 1000, 4096, 32000, 50257, 128256),
+		"max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "hidden_act": "silu", "tie_word_embeddings": one(d, true, false),
+		"eos_token_id": randomEnd, "head_dim": head,
+	}
+	if kind == "gpt2" {
+		config = map[string]any{"model_type": kind, "n_embd": hidden, "n_layer": n, "n_head": heads, "n_positions": 8192, "vocab_size": config["vocab_size"],
+			"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "eos_token_id": randomEnd, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0}
+	}
+	if kind == "mistral" {
+		config["sliding_window"] = one(d, 256, 1024, 4096)
+	}
+	raw, err := json.Marshal(config)
+	if err != nil { // strings and numbers
+		panic(err)
+	}
+	precision := one(d, "fp32", "fp32", "bf16")
+	if d.gpu {
+		precision = one(d, "bf16", "bf16", "bf16", "pure-bf16", "fp16", "fp32")
+	}
+	settings := map[string]string{
+		"method": one(d, "full", "full", "lora", "qlora"), "precision": precision, "micro-batch-size": strconv.Itoa(int(rows)), "seq-len": strconv.Itoa(int(seq)),
+		"optimizer": one(d, "adamw", "adamw", "adamw_8bit", "sgd", "lion"), "max-grad-norm": one(d, "", "1"), "gradient-accumulation-steps": one(d, "1", "1", "2", "3"),
+	}
+	if settings["method"] != "full" {
+		settings["lora-rank"] = one(d, "8", "16", "64")
+	}
+	documents := one(d, 0, int(seq)/4+8, int(d.between(16, 2000)))
+	name := fmt.Sprintf("%d: %s of %d × %d, %d × %d, %s %s", i, kind, n, hidden, int(rows), int(seq), precision, settings["method"])
+	if documents > 0 {
+		name += fmt.Sprintf(", documents of %d", documents)
+	}
+	return &RandomRow{Name: name, Model: raw, Settings: settings, Documents: documents}
+}
+
+// limit draws the share of the memory to use; half of the runs are not limited.
+func (d drawing) limit() float64 { return one(d, 1, d.between(0.1, 1)) }
+
+// randomEnd is the token at the end of documents.
+const randomEnd = 2
+
+// tokens are documents whose lengths fall off exponentially from the mean, as a file of
+// token ids of 4 bytes.
+func (d drawing) tokens(r *RandomRow) []byte {
+	var of struct {
+		Vocab int32 `json:"vocab_size"`
+	}
+	if err := json.Unmarshal(r.Model, &of); err != nil { // written by run
+		panic(err)
+	}
+	const total = 1 << 18
+	raw := make([]byte, 0, 4*total)
+	left := -1
+	for range total {
+		if r.Documents > 0 && left < 0 {
+			left = int(d.ExpFloat64() * float64(r.Documents))
+		}
+		token := 3 + d.Int32N(of.Vocab-3)
+		if left--; left == -1 && r.Documents > 0 {
+			token = randomEnd
+		}
+		raw = binary.LittleEndian.AppendUint32(raw, uint32(token))
+	}
+	return raw
+}

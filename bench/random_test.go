@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"spillway/arch"
+)
+
+// A run drawn at random is carried out as train would: its memory is what was predicted, and
+// its forecast is held against steps that were timed.
+func TestRandomRunsAreCarriedOut(t *testing.T) {
+	r, err := Random(t.Context(), 8, 3, Options{Device: "cpu", Only: "5,7"})
+	if err != nil || len(r.Results) != 2 || len(r.Notes) > 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for _, row := range r.Results {
+		if row.Measured != row.Predicted || row.Measured == 0 || row.Steps < 5 || !(row.Seconds > 0 && row.Forecast > 0) ||
+			row.Off != (row.Seconds-row.Forecast)/row.Seconds || row.Strategy == "" {
+			t.Errorf("%+v", row)
+		}
+	}
+	if a, b := math.Abs(r.Results[0].Off), math.Abs(r.Results[1].Off); a < b || r.TimeOffWorst != a {
+		t.Errorf("forecasts are off by %v, %v; the worst by %v", a, b, r.TimeOffWorst)
+	}
+}
+
+// Runs depend on their seed and number alone, are of many kinds, and are models that can be
+// built.
+func TestRandomRunsAreDrawn(t *testing.T) {
+	for _, gpu := range []bool{false, true} {
+		kinds := map[string]int{}
+		for i := range 60 {
+			draw := func() *RandomRow { return drawing{rand.New(rand.NewPCG(9, uint64(i))), gpu}.run(i) }
+			row := draw()
+			if !reflect.DeepEqual(row, draw()) {
+				t.Errorf("run %d is drawn in two ways", i)
+			}
+			_, info, err := arch.FromConfig(row.Model)
+			if err != nil {
+				t.Errorf("%s: %v", row.Name, err)
+			}
+			kinds[info.Type]++
+			kinds[row.Settings["method"]]++
+			kinds[row.Settings["precision"]]++
+		}
+		for _, kind := range []string{"llama", "gpt2", "mistral", "qwen2", "qwen3", "full", "lora", "qlora", "fp32", "bf16"} {
+			if kinds[kind] == 0 {
+				t.Errorf("gpu %v: no run of 60 is %s: %v", gpu, kind, kinds)
+			}
+		}
+	}
+}
+
+// Documents are as long on average as the run says.
+func TestRandomDocumentsHaveTheirLength(t *testing.T) {
+	d := drawing{rand.New(rand.NewPCG(1, 2)), false}
+	for _, mean := range []int{0, 40, 700} {
+		raw := d.tokens(&RandomRow{Model: []byte(`{"vocab_size": 1000}`), Documents: mean})
+		ends := 0
+		for at := 0; at < len(raw); at += 4 {
+			if binary.LittleEndian.Uint32(raw[at:]) == randomEnd {
+				ends++
+			}
+		}
+		if got := len(raw) / 4 / max(ends, 1); mean == 0 && ends > 0 || mean > 0 && math.Abs(float64(got-mean)) > 0.15*float64(mean) {
+			t.Errorf("documents of %d tokens, want %d", got, mean)
+		}
+	}
+}

@@ -1,4 +1,0 @@
-package kernel
-
-//go:noescape
-func dropAVX512(dst, x []float32, s dropScalars)
