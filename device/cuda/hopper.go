@@ -14,7 +14,7 @@ const (
 	hopperRows    = 128 // rows of a tile
 	hopperKeys    = 128 // keys at a time in the forward kernel
 	hopperStrip   = 64  // keys, or queries, at a time in those of the gradient
-	hopperStages  = 3   // strips in shared memory there, beside two tiles
+	hopperStages  = 3   // strips in shared memory there, in addition to two tiles
 	hopperThreads = 384 // of a block
 	tileInts      = 12  // of a tile in a list
 	listInts      = 16  // in front of a list

@@ -6,7 +6,7 @@
 // Attention forward on tensor cores of the Hopper generation, as many queries as keys. A
 // block stays and takes turns at tiles of queries (documents.h). One of its warpgroups fetches
 // queries, keys and values into shared memory, KEYS keys at a time; each of the other two
-// computes 64 rows. While it makes weights of the products with some keys, tensor cores
+// computes 64 rows. While it makes weights of the scores with some keys, tensor cores
 // multiply the weights of the keys before by their values.
 
 #define STAGES 2 // of queries, keys and values: those of the next tile are fetched ahead
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
         float s[KEYS / 8][4], out[HEAD / 8][4], top[2] = {-INFINITE, -INFINITE}, sum[2] = {0, 0}, shrink[2];
         u32 p[KEYS / 16][4];
         zero(out);
-        auto products = [&]() {
+        auto scores = [&]() {
             waitFor(keysHere[keyRing.at], keyRing.phase);
             seeFetched();
             held(s);
@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
             waitFor(valuesHere[valueRing.at], valueRing.phase);
             valuesDone();
         };
-        // weights of the products with keys from j0 on
+        // weights of the scores with keys from j0 on
         auto weights = [&](int j0) {
             int column = j0 + (lane & 3) * 2;
             if (j0 < whole.from || j0 + KEYS - 1 > whole.to) {
@@ -153,14 +153,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
         int j = range.from;
         for (; j <= range.to && (own.from > own.to || j + KEYS <= own.from); j += KEYS) pass();
         if (j <= own.to) {
-            products();
+            scores();
             finish<0>();
             held(s);
             keysDone();
             weights(j);
             asFactor(p, s);
             for (j += KEYS; j <= own.to; j += KEYS) {
-                products();
+                scores();
                 values();
                 finish<1>();
                 held(s);

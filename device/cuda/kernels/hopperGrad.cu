@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
     u64 base = streamBase(key, stream);
     float unit = scale * LOG2E;
     Ring<2> tileRing = {0, 0};
-    Ring<STAGES> ring = {0, 0}; // of the keys whose products are next; last is where the ones before are
+    Ring<STAGES> ring = {0, 0}; // of the keys whose scores are next; last is where the ones before are
     int last = 0;
     auto release = [&](Barrier &b) {
         if (lane == 0) arrive(b);
@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
         float s[STRIP / 8][4], g[STRIP / 8][4], out[HEAD / 8][4];
         u32 p[STRIP / 16][4];
         zero(out);
-        auto products = [&]() {
+        auto scores = [&]() {
             waitFor(keysHere[ring.at], ring.phase);
             seeFetched();
             held(s);
@@ -149,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
         int j = range.from;
         for (; j <= range.to && (own.from > own.to || j + STRIP <= own.from); j += STRIP) pass();
         if (j <= own.to) {
-            products();
+            scores();
             finish<0>();
             held(s);
             held(g);
@@ -157,7 +157,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
             gradients(j);
             asFactor(p, s);
             for (j += STRIP; j <= own.to; j += STRIP) {
-                products();
+                scores();
                 sums();
                 finish<1>();
                 held(s);
@@ -186,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
 }
 
 // dk and dv of a tile of keys of a key head, over the queries of the heads that share it. Rows
-// of products are keys. Where there are too few tiles to fill the GPU, those heads are dealt to
+// of scores are keys. Where there are too few tiles to fill the GPU, those heads are dealt to
 // several turns, which write their sums to parts, split by split, first all of dk and then of
 // dv (see foldParts).
 extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Element *q, const Element *k, const Element *v, const Element *grad, const float *totals, const float *delta, Element *dk, Element *dv, float *parts, int splits, int samples, const int *list, MASK_PARAMS) {
@@ -286,7 +286,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
                 release(queriesFree[ring.at]);
             }
         };
-        auto products = [&](float(&x)[STRIP / 8][4], u32 rows, u32 columns) {
+        auto scores = [&](float(&x)[STRIP / 8][4], u32 rows, u32 columns) {
             seeFetched();
             held(x);
             begin();
@@ -301,7 +301,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
             byColumns(outK, d, qs + last * STRIP_BYTES);
             submit();
         };
-        // weights and gradients of the products in s, while those in g are still made
+        // weights and gradients of the scores in s, while those in g are still made
         auto gradients = [&]() {
             int column = i0 + (lane & 3) * 2;
             if (i0 < whole.from || i0 + STRIP - 1 > whole.to) {
@@ -350,18 +350,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
         };
         waitFor(keysHere[tileRing.at], tileRing.phase);
         if (next()) {
-            products(s, ks, qs);
+            scores(s, ks, qs);
             finish<0>();
             held(s);
-            products(g, vs, gs);
+            scores(g, vs, gs);
             gradients();
             while (true) {
                 sums();
                 if (!next()) break;
-                products(s, ks, qs);
+                scores(s, ks, qs);
                 sumsDone();
                 held(s);
-                products(g, vs, gs);
+                scores(g, vs, gs);
                 gradients();
             }
         }

@@ -1,4 +1,4 @@
-// Products of tiles by warpgroups, for GPUs of the Hopper generation (sm_90a): four warps
+// Matmuls of tiles by warpgroups, for GPUs of the Hopper generation (sm_90a): four warps
 // compute c += a·b with a of 64 × 16 and b of 16 × N elements, in the background. Warp w of
 // a warpgroup holds rows 16w..16w+15 of the sums, as fragments.h has them.
 //
@@ -39,7 +39,7 @@ __device__ __forceinline__ u64 describe(u32 at, int panel) {
 
 // both: a and b of 16 columns each in shared memory, b by its rows; add is 0 if c is to be
 // forgotten. down: a in registers, and 16 rows of b.
-#define PRODUCTS(N, LIST, SUMS, A, B, P, A0, A1, A2, A3, BD)                                                            \
+#define MATMULS(N, LIST, SUMS, A, B, P, A0, A1, A2, A3, BD)                                                            \
     __device__ __forceinline__ void both(float (&c)[N / 8][4], u64 a, u64 b, int add) {                                   \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16" KIND        \
                      "{" LIST "}, " A ", " B ", p, 1, 1, 0, 0;\n}"                                                        \
@@ -52,16 +52,16 @@ __device__ __forceinline__ u64 describe(u32 at, int panel) {
                      : SUMS                                                                                               \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                               \
     }
-PRODUCTS(16, N0, C0, "%8", "%9", "%10", "%8", "%9", "%10", "%11", "%12")
-PRODUCTS(32, N1, C1, "%16", "%17", "%18", "%16", "%17", "%18", "%19", "%20")
-PRODUCTS(48, N2, C2, "%24", "%25", "%26", "%24", "%25", "%26", "%27", "%28")
-PRODUCTS(64, N3, C3, "%32", "%33", "%34", "%32", "%33", "%34", "%35", "%36")
-PRODUCTS(80, N4, C4S, "%40", "%41", "%42", "%40", "%41", "%42", "%43", "%44")
-PRODUCTS(96, N5, C5, "%48", "%49", "%50", "%48", "%49", "%50", "%51", "%52")
-PRODUCTS(112, N6, C6, "%56", "%57", "%58", "%56", "%57", "%58", "%59", "%60")
-PRODUCTS(128, N7, C7, "%64", "%65", "%66", "%64", "%65", "%66", "%67", "%68")
+MATMULS(16, N0, C0, "%8", "%9", "%10", "%8", "%9", "%10", "%11", "%12")
+MATMULS(32, N1, C1, "%16", "%17", "%18", "%16", "%17", "%18", "%19", "%20")
+MATMULS(48, N2, C2, "%24", "%25", "%26", "%24", "%25", "%26", "%27", "%28")
+MATMULS(64, N3, C3, "%32", "%33", "%34", "%32", "%33", "%34", "%35", "%36")
+MATMULS(80, N4, C4S, "%40", "%41", "%42", "%40", "%41", "%42", "%43", "%44")
+MATMULS(96, N5, C5, "%48", "%49", "%50", "%48", "%49", "%50", "%51", "%52")
+MATMULS(112, N6, C6, "%56", "%57", "%58", "%56", "%57", "%58", "%59", "%60")
+MATMULS(128, N7, C7, "%64", "%65", "%66", "%64", "%65", "%66", "%67", "%68")
 
-// begin comes before products, submit closes a group of them, and finish<N> waits until at
+// begin comes before matmuls, submit closes a group of them, and finish<N> waits until at
 // most N groups are under way. Sums and left factors are not to be touched meanwhile; held
 // keeps the compiler from doing so.
 __device__ __forceinline__ void begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -112,7 +112,7 @@ __device__ __forceinline__ void waitFor(Barrier &b, int phase) {
         asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(done) : "r"(sharedAt(&b)), "r"(phase) : "memory");
     while (!done);
 }
-// seeFetched makes what was fetched visible to products, after waiting for it.
+// seeFetched makes what was fetched visible to matmuls, after waiting for it.
 __device__ __forceinline__ void seeFetched() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Ring is a place in a ring of STAGES tiles: which one, and the parity of the rounds so far.
