@@ -45,27 +45,33 @@ func infoOf(c *hf.Config) Info {
 // Maker builds the model of a config that has been checked.
 type Maker func(c *hf.Config) (nn.Model, Info, error)
 
+// Architecture is how models of a model_type are made.
+type Architecture struct {
+	Make Maker
+	Keys Keys // of config.json
+}
+
 var (
-	mu     sync.RWMutex
-	makers = map[string]Maker{}
+	mu    sync.RWMutex
+	known = map[string]Architecture{}
 )
 
 // Register makes an architecture known. It is called by init functions and panics on
 // a second registration of the same model_type.
-func Register(modelType string, m Maker) {
+func Register(modelType string, a Architecture) {
 	mu.Lock()
 	defer mu.Unlock()
-	if modelType == "" || m == nil || makers[modelType] != nil {
+	if modelType == "" || a.Make == nil || known[modelType].Make != nil {
 		panic("arch: empty or second registration of model_type " + modelType)
 	}
-	makers[modelType] = m
+	known[modelType] = a
 }
 
 // Types lists the known model_types, sorted.
 func Types() []string {
 	mu.RLock()
 	defer mu.RUnlock()
-	return slices.Sorted(maps.Keys(makers))
+	return slices.Sorted(maps.Keys(known))
 }
 
 // FromConfig makes the model that the text of a config.json describes.
@@ -83,12 +89,15 @@ func New(c *hf.Config) (nn.Model, Info, error) {
 		return nil, Info{}, err
 	}
 	mu.RLock()
-	maker := makers[c.ModelType]
+	a, ok := known[c.ModelType]
 	mu.RUnlock()
-	if maker == nil {
+	if !ok {
 		return nil, Info{}, fmt.Errorf("model_type %q is not known; known are %s", c.ModelType, strings.Join(Types(), ", "))
 	}
-	m, info, err := maker(c)
+	if err := a.Keys.check(c); err != nil {
+		return nil, Info{}, fmt.Errorf("%s: %w", c.ModelType, err)
+	}
+	m, info, err := a.Make(c)
 	if err == nil {
 		_, err = nn.Bind(m)
 	}

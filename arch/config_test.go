@@ -205,7 +205,7 @@ func TestUnsupportedConfigsAreRefused(t *testing.T) {
 		`{"model_type":"llama","hidden_size":30,"num_attention_heads":4}`:                                         "num_attention_heads 4 does not divide",
 		`{"model_type":"llama","num_key_value_heads":5}`:                                                          "num_key_value_heads 5 does not divide",
 		`{"model_type":"gpt2","n_embd":10,"n_head":3,"head_dim":4}`:                                               "n_embd 10 does not divide into n_head 3",
-		`{"model_type":"gpt2","add_cross_attention":true}`:                                                        "add_cross_attention is not supported",
+		`{"model_type":"gpt2","add_cross_attention":true}`:                                                        "add_cross_attention is true",
 		small("qwen2", `,"layer_types":["a","b","c","d"]`):                                                        `layer 0 has attention "a"`,
 		small("qwen2", `,"layer_types":["full_attention"]`):                                                       "layer_types has 1 entries for 4 layers",
 		small("qwen3", `,"layer_types":["full_attention","sliding_attention","full_attention","full_attention"]`): "layer 1 has sliding_attention",
@@ -240,7 +240,7 @@ func TestRegistry(t *testing.T) {
 			t.Error("a second registration went unnoticed")
 		}
 	}()
-	Register("llama", func(*hf.Config) (nn.Model, Info, error) { return nil, Info{}, nil })
+	Register("llama", Architecture{Make: func(*hf.Config) (nn.Model, Info, error) { return nil, Info{}, nil }})
 }
 
 func BenchmarkTrace405b(b *testing.B) {

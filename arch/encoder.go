@@ -7,7 +7,12 @@ import (
 	"spillway/nn"
 )
 
-func init() { Register("transformer_encoder", encoder) }
+func init() {
+	Register("transformer_encoder", Architecture{encoder, Keys{Read: []string{
+		"d_model", "nhead", "dim_feedforward", "num_layers", "dropout", "activation", "layer_norm_eps", "norm_first", "final_norm", "bias", "is_causal",
+		"src_mask", "src_key_padding_mask",
+	}, Harmless: map[string]string{"batch_first": "batches are always [batch sequence width] here"}}})
+}
 
 // encoderConfig has the arguments of torch.nn.TransformerEncoder and its layers, and which
 // masks the batches bring.

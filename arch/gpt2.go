@@ -11,13 +11,26 @@ import (
 	"spillway/op"
 )
 
-func init() { Register("gpt2", gpt2) }
+func init() {
+	Register("gpt2", Architecture{gpt2, Keys{
+		Read: []string{
+			"n_embd", "hidden_size", "n_layer", "num_hidden_layers", "n_head", "num_attention_heads", "n_inner", "intermediate_size",
+			"n_positions", "max_position_embeddings", "activation_function", "hidden_act", "layer_norm_epsilon", "attn_pdrop", "resid_pdrop", "embd_pdrop",
+			"scale_attn_weights", "scale_attn_by_inverse_layer_idx",
+		},
+		Harmless: harmless(map[string]string{
+			aboutHow:     "n_ctx", // how large a table of old versions is
+			aboutWindows: "sliding_window use_sliding_window max_window_layers",
+			"the width divided by the heads is all that GPT-2 has": "head_dim num_key_value_heads",
+			aboutLabels: "summary_activation summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type summary_use_proj",
+		}),
+	}})
+}
 
 // gpt2Config has the keys of GPT-2's config.json that hf.Config has no fields for.
 type gpt2Config struct {
-	ScaleAttn      bool `json:"scale_attn_weights"`
-	ScaleByLayer   bool `json:"scale_attn_by_inverse_layer_idx"`
-	CrossAttention bool `json:"add_cross_attention"`
+	ScaleAttn    bool `json:"scale_attn_weights"`
+	ScaleByLayer bool `json:"scale_attn_by_inverse_layer_idx"`
 }
 
 // gpt2 has learned positions, layer norms, and linear weights stored as [in out].
@@ -30,8 +43,6 @@ func gpt2(c *hf.Config) (nn.Model, Info, error) {
 	switch {
 	case err != nil:
 		return nil, Info{}, err
-	case own.CrossAttention:
-		return nil, Info{}, fmt.Errorf("add_cross_attention is not supported")
 	case c.HiddenSize%c.Heads != 0:
 		return nil, Info{}, fmt.Errorf("n_embd %d does not divide into n_head %d", c.HiddenSize, c.Heads)
 	}

@@ -9,7 +9,12 @@ import (
 	"spillway/op"
 )
 
-func init() { Register("llama", llama) }
+func init() {
+	Register("llama", Architecture{llama, Keys{
+		Read:     append([]string{"attention_bias", "mlp_bias"}, llamaKeys...),
+		Harmless: harmless(map[string]string{aboutWindows: "sliding_window use_sliding_window max_window_layers"}),
+	}})
+}
 
 // llama is Llama 1 to 3.3: attention_bias puts biases on all four projections.
 func llama(c *hf.Config) (nn.Model, Info, error) {

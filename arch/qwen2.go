@@ -2,12 +2,18 @@ package arch
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/hf"
 	"spillway/nn"
 )
 
-func init() { Register("qwen2", qwen2) }
+func init() {
+	Register("qwen2", Architecture{qwen2, Keys{Read: slices.Concat(llamaKeys, windowKeys)}})
+}
+
+// windowKeys are the keys of Qwen's windows.
+var windowKeys = []string{"sliding_window", "use_sliding_window", "max_window_layers", "layer_types"}
 
 // qwen2 is Qwen 2 and 2.5: Llama with biases on queries, keys and values, and a
 // window that may be switched on in some layers.

@@ -214,7 +214,7 @@ func (d drawing) run(i int) *RandomRow {
 		precision = one(d, "bf16", "bf16", "bf16", "pure-bf16", "fp16", "fp32")
 	}
 	settings := map[string]string{
-		"method": one(d, "full", "full", "lora", "qlora"), "precision": precision, "batch-size": strconv.Itoa(int(rows)), "seq-len": strconv.Itoa(int(seq)),
+		"method": one(d, "full", "full", "lora", "qlora"), "precision": precision, "micro-batch-size": strconv.Itoa(int(rows)), "seq-len": strconv.Itoa(int(seq)),
 		"optimizer": one(d, "adamw", "adamw", "adamw_8bit", "sgd", "lion"), "max-grad-norm": one(d, "", "1"), "gradient-accumulation-steps": one(d, "1", "1", "2", "3"),
 	}
 	if settings["method"] != "full" {

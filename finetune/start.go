@@ -41,7 +41,12 @@ func (r *Run) options() (o spillway.Options, notices []string, err error) {
 func (r *Run) findOutput() error {
 	out, disk := r.Recipe.Output, r.Recipe.Disk
 	r.out = cmp.Or(out.Dir, "trained-"+r.Model.Name)
-	found, err := checkpoint.Dir{Path: r.out}.List()
+	dir := checkpoint.Dir{Path: r.out}
+	var err error
+	if r.release, err = dir.Claim(); err != nil {
+		return err
+	}
+	found, err := dir.List()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("looking for checkpoints: %w", err)
 	}
@@ -81,7 +86,9 @@ func (r *Run) plan(o spillway.Options) (*spillway.Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	for setting, planned := range map[string]int64{"batch-size": p.MicroBatchSize, "seq-len": p.Seq, "gradient-accumulation-steps": int64(p.MicroBatches)} {
+	sizes := map[string]int64{"batch-size": p.MicroBatchSize * int64(p.MicroBatches), "micro-batch-size": p.MicroBatchSize, "seq-len": p.Seq,
+		"gradient-accumulation-steps": int64(p.MicroBatches / max(len(o.On), 1))}
+	for setting, planned := range sizes {
 		if said := r.Recipe.Flags().Lookup(setting).Value.String(); r.Recipe.Given(setting) && said != fmt.Sprint(planned) {
 			return nil, &run.SettingError{Err: fmt.Errorf("--%s %s is given, the plan in %s is for %d: leave it out, or make a plan for it with plan --save", setting, said, name, planned)}
 		}

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -163,6 +164,11 @@ func (c *Config) Window(layer int) int {
 		return 0
 	}
 	return c.SlidingWindow
+}
+
+// Keys lists the keys of the file that have a value, sorted.
+func (c *Config) Keys() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(c.values)), func(key string) bool { return !c.values.has(key) })
 }
 
 // Value returns the file's own text for a key that Config has no field for. ok is false

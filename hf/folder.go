@@ -76,7 +76,55 @@ func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 	if errors.Is(err, tensorfile.ErrNoWeights) {
 		return f, nil
 	}
-	return f, err
+	if err != nil {
+		return nil, err
+	}
+	if err := f.untie(); err != nil {
+		return nil, errors.Join(fmt.Errorf("comparing lm_head with the embedding: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// headName is the weight that makes logits; embeddings are what it may be tied to.
+const headName = "lm_head.weight"
+
+var embeddings = []string{"model.embed_tokens.weight", "embed_tokens.weight", "transformer.wte.weight", "wte.weight"}
+
+// untie sets Config.Tied to false where the files have an lm_head with other numbers than
+// the embedding. Transformers then uses both, whatever config.json says.
+func (f *Folder) untie() error {
+	head, ok := f.Tensor(headName)
+	if !ok || !f.Config.Tied {
+		return nil
+	}
+	for _, name := range embeddings {
+		embedding, ok := f.Tensor(name)
+		if !ok {
+			continue
+		}
+		same, err := sameNumbers(head, embedding)
+		f.Config.Tied = f.Config.Tied && same
+		return err
+	}
+	return nil
+}
+
+// sameNumbers compares tensors element by element, some at a time.
+func sameNumbers(a, b tensorfile.Tensor) (bool, error) {
+	if !a.Shape.Equal(b.Shape) || a.CheckReal() != nil || b.CheckReal() != nil {
+		return false, nil // one is quantized and the other is not
+	}
+	var x, y [1 << 14]float32
+	for first, n := int64(0), a.Shape.Elements(); first < n; first += int64(len(x)) {
+		k := min(n-first, int64(len(x)))
+		if err := errors.Join(a.ReadF32(x[:k], first), b.ReadF32(y[:k], first)); err != nil {
+			return false, err
+		}
+		if !slices.Equal(x[:k], y[:k]) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 func (f *Folder) readConfigs(disk vfs.FS) error {

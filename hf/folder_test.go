@@ -256,3 +256,32 @@ func TestWriteWithoutSpace(t *testing.T) {
 		}
 	}
 }
+
+// accelerate looks the head of a tied model up under its own name, so an offload folder has
+// it; read here again it is the embedding.
+func TestOffloadedTiedModelsHaveTheirHead(t *testing.T) {
+	from, err := Open("../testdata/reference/llama2-tied")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	m := Model{Config: from.Config, Offloaded: true}
+	for _, x := range from.Tensors() {
+		m.Tensors = append(m.Tensors, tensorfile.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+			_, err := io.Copy(w, io.NewSectionReader(x, 0, x.Bytes))
+			return err
+		}})
+	}
+	dir := filepath.Join(t.TempDir(), "offload")
+	if err := m.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if _, ok := again.Tensor("lm_head.weight"); !ok || !again.Config.Tied {
+		t.Errorf("lm_head is there: %v, tied: %v", ok, again.Config.Tied)
+	}
+}

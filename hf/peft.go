@@ -128,21 +128,26 @@ func (c *AdapterConfig) Check() error {
 	return nil
 }
 
-// variants are the keys of variants of LoRA that change what an adapter computes and are
-// not supported.
-var variants = []string{
-	"alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication", "monteclora_config",
-	"target_parameters", "trainable_token_indices", "use_bdlora", "use_qalora", "velora_config",
+// harmlessKeys are the keys without a field that say nothing of what an adapter computes:
+// where it comes from, how it was initialized, and how a trainer shards it.
+var harmlessKeys = []string{
+	"peft_type", "peft_version", "auto_mapping", "base_model_class", "parent_library", "revision", "inference_mode", "runtime_config",
+	"loftq_config", "eva_config", "corda_config", "lora_ga_config", "megatron_config", "megatron_core", "ensure_weight_tying",
 }
 
-// Variants lists the keys of the file that make the adapter something other than LoRA
-// or DoRA, so that callers can refuse it.
+// Variants lists the keys of the file that may make the adapter something other than LoRA
+// or DoRA, so that callers can refuse it: all that are not known and switched on.
 func (c *AdapterConfig) Variants() (keys []string) {
-	for _, key := range variants {
-		if c.values.has(key) && string(c.values[key]) != "false" {
+	read := c.pointers()
+	defaults, _ := peftDefaults() // parsed before
+	for key, text := range c.values {
+		_, known := read[key]
+		off := slices.Contains([]string{"null", "false", "{}", "[]", `""`}, string(text)) || string(text) == string(defaults[key])
+		if !known && !off && !slices.Contains(harmlessKeys, key) {
 			keys = append(keys, key)
 		}
 	}
+	slices.Sort(keys)
 	return keys
 }
 

@@ -96,8 +96,8 @@ func TestAdapterConfigsAreRead(t *testing.T) {
 		c.AlphaPattern["q_proj"] != 1 || c.ModulesToSave[0] != "lm_head" || c.Bias != "lora_only" || c.Dropout != 0.05 {
 		t.Errorf("%+v", c)
 	}
-	if got := c.Variants(); !slices.Equal(got, []string{"use_qalora"}) {
-		t.Errorf("variants %q, want use_qalora", got)
+	if got := c.Variants(); !slices.Equal(got, []string{"something_new", "use_qalora"}) {
+		t.Errorf("variants %q, want something_new and use_qalora", got)
 	}
 	text, err := c.Encode()
 	if err != nil || !strings.Contains(string(text), `"something_new": 1`) {

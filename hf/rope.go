@@ -67,6 +67,9 @@ func (r *Rope) read(o object) error {
 			return err
 		}
 	}
+	if given.has("attention_factor") && r.AttentionFactor == 0 { // which is not the same as none
+		return fmt.Errorf("attention_factor of the rope is %s, it must be above 0; leave it out for the usual one", given["attention_factor"])
+	}
 	for _, key := range []string{"type", "rope_type"} { // the newer name wins
 		if err := given.readRope(key, &r.Type); err != nil {
 			return err

@@ -1,9 +1,11 @@
 package hf
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"spillway/hf/offload"
 	"spillway/internal/vfs"
@@ -48,11 +50,37 @@ func publish(disk vfs.FS, dir string, bytes func() (int64, error), fill func(par
 	if err != nil {
 		return err
 	}
-	return vfs.WithSpace(disk, filepath.Dir(dir), needed, func() error { return vfs.Publish(disk, dir, fill) })
+	return vfs.WithSpace(disk, filepath.Dir(dir), needed, func() error {
+		return vfs.Publish(disk, dir, func(partial string) error {
+			if taken, err := vfs.Exists(disk, dir); err != nil || taken { // by somebody who was faster
+				return errors.Join(err, fmt.Errorf("%s was made meanwhile: choose another name or remove it", dir))
+			}
+			return fill(partial)
+		})
+	})
 }
 
 // Bytes returns the size of all tensors, which is nearly all of a folder.
-func (m Model) Bytes() (int64, error) { return totalBytes(m.Tensors) }
+func (m Model) Bytes() (int64, error) { return totalBytes(m.written()) }
+
+// written are the tensors of the files. An offloaded model that is tied has its head as a
+// tensor of its own, since accelerate looks it up under its own name.
+func (m Model) written() []tensorfile.Output {
+	if !m.Offloaded || m.Config == nil || !m.Config.Tied {
+		return m.Tensors
+	}
+	find := func(name string) int {
+		return slices.IndexFunc(m.Tensors, func(t tensorfile.Output) bool { return t.Name == name })
+	}
+	for _, name := range embeddings {
+		if i := find(name); i >= 0 && find(headName) < 0 {
+			head := m.Tensors[i]
+			head.Name = headName
+			return append(slices.Clone(m.Tensors), head)
+		}
+	}
+	return m.Tensors
+}
 
 func totalBytes(tensors []tensorfile.Output) (total int64, err error) {
 	for _, t := range tensors {
@@ -89,7 +117,7 @@ func (m Model) Fill(disk vfs.FS, dir string) error {
 		}
 	}
 	if m.Offloaded {
-		return offload.Fill(disk, dir, m.Tensors)
+		return offload.Fill(disk, dir, m.written())
 	}
 	return safetensors.WriteSet(disk, dir, m.Tensors, m.ShardBytes)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"spillway/arch"
 	"spillway/hf"
 	"spillway/lora"
 )
@@ -38,11 +39,30 @@ func adapterFolder(dir string, o Options) (*Report, error) {
 		r.count(t, o.Tensors)
 		r.Adapter.Params += t.Shape.Elements()
 	}
-	if l, err := lora.FromPEFT(c); err != nil {
+	if a, err := lora.Open(dir); err != nil {
 		r.problem("%v", err)
 	} else {
-		r.Adapter.Special = l.Traits()
+		defer a.Close() // opened for reading
+		r.Adapter.Special = a.Options.Traits()
+		r.compareBase(a)
 	}
 	r.inspectCheckpoint(o.Verify)
 	return r, nil
+}
+
+// compareBase compares an adapter with the model it was made for, where that is a folder
+// that can be read.
+func (r *Report) compareBase(a *lora.Adapter) {
+	base, err := hf.Open(a.Base)
+	if a.Base == "" || err != nil {
+		return
+	}
+	defer base.Close() // opened for reading
+	net, _, err := arch.New(base.Config)
+	if err == nil {
+		_, err = a.AttachTo(net)
+	}
+	if err != nil {
+		r.problem("%v", err)
+	}
 }

@@ -160,6 +160,9 @@ func (r *Report) inspectModel(f *hf.Folder) {
 // quantized weight count as one.
 func (r *Report) compare(f *hf.Folder, info arch.Info, params []*nn.Param) {
 	list, err := stored.Collect(f.Tensors())
+	if err := stored.CheckActivations(f.Config); err != nil {
+		r.problem("%v", err)
+	}
 	if err = errors.Join(err, stored.Check(f.Config)); err != nil {
 		r.problem("%v", err)
 		return
@@ -178,6 +181,9 @@ func (r *Report) compare(f *hf.Folder, info arch.Info, params []*nn.Param) {
 		used[t.Name] = true
 		if !t.Shape.Equal(p.Shape) {
 			r.problem("%s has the shape %v, the model wants %v", t.Name, t.Shape, p.Shape)
+		}
+		if err := t.CheckReal(); err != nil {
+			r.problem("%v", err)
 		}
 		if t.Type.Block() {
 			r.quantized(t.Type)

@@ -43,8 +43,45 @@ func Open(dir string) (*Adapter, error) {
 	a := &Adapter{Options: o, Name: dir, Base: f.Config.BaseModel, Transposed: f.Config.FanInFanOut, tensors: map[string]tensor{}, close: f.Close}
 	for _, t := range f.Tensors() {
 		a.tensors[t.Name] = tensor{t.Shape, t.ReadF32}
+		err = errors.Join(err, t.CheckReal())
+	}
+	if err = errors.Join(err, a.checkPairs()); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", dir, err), f.Close())
 	}
 	return a, nil
+}
+
+// checkPairs refuses an adapter whose layers lack a part, or have one of another rank than
+// its options say.
+func (a *Adapter) checkPairs() error {
+	sizes, err := a.Options.rankAndAlpha()
+	if err != nil {
+		return err
+	}
+	layers := 0
+	for _, name := range a.Params() {
+		layer, part, ok := strings.Cut(name, ".lora_")
+		if !ok {
+			continue // a bias or a saved module
+		}
+		layers++
+		down, up := a.Shape(layer+".lora_A.weight"), a.Shape(layer+".lora_B.weight")
+		rank, _ := sizes(layer)
+		switch {
+		case down == nil || up == nil:
+			return fmt.Errorf("layer %s has lora_%s, and lora_A and lora_B are both needed: the file is incomplete", layer, part)
+		case len(down) != 2 || len(up) != 2 || down[0] != rank || up[1] != rank:
+			return fmt.Errorf("layer %s has lora_A %v and lora_B %v, and its rank is %d", layer, down, up, rank)
+		case a.Options.DoRA && !a.Has(layer+".lora_magnitude_vector"):
+			return fmt.Errorf("layer %s has no lora_magnitude_vector, which an adapter with use_dora has", layer)
+		case a.Options.LoRABias && !a.Has(layer+".lora_B.bias"):
+			return fmt.Errorf("layer %s has no lora_B.bias, which an adapter with lora_bias has", layer)
+		}
+	}
+	if layers == 0 {
+		return fmt.Errorf("it has no layer's lora_A and lora_B")
+	}
+	return nil
 }
 
 // Close closes the folder.

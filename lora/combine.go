@@ -1,6 +1,7 @@
 package lora
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -25,7 +26,7 @@ func Combine(name string, list []Weighted) (*Adapter, error) {
 	c := &Adapter{Name: name, Transposed: list[0].Adapter.Transposed, tensors: map[string]tensor{}, close: func() error { return nil }}
 	parts := map[string][]lowRankPart{} // by layer
 	for _, w := range list {
-		if err := collectParts(w, parts); err != nil {
+		if err := errors.Join(w.check(), collectParts(w, parts)); err != nil {
 			return nil, fmt.Errorf("combining %s: %w", w.Adapter.Name, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package lora
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -21,6 +22,14 @@ type Values interface {
 type Weighted struct {
 	Adapter *Adapter
 	Weight  float64
+}
+
+// check refuses a weight that would make every number infinite or none.
+func (w Weighted) check() error {
+	if math.IsNaN(w.Weight) || math.Abs(w.Weight) > math.MaxFloat32 {
+		return fmt.Errorf("its weight is %v, want a number such as 1, 0.5 or -1", w.Weight)
+	}
+	return nil
 }
 
 // Merged is a model's values with adapters added in, for a model that runs without them.
@@ -53,7 +62,7 @@ type addition struct {
 func Merge(build func() (nn.Model, error), base Values, list []Weighted) (*Merged, error) {
 	m := &Merged{base: base, weights: map[string][]*addition{}, biases: map[string][]*addition{}, whole: map[string]*Adapter{}}
 	for _, w := range list {
-		if err := m.addAdapter(build, w); err != nil {
+		if err := errors.Join(w.check(), m.addAdapter(build, w)); err != nil {
 			return nil, fmt.Errorf("merging %s: %w", w.Adapter.Name, err)
 		}
 	}
@@ -65,10 +74,7 @@ func (m *Merged) addAdapter(build func() (nn.Model, error), w Weighted) error {
 	if err != nil {
 		return err
 	}
-	if _, err := Attach(net, w.Adapter.Options); err != nil {
-		return err
-	}
-	layers, err := adaptedLayers(net, w.Adapter)
+	layers, err := w.Adapter.attachTo(net)
 	if err != nil {
 		return err
 	}
@@ -93,9 +99,20 @@ func (m *Merged) addAdapter(build func() (nn.Model, error), w Weighted) error {
 	return nil
 }
 
-// adaptedLayers are the layers of a model that have adapters, once the adapter has been
-// checked to fit the model.
-func adaptedLayers(net nn.Model, a *Adapter) ([]linear, error) {
+// AttachTo attaches the adapter's layers to a model and returns their names. An adapter
+// that does not fit the model is refused.
+func (a *Adapter) AttachTo(net nn.Model) (names []string, err error) {
+	layers, err := a.attachTo(net)
+	for _, p := range layers {
+		names = append(names, p.name)
+	}
+	return names, err
+}
+
+func (a *Adapter) attachTo(net nn.Model) ([]linear, error) {
+	if _, err := Attach(net, a.Options); err != nil {
+		return nil, err
+	}
 	params, err := nn.Bind(net)
 	if err != nil {
 		return nil, err

@@ -1,5 +1,11 @@
 package plan
 
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
 // Lane of a device: a queue that runs its instructions in order.
 type Lane string
 
@@ -105,4 +111,29 @@ func (s *Instruction) Bound(r Region, index int) (Binding, bool) {
 		}
 	}
 	return Binding{}, false
+}
+
+// SumOrder says in which order the gradients of several micro-batches are summed, on which
+// their last bits depend; "" where nothing is trained, or a step has one micro-batch. All
+// plans with the same micro-batches of which no two devices share a gradient have the same
+// order, whatever else they decide.
+func (p *Plan) SumOrder() string {
+	if p.Optimizer == nil || p.MicroBatches == 1 {
+		return ""
+	}
+	shares, rounds := 1, map[int]int{} // devices that each have a part of one gradient; how often a slab's parts are added
+	for i := range p.Instructions {
+		if s := &p.Instructions[i]; s.Verb == Reduce && s.Bindings[0].Region == InGrad {
+			shares = max(shares, len(s.Bindings))
+			rounds[s.Slab]++
+		}
+	}
+	text := fmt.Sprintf("gradients of micro-batches of %d are added in their order", p.MicroBatchSize)
+	switch {
+	case shares > 1 && slices.Max(slices.Collect(maps.Values(rounds))) > 1:
+		text += fmt.Sprintf(", one of each of %d devices at a time in the order of the devices", shares)
+	case shares > 1:
+		text += fmt.Sprintf(" on each of %d devices, then in the order of the devices", shares)
+	}
+	return text
 }

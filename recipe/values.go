@@ -13,6 +13,15 @@ import (
 type value struct {
 	text  string // as a user would write it
 	parse func(string) error
+	words []string // some that it takes
+}
+
+// Words are some that a setting takes, for completion on the command line.
+func Words(f *flag.Flag) []string {
+	if v, ok := f.Value.(*value); ok {
+		return v.words
+	}
+	return nil
 }
 
 // String is the value as a user would write it.
@@ -27,20 +36,26 @@ func (v *value) Set(text string) error {
 	return err
 }
 
-// parsed declares a setting with its default.
-func parsed(fs *flag.FlagSet, text string, name, help string, parse func(string) error) {
-	fs.Var(&value{text, parse}, name, help)
+// parsed declares a setting with its default, and words that it takes.
+func parsed(fs *flag.FlagSet, text string, name, help string, parse func(string) error, words ...string) {
+	fs.Var(&value{text, parse, words}, name, help)
 }
 
 // enum is one of some words. An empty default is shown as nothing.
 func enum[T ~string](fs *flag.FlagSet, to *T, name, help string, words ...T) {
+	var list []string
+	for _, w := range words {
+		if w != "" {
+			list = append(list, string(w))
+		}
+	}
 	parsed(fs, string(*to), name, help, func(text string) error {
 		if !slices.Contains(words, T(text)) {
-			return fmt.Errorf("it is one of %s", strings.Trim(strings.ReplaceAll(fmt.Sprint(words), " ", ", "), "[, ]"))
+			return fmt.Errorf("it is one of %s", strings.Join(list, ", "))
 		}
 		*to = T(text)
 		return nil
-	})
+	}, list...)
 }
 
 // enumAs is one of some words, each of which stands for a value.
@@ -58,12 +73,16 @@ func enumAs[T comparable](fs *flag.FlagSet, to *T, name, help string, words map[
 		}
 		*to = of
 		return nil
-	})
+	}, slices.Sorted(maps.Keys(words))...)
 }
 
 // atLeast is an integer that may not be below a bound.
 func atLeast[T int | int64](fs *flag.FlagSet, to *T, least T, name, help string) {
-	parsed(fs, strconv.FormatInt(int64(*to), 10), name, help, func(text string) error {
+	text := "" // nothing is said
+	if *to >= least {
+		text = strconv.FormatInt(int64(*to), 10)
+	}
+	parsed(fs, text, name, help, func(text string) error {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || int64(T(n)) != n {
 			return fmt.Errorf("%q is not an integer", text)

@@ -34,8 +34,10 @@ func (m *Model) largest(o Options, search func(planner.Request) (planner.Largest
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := q.place(); err != nil {
-		return nil, nil, err
+	if o.DeviceMap != nil {
+		if q.notices, err = o.DeviceMap.Apply(&q.Request, q.memory); err != nil {
+			return nil, nil, err
+		}
 	}
 	l, err := search(q.Request)
 	if err != nil {
@@ -74,6 +76,9 @@ func (m *Model) Savings(o Options) (planner.Usage, []planner.Saving, error) {
 	o, err := o.withDefaults(m)
 	if err != nil {
 		return planner.Usage{}, nil, err
+	}
+	if o.MicroBatches == 0 { // the batch as a whole; cutting it is a saving
+		o.MicroBatchSize, o.MicroBatches = o.BatchSize, 1
 	}
 	start := planner.Setting{Train: o.Task.Trains(), MicroBatchSize: o.MicroBatchSize, Seq: o.Seq, MicroBatches: o.MicroBatches, Precision: o.Precision, HasDisk: o.Machine.HasDisk()}
 	if start.Train && len(o.Optimizer.States()) > 0 {

@@ -43,6 +43,7 @@ type diskTraining struct {
 	Policy     string       // on states
 	Notice     func(string) `json:"-"`
 	Mixed      bool         // requires a plan with homes in every tier
+	Batch      int64        // sequences of an iteration, cut as the planner likes; 0 for two micro-batches of one
 	Iterations int64
 	Every      int64 // checkpoints
 }
@@ -61,6 +62,9 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 	}
 	o := spillway.Options{Task: spillway.Train, MicroBatchSize: 1, MicroBatches: 2, Seq: 12, Packed: true, Clip: 0.5, Machine: here,
 		On: []device.Device{dev}, Disk: d.Disk, DiskBudget: d.DiskBudget, Budget: d.Device}
+	if d.Batch > 0 {
+		o.BatchSize, o.MicroBatchSize, o.MicroBatches = d.Batch, 0, 0
+	}
 	if d.Host > 0 {
 		o.MaxMemory = fmt.Sprintf("cpu=%d", d.Host)
 	}
@@ -209,7 +213,7 @@ func TestGoesOnFromDisk(t *testing.T) {
 			t.Fatalf("nothing is stored on the %s", tier)
 		}
 	}
-	d.Mixed, d.Out, d.Iterations = false, t.TempDir(), 9
+	d.Mixed, d.Out, d.Iterations, d.Batch = false, t.TempDir(), 9, 2 // cut as the iterations on disk were
 	more, _, err := d.run(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +225,7 @@ func TestGoesOnFromDisk(t *testing.T) {
 	empty(t, d.Disk)
 
 	// A state of iteration 2 next to a checkpoint of 9.
-	d.Mixed, d.Out, d.Iterations = true, "", 2
+	d.Mixed, d.Out, d.Iterations, d.Batch = true, "", 2, 0
 	if _, _, err := d.run(nil); err != nil {
 		t.Fatal(err)
 	}

@@ -140,6 +140,9 @@ func (m *Model) network(o Options) (nn.Model, error) {
 	if err == nil && o.adapts() {
 		_, err = lora.Attach(net, o.Adapters)
 	}
+	if err == nil {
+		err = m.asStored(net)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +166,41 @@ func (m *Model) network(o Options) (nn.Model, error) {
 		}
 	}
 	return net, nil
+}
+
+// asStored makes the weights of a quantized folder be held as the folder has them: those
+// that it left plain stay so, and those that it has in codes are not encoded again, which
+// would change their numbers.
+func (m *Model) asStored(net nn.Model) error {
+	if m.Folder == nil || !stored.Quantized(m.Folder.Config) {
+		return nil
+	}
+	params, err := nn.Bind(net)
+	if err != nil {
+		return err
+	}
+	list, _ := stored.Collect(m.Folder.Tensors()) // what is wrong with them is reported when they are read
+	byName := map[string]stored.Tensor{}
+	for _, w := range list {
+		byName[w.Name] = w
+	}
+	for _, p := range params {
+		for _, name := range m.Info.FileNames(p.Name) {
+			w, held := byName[name]
+			if !held || !p.Storage.Block() {
+				continue
+			}
+			if !w.Type.Block() {
+				p.Storage, p.OutlierThreshold = dtype.Invalid, 0
+				continue
+			}
+			if _, _, ok := w.Storage(); p.Storage != w.Type || !ok {
+				return fmt.Errorf("%s has %s in %v%s; held as %v its numbers would be others: train with --method lora, which decodes them as they are, or quantize the original weights anew",
+					m.Folder.Dir, w.Name, w.Type, w.Format(), p.Storage)
+			}
+		}
+	}
+	return nil
 }
 
 // quantizedType is the format of QLoRA's frozen weights where none is given: the
@@ -212,7 +250,7 @@ func (m *Model) ownValues(params []spec.Param, isNew func(param string) bool) (w
 	if err := m.Folder.NeedWeights(); err != nil {
 		return nil, fmt.Errorf("%w; or open its %s to start from random weights", err, hf.ConfigName)
 	}
-	if err := stored.Check(m.Folder.Config); err != nil {
+	if err := errors.Join(stored.Check(m.Folder.Config), stored.CheckActivations(m.Folder.Config)); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", m.Folder.Dir, err)
 	}
 	missing, _ := named(params, func(p spec.Param) bool {
@@ -248,6 +286,9 @@ func (m *Model) Files(t dtype.Type) (hf.Model, error) {
 	config, err := m.Config()
 	if err != nil {
 		return hf.Model{}, err
+	}
+	if stored.Quantized(config) {
+		config = stored.Unquantized(config) // what is written is plain
 	}
 	config.Type = t
 	files := hf.Model{Config: config}

@@ -21,6 +21,7 @@ import (
 	"spillway/quant"
 	"spillway/rig"
 	"spillway/spec"
+	"spillway/store"
 	"spillway/units"
 )
 
@@ -62,12 +63,16 @@ func (t Task) Trains() bool { return t != Infer && t != Eval }
 type Options struct {
 	Task Task
 	// BatchSize is how many sequences an optimizer step works on, MicroBatchSize how many
-	// pass through the model at once, MicroBatches how many such passes there are. One
-	// follows from the other two. With BatchSize alone the planner chooses MicroBatches: as
-	// few as fit and are fast. With none of them, all are 1.
+	// pass through the model at once, MicroBatches how many such passes there are, on all
+	// devices together. One follows from the other two. With BatchSize alone the planner
+	// cuts the batch and divides it over the devices as is fastest. With none of them, all
+	// are 1.
 	BatchSize, MicroBatchSize int64
 	MicroBatches              int
-	Seq                       int64 // positions per sequence; 0 is the model's context, at most 2048
+	// GradientAccumulation is MicroBatches by device, as other programs count them: where it
+	// is given, MicroBatches is GradientAccumulation times the devices there are.
+	GradientAccumulation int
+	Seq                  int64 // positions per sequence; 0 is the model's context, at most 2048
 	// Packed: sequences hold several documents; the batch tensor "segments" says which
 	// position belongs to which.
 	Packed bool
@@ -194,16 +199,34 @@ func (o Options) withDefaults(m *Model) (Options, error) {
 	if err := o.Check(); err != nil {
 		return o, err
 	}
-	// MicroBatches stays 0 where the planner is to choose it.
+	return o.withSizes()
+}
+
+// withSizes completes the sizes of a batch. MicroBatches stays 0 where the planner is to
+// choose it.
+func (o Options) withSizes() (Options, error) {
+	counted := fmt.Sprintf("%d micro-batches", o.MicroBatches)
+	if each := o.GradientAccumulation; each > 0 {
+		site, _, err := o.site()
+		if err != nil {
+			return o, err
+		}
+		n := each * max(site.Devices, 1)
+		if o.MicroBatches > 0 && o.MicroBatches != n {
+			return o, fmt.Errorf("%d accumulated micro-batches on each of %d devices are %d, not %d; leave one of the numbers out", each, max(site.Devices, 1), n, o.MicroBatches)
+		}
+		o.GradientAccumulation, o.MicroBatches = 0, n
+		counted = fmt.Sprintf("%d micro-batches (%d accumulated on each of %d devices)", n, each, max(site.Devices, 1))
+	}
 	switch n := o.MicroBatchSize * int64(o.MicroBatches); {
 	case n > 0 && o.BatchSize > 0 && n != o.BatchSize:
-		return o, fmt.Errorf("%d micro-batches of %d sequences are %d, not a batch of %d; leave one of the three sizes out", o.MicroBatches, o.MicroBatchSize, n, o.BatchSize)
+		return o, fmt.Errorf("%s of %d sequences are %d, not a batch of %d; leave one of the sizes out", counted, o.MicroBatchSize, n, o.BatchSize)
 	case o.BatchSize == 0:
 		o.MicroBatchSize, o.MicroBatches = max(o.MicroBatchSize, 1), max(o.MicroBatches, 1)
 		o.BatchSize = o.MicroBatchSize * int64(o.MicroBatches)
 	case o.MicroBatches > 0:
 		if o.BatchSize%int64(o.MicroBatches) != 0 {
-			return o, fmt.Errorf("a batch of %d sequences cannot be cut into %d micro-batches of one size; give a batch size that %d divides", o.BatchSize, o.MicroBatches, o.MicroBatches)
+			return o, fmt.Errorf("a batch of %d sequences cannot be cut into %s of one size; give a batch size that %d divides", o.BatchSize, counted, o.MicroBatches)
 		}
 		o.MicroBatchSize = o.BatchSize / int64(o.MicroBatches)
 	case o.MicroBatchSize > 0:
@@ -218,15 +241,17 @@ func (o Options) withDefaults(m *Model) (Options, error) {
 // Check refuses settings that contradict each other, whatever the model.
 func (o Options) Check() error {
 	switch {
-	case o.BatchSize < 0 || o.MicroBatchSize < 0 || o.MicroBatches < 0 || o.Seq < 0 || o.ReservedMemory < 0:
-		return fmt.Errorf("batch size %d, micro-batch size %d, %d micro-batches, %d positions, %v of reserved memory: none can be negative",
-			o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.Seq, o.ReservedMemory)
+	case o.BatchSize < 0 || o.MicroBatchSize < 0 || o.MicroBatches < 0 || o.GradientAccumulation < 0 || o.Seq < 0 || o.ReservedMemory < 0:
+		return fmt.Errorf("batch size %d, micro-batch size %d, %d micro-batches, %d accumulated by device, %d positions, %v of reserved memory: none can be negative",
+			o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.ReservedMemory)
 	case !(o.Clip >= 0):
 		return fmt.Errorf("clipping gradients to a norm of %v; it cannot be negative", o.Clip)
 	case o.Document > 0 && !o.Packed:
 		return fmt.Errorf("documents of %d tokens, and sequences are not packed from documents: leave the length out, or plan a training run", o.Document)
 	case o.Evaluates && o.Task != "" && !o.Task.Trains():
 		return fmt.Errorf("the task is %s, and evaluations are phases of one that trains; plan the task eval by itself", o.Task)
+	case o.DeviceMap != nil && (o.Choose != nil || len(o.Constraints.Places) > 0):
+		return fmt.Errorf("a device map and another choice of places; keep one")
 	case o.Pure && o.Precision != dtype.BF16:
 		return fmt.Errorf("weights in %v without master weights: only bf16 works without; plan with Precision BF16, or with master weights", o.Precision)
 	case !(o.DataParallelThreshold >= 0 && o.DataParallelThreshold <= 1):
@@ -292,8 +317,25 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 	if o.Budget > 0 {
 		site.Budget = min(site.Budget, o.Budget)
 	}
-	if site.Disk, err = o.disk(); err != nil {
-		return site, placement.Memory{}, err
+	// The disk is the folder's, or for what is not here the machine's.
+	m := o.Machine.Disk
+	site.Disk = planner.Disk{Budget: int64(m.Free), Read: m.Read, Write: m.Write}
+	if m.Read == 0 || m.Write == 0 {
+		site.Disk.Read, site.Disk.Write = assumedRead, assumedWrite
+	}
+	switch {
+	case o.Disk != "":
+		if site.Disk.Budget, err = store.Capacity(o.Disk); err != nil {
+			return site, placement.Memory{}, fmt.Errorf("asking for the free space of %s: %w", o.Disk, err)
+		}
+	case len(o.On) > 0:
+		site.Disk.Budget = 0
+	}
+	if o.DiskBudget > 0 {
+		site.Disk.Budget = min(site.Disk.Budget, o.DiskBudget)
+	}
+	if o.Task.Trains() {
+		site.Disk.Budget, site.Disk.Copies = site.Disk.Budget/generations, generations
 	}
 	return o.limit(site)
 }

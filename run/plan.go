@@ -29,10 +29,11 @@ func (m *Model) Plan(o Options) (*Run, error) {
 	if r, err := q.journaled(); err != nil || r != nil {
 		return r, err
 	}
-	if err := q.place(); err != nil {
-		return nil, err
+	if o = q.options; o.DeviceMap != nil {
+		if q.notices, err = o.DeviceMap.Apply(&q.Request, q.memory); err != nil {
+			return nil, err
+		}
 	}
-	o = q.options
 	if o.Choose != nil {
 		q.cut(max(q.Goal.MicroBatches, 1))
 		s, err := q.Trace(q.MicroBatchSize, q.Seq)
@@ -63,7 +64,7 @@ func (m *Model) Plan(o Options) (*Run, error) {
 // UsePlan makes a run of a plan that was made before, without a search. The sizes of its
 // batches count. It is checked against the model, the optimizer and the memory there is.
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
-	o.BatchSize, o.MicroBatchSize, o.Seq, o.MicroBatches, o.Document = 0, p.MicroBatchSize, p.Seq, p.MicroBatches, p.Document
+	o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.Document = 0, p.MicroBatchSize, p.MicroBatches, 0, p.Seq, p.Document
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err
@@ -147,20 +148,6 @@ func (q *question) use(p *plan.Plan) (*Run, error) {
 	return q.run(p, s)
 }
 
-// place adds to the request where the device map puts the blocks, and notes what in the
-// map means nothing.
-func (q *question) place() (err error) {
-	o := q.options
-	switch {
-	case o.DeviceMap == nil:
-		return nil
-	case o.Choose != nil || len(o.Constraints.Places) > 0:
-		return fmt.Errorf("a device map and another choice of places; keep one")
-	}
-	q.notices, err = o.DeviceMap.Apply(&q.Request, q.memory)
-	return err
-}
-
 // cut divides the batch into so many micro-batches.
 func (q *question) cut(microBatches int) {
 	q.Goal.MicroBatches, q.MicroBatchSize = microBatches, q.options.BatchSize/int64(microBatches)
@@ -187,6 +174,9 @@ func (q *question) journaled() (*Run, error) {
 		p, err = plan.Read(bytes.NewReader(raw))
 	}
 	var r *Run
+	if err == nil && o.MicroBatches == 0 && p.MicroBatchSize*int64(p.MicroBatches) == o.BatchSize {
+		q.cut(p.MicroBatches) // as the planner chose when the run began
+	}
 	if err == nil {
 		r, err = q.use(p)
 	}

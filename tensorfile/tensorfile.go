@@ -67,13 +67,21 @@ const chunkBytes = 64 << 10
 // chunks are reused between calls: a model is read in very many.
 var chunks = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
 
-// ReadF32 reads len(dst) elements from the element first on, converted to float32.
-// Types other than f64, f32, bf16 and f16 are refused.
-func (t Tensor) ReadF32(dst []float32, first int64) error {
-	decode := decoders[t.Type]
-	if decode == nil {
+// CheckReal refuses a tensor whose elements do not convert to f32: of types other than f64,
+// f32, bf16 and f16.
+func (t Tensor) CheckReal() error {
+	if decoders[t.Type] == nil {
 		return fmt.Errorf("tensor %q has elements of type %v, which do not convert to f32", t.Name, t.Type)
 	}
+	return nil
+}
+
+// ReadF32 reads len(dst) elements from the element first on, converted to float32.
+func (t Tensor) ReadF32(dst []float32, first int64) error {
+	if err := t.CheckReal(); err != nil {
+		return err
+	}
+	decode := decoders[t.Type]
 	if n := t.Shape.Elements(); first < 0 || first > n || int64(len(dst)) > n-first {
 		return fmt.Errorf("tensor %q has %d elements, %d from element %d were asked for", t.Name, n, len(dst), first)
 	}

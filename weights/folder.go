@@ -38,6 +38,9 @@ func FromSource(from tensorfile.Source, info arch.Info, params []spec.Param) (Va
 		if !found.Shape.Equal(p.Type.Shape) {
 			return nil, fmt.Errorf("tensor %s in %s has the shape %v, the model wants %v; is config.json the one of these weights?", found.Name, found.Path(), found.Shape, p.Type.Shape)
 		}
+		if err := found.CheckReal(); err != nil {
+			return nil, fmt.Errorf("%s: %w", found.Path(), err)
+		}
 		f[p.Name], used[found.Name] = found, true
 	}
 	if len(missing) > 0 {

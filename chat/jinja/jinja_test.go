@@ -2,9 +2,12 @@ package jinja
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/metrics"
 	"strings"
 	"testing"
 	"time"
@@ -76,13 +79,110 @@ func TestHostileTemplates(t *testing.T) {
 		"deep nots":     "{{ " + strings.Repeat("not ", 100_000) + "1 }}",
 		"many elifs":    "{% if 0 %}" + strings.Repeat("{% elif 0 %}", 80_000) + "{% endif %}{{ 1/0 }}",
 		"huge":          strings.Repeat("x", maxSource+1),
+		"minuses":       "{{ " + strings.Repeat("-", 1_000_000) + "1 }}{{ 1/0 }}",
+		"sums":          "{{ 1" + strings.Repeat("+1", 400_000) + " }}{{ 1/0 }}",
+		"attributes":    "{{ x" + strings.Repeat(".a", 400_000) + " }}",
+		"filters":       "{{ 1" + strings.Repeat("|e", 400_000) + " }}{{ 1/0 }}",
+		"ifs":           "{{ 1" + strings.Repeat(" if 1", 100_000) + " }}{{ 1/0 }}",
+		"strings":       "{{ " + strings.Repeat("'a'", 300_000) + " }}{{ 1/0 }}",
+		"arguments":     "{{ dict(" + manyNames(100_000) + ") }}{{ 1/0 }}",
+		"names":         "{% macro m(" + strings.ReplaceAll(manyNames(100_000), "=1", "") + ") %}{% endmacro %}",
+		"raw":           "{% raw %}" + strings.Repeat("{%", 400_000),
+		"raws":          strings.Repeat("{% raw %}", 100_000),
+
+		"itself printed":  "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}",
+		"itself as JSON":  "{% set ns = namespace() %}{% set ns.a = [ns] %}{{ ns.a | tojson }}",
+		"itself compared": "{% set a, b = namespace(), namespace() %}{% set a.x = [a] %}{% set b.x = [b] %}{% set a.x, b.x = 1, 1 %}",
+		"lists of itself": "{% set a, b = namespace(), namespace() %}{% set a.l = [a] %}{% set b.l = [a.l] %}{{ {'x': a} == {'x': b} }}{{ a }}",
+		"doubled lists":   doubled + "{{ ns.a }}",
+		"doubled as JSON": doubled + "{{ ns.a | tojson }}",
+		"doubled equal":   doubled + strings.ReplaceAll(doubled, "ns", "ms") + "{{ ns.a == ms.a }}",
+		"doubled in":      doubled + strings.ReplaceAll(doubled, "ns", "ms") + "{{ ns.a in [ms.a] }}",
+		"doubled order":   doubled + strings.ReplaceAll(doubled, "ns", "ms") + "{{ ns.a < ms.a }}",
+		"doubled joined":  doubled + "{{ ns.a | join(',') }}",
+		"doubled added":   "{% set ns = namespace(a=[1]) %}{% for i in range(60) %}{% set ns.a = ns.a + ns.a %}{% endfor %}",
+
+		"searching":      long + "{% for i in range(99999) %}{{ 'y' in x }}{% endfor %}",
+		"counting":       long + "{% for i in range(99999) %}{{ x.count('y') }}{% endfor %}",
+		"measuring":      long + "{% for i in range(99999) %}{{ x | length }}{% endfor %}",
+		"comparing":      long + "{% set y = x ~ '' %}{% for i in range(99999) %}{{ x == y }}{% endfor %}",
+		"indexing":       long + "{% for i in range(99999) %}{{ x[-1] }}{% endfor %}",
+		"slicing":        long + "{% for i in range(99999) %}{{ x[1:] | length }}{% endfor %}",
+		"stripping":      "{% set x = 'é' * 1000000 %}{{ x.strip(x ~ 'y') }}{% for i in range(99999) %}{{ x.strip('y') | length }}{% endfor %}",
+		"testing":        long + "{% for i in range(99999) %}{{ x is lower }}{% endfor %}",
+		"splitting":      long + "{{ x.split('x') | length }}",
+		"splitting back": "{% set x = 'a ' * 400000 %}{{ x.rsplit() | length }}{{ x.rsplit('a') | length }}{{ 1/0 }}",
+		"indenting":      "{% set x = 'a' * 1000000 %}{{ ('\\n' * 1000000) | indent(x, blank=true) }}",
+		"formatting":     long + "{{ '{}{}{}{}{}{}'.format(x, x, x, x, x, x) }}",
+		"percents":       long + "{{ '%s%s%s%s%s%s' % (x, x, x, x, x, x) }}",
+		"wide JSON":      "{% set x = 'a' * 1000000 %}{{ [[[[1], 2], 3], 4] | tojson(indent=x) }}{{ [1] * 999 | tojson(separators=(x, x)) }}",
+		"escaping":       long + "{{ ('&' * 8000000) | e }}",
+		"many names":     manySets(2000) + "{% for i in range(99999) %}{% for j in range(99) %}{{ v0 }}{% endfor %}{% endfor %}",
+		"many selected":  "{% for i in range(99999) %}{{ range(99999) | select('odd') | list | length }}{% endfor %}",
+		"many strings":   "{% set ns = namespace(l=[]) %}{% for i in range(64) %}{% set ns.l = ns.l + ['x' * 4000000 ~ i] %}{% endfor %}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := render(source, nil); err == nil {
+			start := time.Now()
+			var got Rendered
+			var err error
+			peak := peakHeap(func() { got, err = render(source, nil) })
+			took := time.Since(start)
+			if err == nil {
 				t.Errorf("it gives %d bytes", len(got.Text))
+			}
+			if took > 5*time.Second { // on a busy machine; alone the longest takes half a second
+				t.Errorf("it takes %v", took)
+			}
+			if most := 128<<20 + 32*int64(len(source)); peak > most { // of which half is garbage
+				t.Errorf("it takes %d MB", peak>>20)
 			}
 		})
 	}
+}
+
+// peakHeap returns by how many bytes the heap grows, at most, while something is done.
+func peakHeap(do func()) (peak int64) {
+	heap := func() int64 {
+		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		metrics.Read(sample)
+		return int64(sample[0].Value.Uint64())
+	}
+	runtime.GC()
+	before, done := heap(), make(chan struct{})
+	go func() { do(); close(done) }()
+	for {
+		select {
+		case <-done:
+			return max(peak, heap()-before)
+		case <-time.After(time.Millisecond):
+			peak = max(peak, heap()-before)
+		}
+	}
+}
+
+const (
+	// doubled is a list whose items are one list twice, and so on, sixty deep.
+	doubled = "{% set ns = namespace(a=[1]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}"
+	// long is a string of nearly the length that is allowed.
+	long = "{% set x = 'x' * 16000000 %}"
+)
+
+// manyNames are named arguments.
+func manyNames(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "a%d=1,", i)
+	}
+	return strings.TrimSuffix(b.String(), ",")
+}
+
+// manySets set variables.
+func manySets(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "{%% set v%d = 1 %%}", i)
+	}
+	return b.String()
 }
 
 // Values a template is given are the same after it.
@@ -128,7 +228,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Whatever the source, compiling and rendering end, with an error or a text.
+// Whatever the source, compiling and rendering end soon, with an error or a text.
 func FuzzTemplate(f *testing.F) {
 	for _, path := range languageFiles(f) {
 		for _, c := range languageCases(f, path) {
@@ -146,10 +246,20 @@ func FuzzTemplate(f *testing.F) {
 		}
 		f.Add(string(source))
 	}
+	for _, bomb := range []string{
+		doubled + "{{ ns.a }}", doubled + "{{ ns.a == [ns.a] }}", long + "{% for i in range(99999) %}{{ 'y' in x }}{% endfor %}",
+		"{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}", "{% set x = 'a' * 100000 %}{{ x.replace('a', x) }}{{ x | indent(x) }}",
+	} {
+		f.Add(bomb)
+	}
 	variables := conversations(f)["two calls"]
 	maps.Copy(variables, languageVariables(f))
 	f.Fuzz(func(t *testing.T, source string) {
+		start := time.Now()
 		got, err := render(source, variables)
+		if took := time.Since(start); took > 5*time.Second { // on a busy machine
+			t.Errorf("it takes %v", took)
+		}
 		if err == nil && len(got.Text) > maxText {
 			t.Errorf("%d bytes", len(got.Text))
 		}

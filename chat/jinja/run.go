@@ -112,6 +112,7 @@ func (r *run) step() { r.touch(stepBytes) }
 
 // nest counts a level of nesting; the caller takes it back with r.depth--.
 func (r *run) nest() {
+	r.touch(entryBytes)
 	if r.depth++; r.depth > maxDepth {
 		panic(failf("values, macros and blocks nested more than %d deep; does one contain itself?", maxDepth))
 	}

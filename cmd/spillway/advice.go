@@ -24,7 +24,7 @@ type adviceOptions struct {
 func adviceFlags(cmd *cobra.Command) *adviceOptions {
 	a := &adviceOptions{}
 	f := cmd.Flags()
-	f.BoolVar(&a.maxBatch, "max-batch-size", false, "plan the largest micro-batch that fits, instead of --batch-size")
+	f.BoolVar(&a.maxBatch, "max-batch-size", false, "plan the largest micro-batch that fits, instead of --batch-size and --micro-batch-size")
 	f.BoolVar(&a.maxSeq, "max-seq-len", false, "plan the longest sequences that fit, instead of --seq-len")
 	f.BoolVar(&a.explain, "explain", false, "plan what is usually recommended when memory is short, and show what each would save and cost")
 	f.BoolVar(&a.compare, "compare", false, "plan every strategy by itself and show them side by side")
@@ -85,8 +85,6 @@ const maxContext = 1 << 20
 // planned makes the plan that is asked for.
 func (a *adviceOptions) planned(m *spillway.Model, p *recipe.Plan, o spillway.Options) (*spillway.Run, *largestReport, error) {
 	switch {
-	case a.maxBatch && a.maxSeq:
-		return nil, nil, usageErrorf("--max-batch-size and --max-seq-len: fix one to find the other")
 	case a.maxBatch:
 		job, next, err := m.LargestBatch(o, recipe.MaxMicroBatchSize)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 
 // The largest batch fits as it is printed, and one more does not.
 func TestMaxBatch(t *testing.T) {
-	for _, c := range []struct{ flag, size string }{{"--max-batch-size", "--batch-size"}, {"--max-seq-len", "--seq-len"}} {
+	for _, c := range []struct{ flag, size string }{{"--max-batch-size", "--micro-batch-size"}, {"--max-seq-len", "--seq-len"}} {
 		base := []string{"plan", "small-llama", "--task", "train", "--precision", "fp32", "--machine", "cpu:64MiB,host:96MiB", "--json"}
 		v := command(t, append(base, c.flag)...).object(t)
 		n := int(at(t, v, "largest.value").(float64))
@@ -32,7 +32,7 @@ func TestMaxBatch(t *testing.T) {
 
 // All strategies and all savings are there, in JSON and in text.
 func TestCompareAndExplain(t *testing.T) {
-	args := []string{"plan", "small-llama", "--task", "train", "--batch-size", "4", "--gradient-accumulation-steps", "2", "--machine", "2xgpu:1GiB@10GB/s,host:4GiB,disk:10GiB", "--compare", "--explain"}
+	args := []string{"plan", "small-llama", "--task", "train", "--batch-size", "8", "--micro-batch-size", "4", "--machine", "2xgpu:1GiB@10GB/s,host:4GiB,disk:10GiB", "--compare", "--explain"}
 	v := command(t, append(args, "--json")...).object(t)
 	best := at(t, v, "forecast.step_seconds").(float64)
 	names := map[string]bool{}

@@ -16,7 +16,7 @@ func TestTrainFromDisk(t *testing.T) {
 	whole, tight := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "tight")
 	trainTiny(t, "--data", text, "--max-steps", "3", "--out", whole).object(t)
 	limits := []string{"--disk", disk, "--max-memory", "1800KiB", "--max-host-memory", "2400KiB"}
-	r := command(t, append([]string{"train", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--learning-rate", "5e-3", "--data", text, "--max-steps", "3", "--out", tight}, limits...)...)
+	r := command(t, append([]string{"train", "tiny-llama", "--micro-batch-size", "2", "--seq-len", "64", "--learning-rate", "5e-3", "--data", text, "--max-steps", "3", "--out", tight}, limits...)...)
 	if r.code != exitOK || !strings.Contains(r.out, "disk offload of ") || !strings.Contains(r.out, "host      disk") {
 		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.err)
 	}

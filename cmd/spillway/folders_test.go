@@ -48,7 +48,7 @@ func TestExportForAccelerate(t *testing.T) {
 	model, offloaded := initialized(t), filepath.Join(dir, "offloaded")
 	r := command(t, "export", model, offloaded, "--offload-folder", "--json").object(t)
 	files, err := filepath.Glob(filepath.Join(offloaded, "*.dat"))
-	if err != nil || float64(len(files)) != at(t, r, "tensors") {
+	if err != nil || float64(len(files)) != at(t, r, "tensors").(float64)+1 { // the tied head has one too
 		t.Errorf("%d files for %v tensors (%v)", len(files), at(t, r, "tensors"), err)
 	}
 	losses := func(folder string) any {
@@ -166,7 +166,7 @@ func TestFolderCommandsRefuse(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if r := commandIn(ctx, t, "quantize", llama, out); r.code != exitFailed || !strings.Contains(r.err, "interrupted") {
+	if r := commandIn(ctx, t, "quantize", llama, out); r.code != 130 || !strings.Contains(r.err, "interrupted") {
 		t.Errorf("interrupted: exit code %d, %s", r.code, r.err)
 	}
 	if left, err := os.ReadDir(parent); err != nil || len(left) != 0 {

@@ -65,7 +65,7 @@ func folder(t *testing.T, config string, tensors map[string]shape.Shape) string 
 func TestInspectFindsProblems(t *testing.T) {
 	dir := folder(t, smallConfig, map[string]shape.Shape{
 		"model.embed_tokens.weight": shape.Of(9000, 32), "model.norm.weight": shape.Of(64), "model.extra": shape.Of(3),
-		"lm_head.weight": shape.Of(1), // a second copy of the tied embedding, which is fine
+		"lm_head.weight": shape.Of(9000, 32), // a second copy of the tied embedding, which is fine
 	})
 	r := command(t, "inspect", dir, "--json")
 	var v inspect.Report

@@ -56,7 +56,7 @@ func TestUsageAddsUp(t *testing.T) {
 func TestMisfitOptionsFit(t *testing.T) {
 	ask := func(batch, seq, accumulate any, device, host float64) result {
 		t.Helper()
-		return command(t, "plan", "small-llama", "--json", "--precision", "fp32", "--batch-size", fmt.Sprint(batch), "--seq-len", fmt.Sprint(seq), "--gradient-accumulation-steps", fmt.Sprint(accumulate),
+		return command(t, "plan", "small-llama", "--json", "--precision", "fp32", "--micro-batch-size", fmt.Sprint(batch), "--seq-len", fmt.Sprint(seq), "--gradient-accumulation-steps", fmt.Sprint(accumulate),
 			"--machine", fmt.Sprintf("cpu:%.0fB,host:%.0fB", device, host))
 	}
 	least := at(t, ask(8, 256, 1, 1<<20, 8<<30).object(t), "needed_bytes").(float64)

@@ -216,6 +216,9 @@ func (r *planReport) writeForecast(p *page) {
 		busy = append(busy, resource(name, r.Machine.shared())+" "+percent(f.Busy[name]))
 	}
 	p.line("", "busy: %s", strings.Join(busy, ", "))
+	if r.SumOrder != "" {
+		p.line("sums", "%s", r.SumOrder)
+	}
 	if r.Evaluation > 0 {
 		p.line("evaluation", "%s per %s sequences, in the same memory", seconds(r.Evaluation), grouped(r.Goal.MicroBatchSize*int64(r.Goal.MicroBatches)))
 	}

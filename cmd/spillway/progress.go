@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"spillway/finetune"
 	"spillway/internal/term"
@@ -102,6 +103,9 @@ func writeResult(p *page, r finetune.Result) {
 	}
 	if r.Checkpoint != "" {
 		p.line("saved", "%s", r.Checkpoint)
+	}
+	if r.Interrupted && r.Checkpoint != "" {
+		p.line("to go on", "spillway train --resume --out %s", filepath.Dir(r.Checkpoint))
 	}
 	if r.BestCheckpoint != "" {
 		p.line("best", "%s, eval loss %.4f", r.BestCheckpoint, r.Best.Loss)

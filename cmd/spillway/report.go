@@ -43,6 +43,7 @@ type madeReport struct {
 	// Quantized says whether quantized weights stay on the device or stream to it.
 	Quantized string         `json:"quantized,omitempty"`
 	Forecast  *plan.Forecast `json:"forecast,omitempty"`
+	SumOrder  string         `json:"sum_order,omitempty"` // of gradients of several micro-batches
 	// Evaluation is the seconds of one pass over as many sequences as a step has, without
 	// training; 0 where the plan evaluates nothing.
 	Evaluation float64 `json:"evaluation_seconds,omitempty"`
@@ -95,6 +96,7 @@ func describePlan(job *spillway.Run, misfit *planner.FitError) *planReport {
 	p := job.Plan
 	r.Fits, r.plan, r.Standard = true, p, finetune.StandardPeak(p)
 	r.Strategy, r.Strategies, r.Reason, r.Forecast = p.Strategy, p.Strategies, p.Reason, p.Forecast
+	r.SumOrder = p.SumOrder()
 	r.Homes, r.AtPeak, r.Available, r.Devices = p.HomeUsage(), p.PeakUsage(), available(job), describeDevices(p)
 	for _, ph := range p.Phases {
 		r.Evaluation = ph.Seconds // it is the only one
@@ -148,6 +150,7 @@ func describeDevices(p *plan.Plan) []deviceReport {
 // goalReport is the goal as JSON.
 type goalReport struct {
 	Task           string   `json:"task"`
+	BatchSize      int64    `json:"batch_size"` // micro_batches of micro_batch_size
 	MicroBatchSize int64    `json:"micro_batch_size"`
 	Seq            int64    `json:"seq_len"`
 	MicroBatches   int      `json:"micro_batches"`
@@ -165,7 +168,7 @@ type goalReport struct {
 
 // describeGoal is the goal with everything filled in.
 func describeGoal(o spillway.Options) goalReport {
-	r := goalReport{Task: string(o.Task), MicroBatchSize: o.MicroBatchSize, Seq: o.Seq, MicroBatches: o.MicroBatches, Document: o.Document, Precision: o.Precision.String()}
+	r := goalReport{Task: string(o.Task), BatchSize: o.MicroBatchSize * int64(o.MicroBatches), MicroBatchSize: o.MicroBatchSize, Seq: o.Seq, MicroBatches: o.MicroBatches, Document: o.Document, Precision: o.Precision.String()}
 	for _, e := range o.Exceptions {
 		if e.Type == dtype.F32 {
 			r.F32Modules = e.Modules
@@ -193,17 +196,17 @@ func (r goalReport) step() string {
 	return "step"
 }
 
-// String says the goal in a line: "train all weights, batch 1 × seq 4,096 × 8
-// micro-batches, bf16 with f32 master weights, adamw".
+// String says the goal in a line: "train all weights, batch 32 × seq 4,096, 8
+// micro-batches of 4, bf16 with f32 master weights, adamw".
 func (r goalReport) String() string {
 	lora := strings.Join(append([]string{fmt.Sprintf("LoRA of rank %d", r.Rank)}, r.Adapters...), ", ")
 	what := map[string]string{"infer": "inference", "train": "train all weights", "lora": lora, "qlora": strings.Replace(lora, "LoRA", "QLoRA", 1) + " with " + r.Base + " weights"}[r.Task]
-	text := fmt.Sprintf("%s, batch %s × seq %s", what, grouped(r.MicroBatchSize), grouped(r.Seq))
-	if r.MicroBatches > 1 {
-		text += fmt.Sprintf(" × %d micro-batches", r.MicroBatches)
-	}
+	text := fmt.Sprintf("%s, batch %s × seq %s", what, grouped(r.BatchSize), grouped(r.Seq))
 	if 0 < r.Document && r.Document < r.Seq {
 		text += fmt.Sprintf(" in documents of %s", grouped(r.Document))
+	}
+	if r.MicroBatches > 1 {
+		text += fmt.Sprintf(", %d micro-batches of %d", r.MicroBatches, r.MicroBatchSize)
 	}
 	text += ", " + r.Precision
 	if r.Master {

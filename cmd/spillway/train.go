@@ -43,8 +43,8 @@ Every flag can also be in a recipe, a YAML file (--recipe); flags override it.
 --print-recipe writes one from the flags given.
 
 Checkpoints are model folders that other programs can load. Ctrl-C finishes the current
-step, saves and exits; --resume continues from there, bit for bit. A second Ctrl-C quits
-at once. On USR1 (kill -USR1) the run is planned again, between two steps, for the memory
+step, saves and exits with code 130; --resume continues from there, bit for bit. So do TERM
+and HUP, with 143 and 129. A second Ctrl-C quits at once. On USR1 (kill -USR1) the run is planned again, between two steps, for the memory
 that is available then.
 
 With --disk a model may be larger than all memory: what fits nowhere else is stored in
@@ -55,7 +55,7 @@ removed when the run has ended and saved.`,
   spillway train ./model --method lora --data chats.jsonl --learning-rate 2e-4 --epochs 3 --eval-split 0.05 --eval-steps 100 --patience 3
   spillway train ./model --method qlora --data problems.jsonl --format chat --fields question:answer --print-recipe
   spillway train --recipe run.yaml --learning-rate 1e-4
-  spillway train ./model --data book.txt --max-memory 2GiB --batch-size 4 --gradient-accumulation-steps 8 --max-steps 2000
+  spillway train ./model --data book.txt --max-memory 2GiB --batch-size 32 --max-steps 2000
   spillway train ./model --data book.txt --disk /mnt/nvme/run --max-memory 1GiB --max-host-memory 4GiB --max-steps 100
   spillway train ./model --data book.txt --optimizer paged_adamw_8bit --log run.csv --max-steps 2000
   spillway train small-llama --data book.txt --max-steps 500 --out run --resume`,
@@ -65,6 +65,7 @@ removed when the run has ended and saved.`,
 	print := cmd.Flags().Bool("print-recipe", false, "write the given flags as a recipe, and do nothing else")
 	r := recipe.New()
 	bind(cmd, r.Flags(), recipe.ModelKey, recipe.VersionKey)
+	completeModels(cmd)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 || len(args) == 0 && *file == "" {
 			return usageErrorf("%d arguments given, it takes 1: MODEL", len(args))
@@ -104,6 +105,9 @@ func trainCommand(ctx context.Context, sh shell, asJSON bool, r *recipe.Recipe) 
 		},
 	})
 	line.Done()
+	if err == nil && ctx.Err() != nil {
+		err = errors.Join(ctx.Err(), run.Close())
+	}
 	if err != nil {
 		return err
 	}
@@ -116,11 +120,17 @@ func trainCommand(ctx context.Context, sh shell, asJSON bool, r *recipe.Recipe) 
 		return err
 	}
 	defer replanOnSignal(run.Job)()
+	defer sh.signals.hold()()
 	result, err := run.Train(ctx)
 	line.Done()
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err == nil && result.Interrupted {
+			err = interruption(ctx)
+		}
+	}()
 	if asJSON {
 		return writeJSON(sh.out, result)
 	}
@@ -163,6 +173,9 @@ func showCorpus(w io.Writer, s finetune.Summary) error {
 	p.line("data", "%s", text)
 	if s.Split > 0 {
 		p.line("", "%s of them are longer than a sequence and are split", grouped(s.Split))
+	}
+	if s.Unused > 0 {
+		p.line("", "%s of them have no token in the loss and are left out", grouped(s.Unused))
 	}
 	if s.Skipped > 0 {
 		p.line("", "%s bad lines left out; the first: %s", grouped(s.Skipped), s.FirstSkipped)

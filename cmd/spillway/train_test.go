@@ -33,13 +33,13 @@ func prose(t *testing.T) string {
 // trainTiny runs train on a tiny model with given flags.
 func trainTiny(t *testing.T, flags ...string) result {
 	t.Helper()
-	return command(t, append([]string{"train", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--learning-rate", "5e-3", "--json"}, flags...)...)
+	return command(t, append([]string{"train", "tiny-llama", "--micro-batch-size", "2", "--seq-len", "64", "--learning-rate", "5e-3", "--json"}, flags...)...)
 }
 
 // tight is a limit below what normal training of the tiny model takes.
 func tight(t *testing.T) (flag string, bytes float64) {
 	t.Helper()
-	v := command(t, "plan", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--json").object(t)
+	v := command(t, "plan", "tiny-llama", "--micro-batch-size", "2", "--seq-len", "64", "--json").object(t)
 	bytes = math.Floor(0.9 * at(t, v, "standard_bytes").(float64))
 	return fmt.Sprintf("%.0fB", bytes), bytes
 }
@@ -120,8 +120,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// Ctrl-C ends the run after the iteration at hand, with a checkpoint and without an
-// error.
+// Ctrl-C ends the run after the iteration at hand, with a checkpoint and with the exit code
+// of Ctrl-C, and says how to go on.
 func TestTrainInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
@@ -135,7 +135,7 @@ func TestTrainInterrupted(t *testing.T) {
 	})
 	args := []string{"train", "tiny-llama", "--data", prose(t), "--batch-size", "2", "--seq-len", "64", "--max-steps", "1000000", "--eval-steps", "1", "--out", out}
 	code := run(ctx, args, shell{in: strings.NewReader(""), out: screen, err: &said, cache: cache})
-	if code != exitOK || !strings.Contains(said.String(), "interrupted     2 steps") {
+	if code != 130 || !strings.Contains(said.String(), "interrupted     2 steps") || !strings.Contains(said.String(), "spillway train --resume --out "+out) {
 		t.Errorf("exit code %d:\n%s", code, said.String())
 	}
 	c, err := checkpoint.Dir{Path: out}.Latest()

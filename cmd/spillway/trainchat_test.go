@@ -41,8 +41,8 @@ func chats(n int) string {
 func TestTrainOnChats(t *testing.T) {
 	file, template := write(t, "chats.jsonl", chats(40)), write(t, "t.jinja", plainTemplate)
 	whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
-	common := []string{"--data", file, "--chat-template", template, "--lr-scheduler", "constant", "--epochs", "2"}
-	v := trainTiny(t, append(common, "--out", whole)...).object(t)
+	common := []string{"--data", file, "--chat-template", template, "--lr-scheduler", "constant"}
+	v := trainTiny(t, append(slices.Clone(common), "--epochs", "2", "--out", whole)...).object(t)
 	// 40 conversations: the questions and names are given, the answers learned.
 	tokens, learned := at(t, v, "data.tokens").(float64), at(t, v, "data.loss_tokens").(float64)
 	if at(t, v, "data.documents") != 40.0 || learned < 0.1*tokens || learned > 0.3*tokens || !(at(t, v, "loss_last").(float64) < at(t, v, "loss_first").(float64)) {
@@ -159,7 +159,11 @@ func TestTrainRecipe(t *testing.T) {
 	file := write(t, "chats.jsonl", chats(20))
 	template := write(t, "t.jinja", plainTemplate)
 	dir := t.TempDir()
-	args := []string{"train", "tiny-llama", "--data", file, "--chat-template", template, "--seq-len", "64", "--learning-rate", "5e-3", "--max-steps", "3", "--method", "lora", "--out", filepath.Join(dir, "a")}
+	model := filepath.Join(dir, "model")
+	if r := command(t, "init", "tiny-llama", "--out", model); r.code != exitOK {
+		t.Fatal(r.err)
+	}
+	args := []string{"train", model, "--tokenizer", "bytes", "--data", file, "--chat-template", template, "--seq-len", "64", "--learning-rate", "5e-3", "--max-steps", "3", "--method", "lora", "--out", filepath.Join(dir, "a")}
 	printed := command(t, append(args, "--print-recipe")...)
 	if printed.code != exitOK || !strings.Contains(printed.out, "method: lora  # ") || !strings.Contains(printed.out, "\n# patience: 0  # stop after") {
 		t.Fatalf("%d %s%s", printed.code, printed.out, printed.err)
@@ -274,4 +278,18 @@ func TestFineTuneStories(t *testing.T) {
 		t.Errorf("no adapter in %v", files)
 	}
 	t.Logf("loss %.3f to %.3f, held out %.3f, perplexity %.2f", first, last, held, at(t, v, "eval_perplexity"))
+}
+
+// An adapter of random weights is of no use: they are saved nowhere.
+func TestAdaptersNeedAModelThatIsSaved(t *testing.T) {
+	for _, method := range []string{"lora", "qlora"} {
+		out := filepath.Join(t.TempDir(), "run")
+		r := command(t, "train", "tiny-llama", "--data", prose(t), "--method", method, "--max-steps", "1", "--seq-len", "32", "--out", out)
+		if r.code == exitOK || !strings.Contains(r.err, "spillway init tiny-llama --out") {
+			t.Errorf("%s: %d %s", method, r.code, r.err)
+		}
+		if _, err := os.Stat(out); err == nil {
+			t.Error("something was saved")
+		}
+	}
 }

@@ -58,6 +58,44 @@ func Check(c *hf.Config) error {
 	return fmt.Errorf("the weights are quantized by %q; only those of %s are read: convert the original ones", q.Method, strings.Join(slices.Compact(known), " and "))
 }
 
+// CheckActivations refuses a config that says activations are quantized too while the
+// model runs, which is not done here: the numbers would be others.
+func CheckActivations(c *hf.Config) error {
+	text, ok := c.Value(configKey)
+	if !ok {
+		return nil
+	}
+	type group struct {
+		Input  json.RawMessage `json:"input_activations"`
+		Output json.RawMessage `json:"output_activations"`
+	}
+	var q struct {
+		Groups map[string]group `json:"config_groups"`
+		Cache  json.RawMessage  `json:"kv_cache_scheme"`
+	}
+	if err := json.Unmarshal(text, &q); err != nil {
+		return fmt.Errorf("%s: %w", configKey, err)
+	}
+	given := func(scheme json.RawMessage) bool { return len(scheme) > 0 && string(scheme) != "null" }
+	refused := ""
+	if given(q.Cache) {
+		refused = "kv_cache_scheme"
+	}
+	for name, g := range q.Groups {
+		switch {
+		case given(g.Input):
+			refused = name + ".input_activations"
+		case given(g.Output):
+			refused = name + ".output_activations"
+		}
+	}
+	if refused == "" {
+		return nil
+	}
+	return fmt.Errorf("%s has %s: such a model quantizes more than weights while it runs, which is not done here, so its numbers would be others; "+
+		"export it with --dtype bf16 and use that", configKey, refused)
+}
+
 // bitsandbytes is the library of that name, as config.json calls it.
 const bitsandbytes = "bitsandbytes"
 

@@ -53,6 +53,30 @@ func (t Tensor) DoubleQuantized() bool {
 	return ok && f.nested
 }
 
+// Format says, after a type, what is unusual about a quantized weight: " with blocks of
+// 128"; "" for nothing.
+func (t Tensor) Format() string {
+	f, ok := t.encoded.(*fourBit)
+	switch {
+	case !ok:
+		return ""
+	case f.block != quant.FourBitBlock:
+		return fmt.Sprintf(" with blocks of %d", f.block)
+	case !f.nested:
+		return " without double quantization"
+	}
+	return ""
+}
+
+// CheckReal refuses a plain tensor whose elements are not those of a weight: codes without
+// their scales, say.
+func (t Tensor) CheckReal() error {
+	if t.encoded == nil {
+		return t.data.CheckReal()
+	}
+	return nil
+}
+
 // ReadF32 reads len(dst) elements from the element first on: the numbers that the library
 // decodes in f32. It may be called from several goroutines.
 func (t Tensor) ReadF32(dst []float32, first int64) error {

@@ -1,0 +1,84 @@
+package run_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"spillway"
+	"spillway/convert"
+	"spillway/dtype"
+	"spillway/hf"
+	"spillway/quant"
+)
+
+// quantizedLlama is a tiny Llama, quantized.
+func quantizedLlama(t *testing.T, o convert.Options) *spillway.Model {
+	t.Helper()
+	from, err := hf.Open("../testdata/reference/llama")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	dir := filepath.Join(t.TempDir(), "quantized")
+	if _, err := convert.Folder(t.Context(), from, dir, o); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, dir)
+}
+
+// What is saved of a quantized model after training all of it is plain, and so is its
+// config: with the old quantization_config transformers would take the weights for codes.
+func TestPlainWeightsHaveAPlainConfig(t *testing.T) {
+	for _, kind := range []dtype.Type{quant.NF4, quant.RowI8, quant.RowF8} {
+		files, err := quantizedLlama(t, convert.Options{Linear: kind}).Files(dtype.BF16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, ok := files.Config.Value("quantization_config"); ok || files.Config.Type != dtype.BF16 {
+			t.Errorf("%v: the config of plain weights is %v with %s", kind, files.Config.Type, text)
+		}
+	}
+}
+
+// QLoRA holds the weights of a quantized folder as the folder has them: modules that it left
+// plain are not quantized, and codes are never encoded again.
+func TestQLoRAHoldsWhatTheFolderHas(t *testing.T) {
+	options := spillway.Options{Task: spillway.QLoRA, Precision: dtype.BF16}
+	options.Adapters.Rank, options.Adapters.Alpha, options.Adapters.Targets = 2, 4, []string{"q_proj"}
+	options.Adapters.Base = quant.NF4
+	m, err := quantizedLlama(t, convert.Options{Linear: quant.NF4, Skip: []string{"down_proj"}}).Trace(options, 1, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, coded := 0, 0
+	for _, p := range m.Params {
+		switch {
+		case strings.HasSuffix(p.Name, "down_proj.weight"):
+			plain++
+			if p.Type.DType.Block() {
+				t.Errorf("%s is %v, the folder has it plain", p.Name, p.Type.DType)
+			}
+		case strings.HasSuffix(p.Name, "up_proj.weight"):
+			coded++
+			if p.Type.DType != quant.NF4 {
+				t.Errorf("%s is %v, the folder has it in nf4", p.Name, p.Type.DType)
+			}
+		}
+	}
+	if plain != 2 || coded != 2 {
+		t.Errorf("%d plain and %d coded weights", plain, coded)
+	}
+	_, err = quantizedLlama(t, convert.Options{Linear: quant.NF4, NoDoubleQuant: true}).Trace(options, 1, 8)
+	if err == nil || !strings.Contains(err.Error(), "without double quantization") || !strings.Contains(err.Error(), "--method lora") {
+		t.Errorf("codes that would be encoded again: %v", err)
+	}
+	_, err = quantizedLlama(t, convert.Options{Linear: quant.RowI8}).Trace(options, 1, 8)
+	if err == nil || !strings.Contains(err.Error(), "numbers would be others") {
+		t.Errorf("int8 held as nf4: %v", err)
+	}
+	options.Task, options.Adapters.Base = spillway.LoRA, dtype.Invalid
+	if _, err := quantizedLlama(t, convert.Options{Linear: quant.NF4, NoDoubleQuant: true}).Trace(options, 1, 8); err != nil {
+		t.Errorf("decoded by lora: %v", err)
+	}
+}
