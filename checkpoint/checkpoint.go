@@ -51,13 +51,17 @@ const (
 // ErrNone says that a folder holds no checkpoint.
 var ErrNone = errors.New("no checkpoint")
 
-// Dir is the folder with the checkpoints of a run. One process saves to it at a time.
+// Dir is the folder with the checkpoints of a run. One process saves to it at a time: see
+// Claim.
 type Dir struct {
 	Path string
 	Keep int // number of newest checkpoints that are not removed; 0 means all
 	// AlwaysKeep is the iteration of a checkpoint that is never removed; 0 means none.
 	AlwaysKeep int64
-	FS         vfs.FS // nil means the real one
+	// Damaged are paths of checkpoints that Latest skipped. They do not count as kept, and
+	// are left for the user to look at.
+	Damaged []string
+	FS      vfs.FS // nil means the real one
 }
 
 func (d Dir) fs() vfs.FS {

@@ -22,8 +22,9 @@ type Checkpoint struct {
 	Trainer   json.RawMessage   // Snapshot.Trainer as JSON
 
 	// Skipped says what is wrong with each newer checkpoint, if Latest returned an older
-	// one. Callers show it to the user.
+	// one. Callers show it to the user. Damaged are their paths.
 	Skipped []error
+	Damaged []string
 }
 
 // Latest opens the newest checkpoint that is complete and undamaged. If there is none,
@@ -37,13 +38,14 @@ func (d Dir) Latest() (*Checkpoint, error) {
 		return nil, err
 	}
 	var skipped []error
+	var damaged []string
 	for _, e := range found {
 		c, err := OpenOn(d.fs(), e.Path)
 		if err == nil {
-			c.Skipped = skipped
+			c.Skipped, c.Damaged = skipped, damaged
 			return c, nil
 		}
-		skipped = append(skipped, err)
+		skipped, damaged = append(skipped, err), append(damaged, e.Path)
 	}
 	if len(skipped) > 0 {
 		return nil, fmt.Errorf("all %d checkpoints in %s are damaged: %w", len(skipped), d.Path, errors.Join(skipped...))

@@ -12,7 +12,47 @@ import (
 
 	"spillway/internal/vfs"
 	"spillway/safetensors"
+	"spillway/units"
 )
+
+// Claim makes the folder, and keeps other processes from saving to it until it is released.
+// It finds out whether the folder can be written at all.
+func (d Dir) Claim() (release func() error, err error) {
+	if err := vfs.MkdirAll(vfs.OS, d.Path); err != nil {
+		return nil, fmt.Errorf("making the folder for checkpoints: %w", err)
+	}
+	unlock, err := vfs.Claim(filepath.Join(d.Path, "checkpoints"))
+	var held *vfs.HeldError
+	switch {
+	case errors.As(err, &held):
+		held.Path = d.Path
+		return nil, held
+	case err != nil:
+		return nil, fmt.Errorf("no checkpoint could be saved to %s: %w", d.Path, err)
+	}
+	return func() error {
+		err := unlock()
+		vfs.OS.Remove(d.Path) // where it is empty still
+		return err
+	}, nil
+}
+
+// CheckSpace refuses a folder without space for a checkpoint of so many bytes. A notice
+// says so where there is space for one, but not for all that will be there at once.
+func (d Dir) CheckSpace(bytes, checkpoints int64) (notice string, err error) {
+	free, err := d.fs().Free(vfs.ExistingParent(d.fs(), d.Path))
+	if err != nil {
+		return "", err
+	}
+	found, _ := d.List() // none where there is no folder yet
+	switch more := max(checkpoints-int64(len(found)), 1); {
+	case free < bytes:
+		return "", fmt.Errorf("a checkpoint: %w", &vfs.SpaceError{Dir: d.Path, Needed: bytes, Free: free})
+	case free < more*bytes:
+		return fmt.Sprintf("%d checkpoints of %v will be in %s at once, %v are free: keep fewer, or free space before they are saved", checkpoints, units.Bytes(bytes), d.Path, units.Bytes(free)), nil
+	}
+	return "", nil
+}
 
 // Save writes a checkpoint and returns its path once it is durable. Then it removes
 // older ones beyond Keep. An error together with a path means that the checkpoint is
@@ -161,8 +201,8 @@ func (d Dir) removeLeftovers() error {
 }
 
 // prune removes the checkpoint that the newest replaced, and all but the Keep newest
-// checkpoints and AlwaysKeep. Checkpoints with an unreadable manifest are left for the
-// user to look at.
+// checkpoints and AlwaysKeep. Checkpoints with an unreadable manifest, and those that are
+// known to be damaged, are left for the user to look at and do not count.
 func (d Dir) prune(newest string) error {
 	if err := d.removeReplaced(newest); err != nil || d.Keep <= 0 {
 		return err
@@ -171,7 +211,7 @@ func (d Dir) prune(newest string) error {
 	if err != nil {
 		return err
 	}
-	readable := slices.DeleteFunc(found, func(e Entry) bool { return e.Err != nil })
+	readable := slices.DeleteFunc(found, func(e Entry) bool { return e.Err != nil || slices.Contains(d.Damaged, e.Path) })
 	for _, e := range readable[min(d.Keep, len(readable)):] {
 		if d.AlwaysKeep > 0 && e.Iteration == d.AlwaysKeep {
 			continue

@@ -19,6 +19,7 @@ package data
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 )
 
@@ -44,6 +45,9 @@ func (d Document) LossTokens() (n int) {
 	}
 	return n
 }
+
+// unused says that only some tokens count in the loss, and the document has none of them.
+func (d Document) unused() bool { return d.InLoss != nil && d.LossTokens() == 0 }
 
 // Source is a numbered collection of documents. Document may be called from several
 // goroutines, and the caller owns the result. A document may be empty.
@@ -90,6 +94,31 @@ func (c concat) Document(i int64) (Document, error) {
 	return s.Document(i - (c.ends[k] - s.Len()))
 }
 
+// Weighted is a source whose passes have weight times as many documents as s: all of them so
+// many times, and of the rest a random part, the same for the same seed.
+func Weighted(s Source, weight float64, seed uint64) Source {
+	n := int64(math.Round(weight * float64(s.Len())))
+	return weighted{s, newOrder(s.Len(), seed, weightEpoch), n}
+}
+
+// weightEpoch is an epoch that no run reaches, so that a weighted source has an order of its own.
+const weightEpoch = splitEpoch - 1
+
+type weighted struct {
+	from  Source
+	order order
+	n     int64
+}
+
+func (w weighted) Len() int64 { return w.n }
+
+func (w weighted) Document(i int64) (Document, error) {
+	if err := inRange(i, w.n); err != nil {
+		return Document{}, err
+	}
+	return w.from.Document(w.order.at(i % w.from.Len()))
+}
+
 func inRange(i, n int64) error {
 	if i < 0 || i >= n {
 		return fmt.Errorf("document %d is out of range: there are %d", i, n)
@@ -97,5 +126,5 @@ func inRange(i, n int64) error {
 	return nil
 }
 
-// errEmpty is the error of a loader whose data has not a single token.
-var errEmpty = errors.New("the data has no tokens; check the files and the names of the fields")
+// ErrNothing is the error of data that has not a single token in the loss.
+var ErrNothing = errors.New("the data has nothing to learn: no document has a token in the loss; check the files, the names of the fields, and that texts and answers are not empty")

@@ -14,6 +14,7 @@ import (
 	"spillway/data"
 	"spillway/plan"
 	"spillway/recipe"
+	"spillway/run"
 	"spillway/train"
 )
 
@@ -24,6 +25,8 @@ type Corpus struct {
 	Summary Summary
 	// Steps is how many optimizer steps the recipe asks for.
 	Steps int64
+	// Sample is the first text, with what of it is in the loss; nil where all files hold tokens.
+	Sample []SamplePart
 	// Train and Eval give the batches. Eval is nil where nothing is evaluated.
 	Train, Eval train.Feed
 
@@ -40,7 +43,8 @@ type Summary struct {
 	Tokens        int64  `json:"tokens,omitempty"`
 	LossTokens    int64  `json:"loss_tokens,omitempty"` // tokens in the loss
 	Longest       int    `json:"longest_document,omitempty"`
-	Split         int64  `json:"split_documents,omitempty"` // longer than a sequence
+	Split         int64  `json:"split_documents,omitempty"`  // longer than a sequence
+	Unused        int64  `json:"unused_documents,omitempty"` // without a token in the loss
 	EvalDocuments int64  `json:"eval_documents,omitempty"`
 	Skipped       int64  `json:"skipped_lines,omitempty"`
 	FirstSkipped  string `json:"first_skipped_line,omitempty"`
@@ -82,6 +86,12 @@ func (c *Corpus) fill(m *spillway.Model, progress Progress) error {
 			return err
 		}
 		c.Summary.EvalDocuments = c.held.Len()
+		if err := hasTarget(c.held); err != nil {
+			return fmt.Errorf("the documents to evaluate on: %w", err)
+		}
+	}
+	if err := in.checkEffects(r); err != nil {
+		return err
 	}
 	c.whole = r.Data.Packing == recipe.PackWhole || r.Data.Packing == "" && in.answers
 	c.Summary.Documents, c.Summary.Skipped = c.documents.Len(), in.skipped
@@ -93,8 +103,34 @@ func (c *Corpus) fill(m *spillway.Model, progress Progress) error {
 	}
 	// Everything is counted, so that a run that continues with other documents is refused.
 	c.survey, err = data.NewSurvey(c.documents, func(done, total int64) { in.progress("tokenizing", done, total) })
-	c.Summary.Tokens, c.Summary.LossTokens, c.Summary.Longest = c.survey.Tokens, c.survey.LossTokens, c.survey.Longest
+	c.Summary.Tokens, c.Summary.LossTokens, c.Summary.Longest, c.Summary.Unused = c.survey.Tokens, c.survey.LossTokens, c.survey.Longest, c.survey.Unused
+	if err == nil && c.survey.LossTokens == 0 {
+		err = data.ErrNothing
+	}
 	return err
+}
+
+// checkEffects refuses settings that the files turned out to have no use for.
+func (in *reader) checkEffects(r *recipe.Recipe) error {
+	for _, name := range []string{"chat-template", "today"} {
+		if r.Given(name) && !in.chats {
+			return &run.SettingError{Err: fmt.Errorf("--%s has no effect: no file holds conversations; leave it out", name)}
+		}
+	}
+	if r.Data.TrainOnPrompts && !in.answers {
+		return &run.SettingError{Err: errors.New("--train-on-prompts has no effect: the data is plain text, all of which is in the loss; leave it out")}
+	}
+	return nil
+}
+
+// hasTarget is an error if no document has a token in the loss.
+func hasTarget(s data.Source) error {
+	for i := range s.Len() {
+		if d, err := s.Document(i); err != nil || d.LossTokens() > 0 {
+			return err
+		}
+	}
+	return data.ErrNothing
 }
 
 // countedBytes is the size of files, in bytes, up to which everything is counted also where
@@ -177,6 +213,7 @@ type reader struct {
 
 	bytes    int64
 	answers  bool // prompts are not in the loss of some of it
+	chats    bool // some of it is conversations
 	skipped  int64
 	firstBad error
 }
@@ -204,9 +241,16 @@ func newReader(r *recipe.Recipe, m *spillway.Model, progress Progress) (in *read
 func (c *Corpus) read(in *reader, files []string) (data.Source, error) {
 	var sources []data.Source
 	for _, name := range files {
+		name, weight, err := recipe.FileWeight(name)
+		if err != nil {
+			return nil, err
+		}
 		s, err := c.readFile(in, name)
 		if err != nil {
 			return nil, err
+		}
+		if weight != 1 {
+			s = data.Weighted(s, weight, c.recipe.Training.Seed)
 		}
 		if info, err := os.Stat(name); err == nil {
 			in.bytes += info.Size()
@@ -216,30 +260,49 @@ func (c *Corpus) read(in *reader, files []string) (data.Source, error) {
 	return data.Concat(sources...), nil
 }
 
-// readFile opens a file by its ending: .jsonl are JSON lines, .bin are tokens, others plain
-// text.
+// readFile opens a file by its ending: .jsonl are JSON lines, .csv a table, .bin tokens, others
+// plain text.
 func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 	var records *data.Records
 	var err error
-	switch filepath.Ext(name) {
+	path := name
+	switch ending := filepath.Ext(name); {
+	case name == "-":
+		path, err = c.fromStdin(in.Stdin)
+	case ending == ".csv" || ending == ".tsv":
+		path, err = c.fromCSV(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch filepath.Ext(path) {
 	case tokensExt:
 		return c.readTokens(in, name)
 	case ".json":
 		return nil, fmt.Errorf("%s: JSON is read from files with an object per line; write it so, with a name that ends in .jsonl", name)
+	case ".parquet", ".arrow":
+		return nil, fmt.Errorf("%s: Parquet and Arrow are not read; write the data as JSON lines, such as with datasets' to_json(\"data.jsonl\")", name)
 	case ".jsonl", ".ndjson":
-		records, err = data.OpenJSONL(name, in.lines(name))
+		records, err = data.OpenJSONL(path, in.lines(name))
 	default:
-		records, err = data.OpenText(name, data.TextOptions{SkipBad: in.SkipBadLines})
+		records, err = data.OpenText(path, data.TextOptions{SkipBad: in.SkipBadLines})
 	}
 	var bad *data.BadLineError
 	if errors.As(err, &bad) {
+		bad.File = name // not a copy of it
 		err = fmt.Errorf("%w (--skip-bad-lines leaves them out and counts them)", err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	c.open = append(c.open, records)
+	if c.Sample == nil {
+		if c.Sample, err = sampleOf(records, in.TrainOnPrompts); err != nil {
+			return nil, err
+		}
+	}
 	in.answers = in.answers || records.Format() != data.Plain
+	in.chats = in.chats || records.Format() == data.Chat
 	skipped, first := records.Skipped()
 	if in.skipped += skipped; in.firstBad == nil {
 		in.firstBad = first

@@ -17,7 +17,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 		Iterations: r.Corpus.Steps, Schedule: t.Scheduler, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery, Notice: r.o.Notice,
 	}
 	if !r.o.NoSave {
-		c.Save = &train.Save{Dir: checkpoint.Dir{Path: r.out, Keep: out.Keep}, Every: out.SaveSteps}
+		c.Save = &train.Save{Dir: checkpoint.Dir{Path: r.out, Keep: out.Keep}, Every: out.SaveSteps, Claimed: true}
 	}
 	c.Schedule.Warmup = max(c.Schedule.Warmup, t.WarmupSteps)
 	if r.Corpus.Eval != nil {

@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -49,7 +50,14 @@ func publish(disk vfs.FS, dir string, bytes func() (int64, error), fill func(par
 	if err != nil {
 		return err
 	}
-	return vfs.WithSpace(disk, filepath.Dir(dir), needed, func() error { return vfs.Publish(disk, dir, fill) })
+	return vfs.WithSpace(disk, filepath.Dir(dir), needed, func() error {
+		return vfs.Publish(disk, dir, func(partial string) error {
+			if taken, err := vfs.Exists(disk, dir); err != nil || taken { // by somebody who was faster
+				return errors.Join(err, fmt.Errorf("%s was made meanwhile: choose another name or remove it", dir))
+			}
+			return fill(partial)
+		})
+	})
 }
 
 // Bytes returns the size of all tensors, which is nearly all of a folder.

@@ -21,12 +21,11 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	"spillway"
 	"spillway/data"
 	"spillway/optim"
-	"spillway/run"
 	"spillway/units"
 )
 
@@ -50,7 +49,10 @@ type Recipe struct {
 
 // Data says which files are trained on and how they become sequences of tokens.
 type Data struct {
+	// Files are paths, "-" for standard input, or path=weight: a pass over the data then has so
+	// many times the documents of that file.
 	Files []string
+	Stdin io.Reader // what "-" reads; nil is the program's own
 	// Format of JSON lines and the names of their Fields; "" finds out from the first line.
 	Format data.Format
 	Fields string // colons between them
@@ -68,6 +70,22 @@ type Data struct {
 	// TrainOnPrompts has prompts in the loss, not only answers.
 	TrainOnPrompts bool
 }
+
+// FileWeight splits FILE=WEIGHT; the weight of a file alone is 1.
+func FileWeight(name string) (path string, weight float64, err error) {
+	at := strings.LastIndexByte(name, '=')
+	if at < 0 {
+		return name, 1, nil
+	}
+	weight, err = strconv.ParseFloat(name[at+1:], 64)
+	if err != nil || !(weight > 0) || weight > maxWeight {
+		return name, 0, settingErrorf("--data %q; write a weight as FILE=0.5, a number from 0 to %d", name, maxWeight)
+	}
+	return name[:at], weight, nil
+}
+
+// maxWeight is how often a pass over the data has a file at most.
+const maxWeight = 1000
 
 // Packing says what happens to a document that does not fit into the rest of a sequence.
 type Packing string
@@ -144,8 +162,7 @@ func (r *Recipe) declare(f *flag.FlagSet) {
 		}
 		return nil
 	})
-	enumAs(f, &r.Task, "method", "train `full|lora|qlora`:\nfull trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
-		map[string]spillway.Task{"full": spillway.Train, "lora": spillway.LoRA, "qlora": spillway.QLoRA})
+	r.methodFlag(f)
 	r.Plan.Flags(f)
 	f.StringVar(&r.Device, "device", "", DeviceHelp)
 	parsed(f, "", "max-host-memory", "use at most `SIZE` of host memory; the memory of a CPU device is part of it (default: all that is available)", func(text string) (err error) {
@@ -156,11 +173,7 @@ func (r *Recipe) declare(f *flag.FlagSet) {
 	r.Eval.flags(f)
 	r.Training.flags(f)
 	r.Output.flags(f)
-	for alias, name := range Aliases {
-		if of := f.Lookup(name); of != nil {
-			f.Var(of.Value, alias, of.Usage)
-		}
-	}
+	addAliases(f)
 }
 
 // ModelKey is the key of a recipe that names the model; on the command line it is the
@@ -168,7 +181,7 @@ func (r *Recipe) declare(f *flag.FlagSet) {
 const ModelKey = "model"
 
 func (d *Data) flags(f *flag.FlagSet) {
-	files(f, &d.Files, "data", "train on `FILE`; may be given several times")
+	files(f, &d.Files, "data", "train on `FILE`, - for standard input, or FILE=0.5 for half of its documents in each pass; may be given several times")
 	formats := map[string]data.Format{"auto": ""}
 	for _, format := range data.Formats {
 		formats[string(format)] = format
@@ -202,19 +215,27 @@ func (e *Eval) flags(f *flag.FlagSet) {
 
 func (t *Training) flags(f *flag.FlagSet) {
 	atLeast(f, &t.MaxSteps, 0, "max-steps", "take `N` optimizer steps in all (default: as many as --epochs need)")
-	atLeast(f, &t.Epochs, 1, "epochs", "pass over the data `N` times; --max-steps overrides it")
+	atLeast(f, &t.Epochs, 1, "epochs", "pass over the data `N` times, where --max-steps is not given")
 	within(f, &t.LearningRate, 0, math.Inf(1), "learning-rate", "peak learning rate `X`")
 	parsed(f, "constant", "lr-scheduler", "learning rate schedule: `constant|linear|cosine|step`, with options if wanted: cosine:floor=0.1", func(text string) (err error) {
 		t.Scheduler, err = optim.ParseSchedule(text)
 		return err
-	})
+	}, optim.Constant, optim.Linear, optim.Cosine, optim.Step)
 	atLeast(f, &t.WarmupSteps, 0, "warmup-steps", "raise the learning rate to its peak during the first `N` steps")
 	parsed(f, "", "weight-decay", "weight decay `X`, not applied to biases and norms (default: the optimizer's, 0.01 of adamw)", func(text string) error {
 		x, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(x >= 0) {
+			return fmt.Errorf("%q is not a number from 0 on", text)
+		}
 		t.WeightDecay = &x
+		return nil
+	})
+	parsed(f, "0", "seed", "derive random initial weights, the order of the data and dropout from `N`", func(text string) (err error) {
+		if t.Seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			err = fmt.Errorf("it is an integer from 0 on")
+		}
 		return err
 	})
-	f.Uint64Var(&t.Seed, "seed", 0, "derive random initial weights, the order of the data and dropout from `N`")
 	f.StringVar(&t.Adapter, "adapter", "", "start lora or qlora from the adapter in `DIR`, PEFT's or another run's; its options override the flags")
 }
 
@@ -229,30 +250,6 @@ func (o *Output) flags(f *flag.FlagSet) {
 	f.StringVar(&o.Timeline, "timeline", "", "write when each instruction of the third step ran to `FILE`, which Perfetto and chrome://tracing show")
 }
 
-// settingErrorf is an error of settings that contradict each other.
-func settingErrorf(format string, args ...any) error {
-	return &run.SettingError{Err: fmt.Errorf(format, args...)}
-}
-
-// Check refuses settings that contradict each other.
-func (r *Recipe) Check() error {
-	switch e := r.Eval; {
-	case r.Model == "":
-		return settingErrorf("there is no model: name a folder or a preset")
-	case len(r.Data.Files) == 0:
-		return settingErrorf("--data is missing: name a file of text to train on")
-	case e.Split > 0 && len(e.Files) > 0:
-		return settingErrorf("--eval-split and --eval-data: give one of them")
-	case e.Split == 1:
-		return settingErrorf("--eval-split 1 leaves nothing to train on; it is a share below 1")
-	case e.Steps == 0 && (e.Patience > 0 || e.KeepBest):
-		return settingErrorf("--patience and --keep-best compare evaluations: say with --eval-steps how often to evaluate")
-	case r.Training.Adapter != "" && r.Task == spillway.Train:
-		return settingErrorf("--adapter is to start from with --method lora or qlora, not full")
-	}
-	return nil
-}
-
 // Evaluates says whether anything is evaluated.
 func (r *Recipe) Evaluates() bool {
 	return r.Eval.Steps > 0 || r.Eval.Split > 0 || len(r.Eval.Files) > 0
@@ -261,7 +258,9 @@ func (r *Recipe) Evaluates() bool {
 // OptimizerConfig is the optimizer with the learning rate and the weight decay of the recipe.
 func (r *Recipe) OptimizerConfig() optim.Config {
 	c := r.Plan.Optimizer
-	c.LR = r.Training.LearningRate
+	if !hasOption(r.flags.Lookup("optimizer").Value.String(), "lr") {
+		c.LR = r.Training.LearningRate
+	}
 	if r.Training.WeightDecay != nil {
 		c.WeightDecay = *r.Training.WeightDecay
 	}
@@ -269,11 +268,7 @@ func (r *Recipe) OptimizerConfig() optim.Config {
 }
 
 // Given says whether a setting was set, under its name or another program's.
-func (r *Recipe) Given(name string) bool {
-	of, given := r.flags.Lookup(name), false
-	r.flags.Visit(func(f *flag.Flag) { given = given || of != nil && f.Value == of.Value })
-	return given
-}
+func (r *Recipe) Given(name string) bool { return Given(r.flags, name) }
 
 // Read reads the recipe in a file. What the file leaves out has the defaults.
 func Read(file string) (*Recipe, error) {

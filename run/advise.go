@@ -34,8 +34,10 @@ func (m *Model) largest(o Options, search func(planner.Request) (planner.Largest
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := q.place(); err != nil {
-		return nil, nil, err
+	if o.DeviceMap != nil {
+		if q.notices, err = o.DeviceMap.Apply(&q.Request, q.memory); err != nil {
+			return nil, nil, err
+		}
 	}
 	l, err := search(q.Request)
 	if err != nil {

@@ -2,13 +2,11 @@ package run
 
 import (
 	"errors"
-	"fmt"
 
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/internal/vfs"
 	"spillway/plan"
-	"spillway/planner"
 	"spillway/store"
 	"spillway/store/journal"
 	"spillway/tensorfile"
@@ -24,30 +22,6 @@ const (
 
 // generations of trained bytes on disk: that of the last commit, and the next one.
 const generations = 2
-
-// disk is the disk to plan for: the folder's, or for what is not here the machine's.
-func (o Options) disk() (d planner.Disk, err error) {
-	m := o.Machine.Disk
-	d = planner.Disk{Budget: int64(m.Free), Read: m.Read, Write: m.Write}
-	if d.Read == 0 || d.Write == 0 {
-		d.Read, d.Write = assumedRead, assumedWrite
-	}
-	switch {
-	case o.Disk != "":
-		if d.Budget, err = store.Capacity(o.Disk); err != nil {
-			return d, fmt.Errorf("asking for the free space of %s: %w", o.Disk, err)
-		}
-	case len(o.On) > 0:
-		d.Budget = 0
-	}
-	if o.DiskBudget > 0 {
-		d.Budget = min(d.Budget, o.DiskBudget)
-	}
-	if o.Task.Trains() {
-		d.Budget, d.Copies = d.Budget/generations, generations
-	}
-	return d, nil
-}
 
 // compressing is the options once the policy has compressed the states: on disk they are
 // in a folder of their own.

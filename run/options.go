@@ -21,6 +21,7 @@ import (
 	"spillway/quant"
 	"spillway/rig"
 	"spillway/spec"
+	"spillway/store"
 	"spillway/units"
 )
 
@@ -249,6 +250,8 @@ func (o Options) Check() error {
 		return fmt.Errorf("documents of %d tokens, and sequences are not packed from documents: leave the length out, or plan a training run", o.Document)
 	case o.Evaluates && o.Task != "" && !o.Task.Trains():
 		return fmt.Errorf("the task is %s, and evaluations are phases of one that trains; plan the task eval by itself", o.Task)
+	case o.DeviceMap != nil && (o.Choose != nil || len(o.Constraints.Places) > 0):
+		return fmt.Errorf("a device map and another choice of places; keep one")
 	case o.Pure && o.Precision != dtype.BF16:
 		return fmt.Errorf("weights in %v without master weights: only bf16 works without; plan with Precision BF16, or with master weights", o.Precision)
 	case !(o.DataParallelThreshold >= 0 && o.DataParallelThreshold <= 1):
@@ -314,8 +317,25 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 	if o.Budget > 0 {
 		site.Budget = min(site.Budget, o.Budget)
 	}
-	if site.Disk, err = o.disk(); err != nil {
-		return site, placement.Memory{}, err
+	// The disk is the folder's, or for what is not here the machine's.
+	m := o.Machine.Disk
+	site.Disk = planner.Disk{Budget: int64(m.Free), Read: m.Read, Write: m.Write}
+	if m.Read == 0 || m.Write == 0 {
+		site.Disk.Read, site.Disk.Write = assumedRead, assumedWrite
+	}
+	switch {
+	case o.Disk != "":
+		if site.Disk.Budget, err = store.Capacity(o.Disk); err != nil {
+			return site, placement.Memory{}, fmt.Errorf("asking for the free space of %s: %w", o.Disk, err)
+		}
+	case len(o.On) > 0:
+		site.Disk.Budget = 0
+	}
+	if o.DiskBudget > 0 {
+		site.Disk.Budget = min(site.Disk.Budget, o.DiskBudget)
+	}
+	if o.Task.Trains() {
+		site.Disk.Budget, site.Disk.Copies = site.Disk.Budget/generations, generations
 	}
 	return o.limit(site)
 }

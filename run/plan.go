@@ -29,10 +29,11 @@ func (m *Model) Plan(o Options) (*Run, error) {
 	if r, err := q.journaled(); err != nil || r != nil {
 		return r, err
 	}
-	if err := q.place(); err != nil {
-		return nil, err
+	if o = q.options; o.DeviceMap != nil {
+		if q.notices, err = o.DeviceMap.Apply(&q.Request, q.memory); err != nil {
+			return nil, err
+		}
 	}
-	o = q.options
 	if o.Choose != nil {
 		q.cut(max(q.Goal.MicroBatches, 1))
 		s, err := q.Trace(q.MicroBatchSize, q.Seq)
@@ -145,20 +146,6 @@ func (q *question) use(p *plan.Plan) (*Run, error) {
 		return nil, fmt.Errorf("the plan was changed, or is for other settings or another kind of device: %w", err)
 	}
 	return q.run(p, s)
-}
-
-// place adds to the request where the device map puts the blocks, and notes what in the
-// map means nothing.
-func (q *question) place() (err error) {
-	o := q.options
-	switch {
-	case o.DeviceMap == nil:
-		return nil
-	case o.Choose != nil || len(o.Constraints.Places) > 0:
-		return fmt.Errorf("a device map and another choice of places; keep one")
-	}
-	q.notices, err = o.DeviceMap.Apply(&q.Request, q.memory)
-	return err
 }
 
 // cut divides the batch into so many micro-batches.

@@ -161,8 +161,17 @@ func (r *Run) allocate(journaled bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.checkHost(on); err != nil {
-		return err
+	// The system gives host memory when it is touched, so a plan that takes more than is
+	// left would start and be killed. Where the system does not say, there is no check.
+	usable, unknown := r.Options.System.Usable()
+	var need int64
+	for _, a := range r.Plan.Arenas {
+		if a.Tier == plan.OnHost || a.Tier == plan.Pinned || a.Tier == plan.OnDevice && on[a.Device].Info().OnHost {
+			need += a.Bytes
+		}
+	}
+	if unknown == nil && need > int64(usable) {
+		return &device.OutOfMemoryError{Device: hostName, Asked: need, Limit: int64(usable)}
 	}
 	journaled = journaled && r.disk != nil
 	last := journal.None
@@ -248,26 +257,6 @@ func (r *Run) release() error {
 // hostName is the device of an out-of-memory error that is about the host.
 const hostName = "host"
 
-// checkHost refuses a plan that takes more host memory than is left now. The system
-// gives memory when it is touched, so without this check a plan that is too large would
-// start and be killed. Where the system does not say, there is no check.
-func (r *Run) checkHost(on []device.Device) error {
-	usable, err := r.Options.System.Usable()
-	if err != nil {
-		return nil
-	}
-	var need int64
-	for _, a := range r.Plan.Arenas {
-		if a.Tier == plan.OnHost || a.Tier == plan.Pinned || a.Tier == plan.OnDevice && on[a.Device].Info().OnHost {
-			need += a.Bytes
-		}
-	}
-	if need > int64(usable) {
-		return &device.OutOfMemoryError{Device: hostName, Asked: need, Limit: int64(usable)}
-	}
-	return nil
-}
-
 // within is the options for what is left after a refusal. It says whether that is less
 // than what was planned for, so that trying again comes to an end. Devices without memory
 // of their own take from the host's.
@@ -312,6 +301,9 @@ func (r *Run) Weights() (weights.Values, error) {
 	}
 	return weights.Join(r.Options.Adapter.Has, r.Options.Adapter, from), nil
 }
+
+// Adapts says whether adapters are trained, next to frozen weights.
+func (r *Run) Adapts() bool { return r.Options.adapts() }
 
 // adapted is the shapes of what adapters train, by name; none where all weights are
 // trained.

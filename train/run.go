@@ -21,8 +21,29 @@ import (
 func Run(ctx context.Context, r *run.Run, feed Feed, c Config) (result Result, err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	r.Notice = c.Notice
-	if c.Save != nil {
-		r.Parking = c.Save.Dir.Path
+	if s := c.Save; s != nil {
+		r.Parking = s.Dir.Path
+		if !s.Claimed && s.Dir.FS == nil {
+			release, claiming := s.Dir.Claim()
+			if claiming != nil {
+				return result, claiming
+			}
+			defer func() { err = errors.Join(err, release()) }()
+		}
+		saves := int64(1)
+		if s.Every > 0 {
+			saves = c.Iterations / s.Every
+		}
+		if s.Dir.Keep > 0 {
+			saves = min(saves, int64(s.Dir.Keep)+1)
+		}
+		notice, err := s.Dir.CheckSpace(CheckpointBytes(r), saves)
+		if err != nil {
+			return result, err
+		}
+		if notice != "" && c.Notice != nil {
+			c.Notice(notice)
+		}
 	}
 	if err := r.Resume(); err != nil {
 		return result, err

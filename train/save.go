@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"time"
 
 	"spillway/checkpoint"
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/hf"
 	"spillway/optim"
+	"spillway/run"
 	"spillway/tensorfile"
 )
 
@@ -23,6 +27,11 @@ type Save struct {
 	Every int64 // iterations between checkpoints; 0: only at the end
 	// Model has the files of a checkpoint in addition to the weights: config and tokenizer.
 	Model hf.Model
+	// Claimed says that the caller holds Dir.Claim already; else Run does while it trains.
+	Claimed bool
+	// Elsewhere are folders for the last checkpoint if it cannot be saved to Dir; nil means
+	// the current folder, the home folder and that of temporary files.
+	Elsewhere []string
 	// Adapter is the config of the adapters, if adapters are trained. A checkpoint is then
 	// an adapter's folder, without the frozen weights.
 	Adapter *hf.AdapterConfig
@@ -59,12 +68,80 @@ func (t *Trainer) state() (state, error) {
 }
 
 // save writes a checkpoint if one is due, or if must is set and the current iteration
-// has none.
+// has none. Where that fails the run goes on and tries again after some iterations.
 func (t *Trainer) save(must bool) error {
 	s := t.c.Save
-	if s == nil || t.saved == t.done || !must && (s.Every == 0 || t.done%s.Every != 0) {
+	due := s != nil && (must || s.Every > 0 && t.done%s.Every == 0 || t.retryAt > 0 && t.done >= t.retryAt)
+	if !due || t.saved == t.done {
 		return nil
 	}
+	err := t.saveTo(s.Dir)
+	var diverged *DivergedError
+	if err == nil || errors.As(err, &diverged) {
+		return err
+	}
+	t.failures++
+	t.retryAt = t.done + 1<<min(t.failures-1, maxRetryShift)
+	t.c.Notice(fmt.Sprintf("%v; the run goes on, and tries again after step %d", err, t.retryAt))
+	return nil
+}
+
+// A save that failed is tried again after 1, 2, 4, ... 1024 iterations; the last one after
+// as many times saveWait, and lastSaves times.
+const (
+	maxRetryShift = 10
+	lastSaves     = 4
+)
+
+var saveWait = time.Second
+
+// SavedElsewhereError says that the last checkpoint is not where it was to be saved.
+type SavedElsewhereError struct {
+	Path string // of the checkpoint
+	Err  error  // why it is not in its folder
+}
+
+func (e *SavedElsewhereError) Error() string {
+	return fmt.Sprintf("%v; the checkpoint is at %s instead: resume with --out %s --resume, or move it", e.Err, e.Path, filepath.Dir(e.Path))
+}
+
+func (e *SavedElsewhereError) Unwrap() error { return e.Err }
+
+// saveLast writes the checkpoint that a run ends with, whatever happens to its folder: it
+// tries several times, then elsewhere.
+func (t *Trainer) saveLast() (err error) {
+	if t.c.Save == nil || t.saved == t.done {
+		return nil
+	}
+	s := *t.c.Save
+	var diverged *DivergedError
+	for n := range lastSaves {
+		if err = t.saveTo(s.Dir); err == nil || errors.As(err, &diverged) || s.Dir.FS != nil {
+			return err
+		}
+		if n+1 < lastSaves {
+			t.c.Notice(fmt.Sprintf("%v; trying again", err))
+			time.Sleep(saveWait << n)
+		}
+	}
+	if s.Elsewhere == nil {
+		home, _ := os.UserHomeDir() // "" is the current folder
+		s.Elsewhere = []string{".", home, os.TempDir()}
+	}
+	for _, dir := range s.Elsewhere {
+		other := checkpoint.Dir{Path: filepath.Join(dir, fmt.Sprintf("%s-rescued-%d", filepath.Base(s.Dir.Path), os.Getpid()))}
+		failed := t.saveTo(other)
+		if failed == nil {
+			return &SavedElsewhereError{t.last, err}
+		}
+		t.c.Notice(fmt.Sprint(failed))
+	}
+	return err
+}
+
+// saveTo writes a checkpoint. Older ones that cannot be removed are a notice.
+func (t *Trainer) saveTo(dir checkpoint.Dir) error {
+	s := t.c.Save
 	now, err := t.state()
 	if err != nil {
 		return err
@@ -74,15 +151,36 @@ func (t *Trainer) save(must bool) error {
 	if s.Adapter != nil {
 		snapshot.Adapter = &hf.Adapter{Config: s.Adapter, Tensors: snapshot.Model.Tensors}
 	}
-	dir := s.Dir
+	dir.Damaged = t.damaged
 	if t.keepsBest() && t.best != nil {
 		dir.AlwaysKeep = t.best.Iteration
 	}
 	path, err := dir.Save(snapshot)
-	if path != "" {
-		t.last, t.saved = path, t.done
+	if path == "" {
+		return err
 	}
-	return err
+	if t.last, t.saved, t.failures, t.retryAt = path, t.done, 0, 0; err != nil {
+		t.c.Notice(err.Error())
+	}
+	return nil
+}
+
+// CheckpointBytes returns the size of the tensors of a run's checkpoints.
+func CheckpointBytes(r *run.Run) (bytes int64) {
+	for _, s := range r.Plan.Slabs {
+		for _, q := range s.Params {
+			if !q.Frozen() || !r.Adapts() {
+				bytes += q.Type.Bytes()
+			}
+			if !q.Frozen() && s.Pieces[0].Master >= 0 {
+				bytes += dtype.F32.Bytes(q.Type.Shape.Elements())
+			}
+			for _, state := range q.States {
+				bytes += state.Bytes()
+			}
+		}
+	}
+	return bytes
 }
 
 // weights returns the weights that checkpoints have: all, or only the adapters.
@@ -157,6 +255,7 @@ func (t *Trainer) resume() (err error) {
 	}
 	if c != nil {
 		defer func() { err = errors.Join(err, c.Close()) }()
+		t.damaged = c.Damaged
 		for _, skipped := range c.Skipped {
 			t.c.Notice(fmt.Sprintf("going on from %s, an older checkpoint: %v", c.Path, skipped))
 		}

@@ -67,6 +67,9 @@ type Trainer struct {
 	saved     int64            // iterations done at the last checkpoint
 	journaled int64            // iterations done at the last commit of the journal
 	last      string           // path of the last checkpoint
+	damaged   []string         // checkpoints that were skipped
+	failures  int              // saves in a row that failed
+	retryAt   int64            // iterations done when a save is tried again; 0 for none
 	best      *Best            // best evaluation so far, nil if none
 	evaluated int64            // the last iteration that was evaluated
 
@@ -243,7 +246,7 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 			return t.result(r.Loss), err
 		}
 	}
-	err = errors.Join(t.commit(), t.save(true))
+	err = errors.Join(t.commit(), t.saveLast())
 	ended := t.result(r.Loss)
 	ended.Interrupted, ended.Stopped = r.Interrupted, r.Stopped
 	return ended, err
@@ -290,6 +293,9 @@ func (t *Trainer) Step() (Report, error) {
 			return Report{}, io.EOF
 		}
 		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
+	}
+	if filled.Counted == 0 {
+		return Report{}, fmt.Errorf("the batch of iteration %d has nothing to learn: none of its targets is in the loss", t.done+1)
 	}
 	if err := e.CheckBatch(); err != nil {
 		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)

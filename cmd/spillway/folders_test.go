@@ -166,7 +166,7 @@ func TestFolderCommandsRefuse(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if r := commandIn(ctx, t, "quantize", llama, out); r.code != exitFailed || !strings.Contains(r.err, "interrupted") {
+	if r := commandIn(ctx, t, "quantize", llama, out); r.code != 130 || !strings.Contains(r.err, "interrupted") {
 		t.Errorf("interrupted: exit code %d, %s", r.code, r.err)
 	}
 	if left, err := os.ReadDir(parent); err != nil || len(left) != 0 {

@@ -126,7 +126,7 @@ func TestInitInterruptedLeavesNothing(t *testing.T) {
 	parent := t.TempDir()
 	r := commandIn(ctx, t, "init", "gpt2", "--out", filepath.Join(parent, "out"))
 	left, err := os.ReadDir(parent)
-	if r.code != exitFailed || err != nil || len(left) != 0 {
+	if r.code != 130 || err != nil || len(left) != 0 {
 		t.Errorf("exit code %d, %d entries are left, %v", r.code, len(left), err)
 	}
 }

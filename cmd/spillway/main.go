@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 
@@ -20,15 +19,17 @@ import (
 
 	"spillway/device"
 	_ "spillway/device/cuda" // GPUs of NVIDIA; a backend is known by its import
+	"spillway/internal/suggest"
 	"spillway/recipe"
 	"spillway/rig"
 	spillwayrun "spillway/run"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	os.Exit(run(ctx, os.Args[1:], shell{in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: rig.UserCache(), libraryPaths: libraryPaths(os.Getenv), drivers: device.Drivers()}))
+	ctx, cancel := context.WithCancelCause(context.Background())
+	asked := &signals{exit: os.Exit}
+	asked.notify(cancel)
+	os.Exit(run(ctx, os.Args[1:], shell{signals: asked, in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: rig.UserCache(), libraryPaths: libraryPaths(os.Getenv), drivers: device.Drivers()}))
 }
 
 // shell is what a verb may touch of its surroundings.
@@ -39,9 +40,10 @@ type shell struct {
 	// libraryPaths are folders in which to look for GPU libraries first; drivers are the
 	// backends in which GPUs are looked for where --device names none.
 	libraryPaths, drivers []string
+	signals               *signals // nil: nobody sends any
 }
 
-// Exit codes.
+// Exit codes, in addition to those of signals.
 const (
 	exitOK     = 0
 	exitFailed = 1
@@ -53,9 +55,17 @@ func run(ctx context.Context, args []string, sh shell) int {
 	root := newRoot(sh)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
+	var by *interruptedError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &by):
+		return by.code() // the command has said what came of it
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		fmt.Fprintf(sh.err, "%s: interrupted\n", cmd.CommandPath())
+		return interruption(ctx).code()
+	case errors.Is(err, syscall.EPIPE):
+		return exitFailed // nobody is there to read why
 	case misused(err):
 		fmt.Fprintf(sh.err, "%s: %v\nsee %s --help\n", cmd.CommandPath(), err, cmd.CommandPath())
 		return exitUsage
@@ -98,10 +108,10 @@ before it starts that the plan fits.`,
 	root.SetIn(sh.in)
 	root.SetOut(sh.out)
 	root.SetErr(sh.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetHelpCommand(&cobra.Command{Hidden: true})
-	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(usage)
+	root.Version = strings.TrimPrefix(thisBuild().String(), "spillway ")
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newInit(sh), newInspect(sh), newTrain(sh), newQuantize(sh), newMerge(sh), newExport(sh), newBench(sh), newVersion(sh))
 	return root
 }
@@ -110,11 +120,15 @@ func knownVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	hint := ""
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = "; did you mean " + strings.Join(near, " or ") + "?"
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
 	}
-	return usageErrorf("there is no command %q%s", args[0], hint)
+	meant := map[string]string{"finetune": "train", "fine-tune": "train", "fit": "train", "convert": "export", "save": "export", "new": "init", "info": "inspect", "show": "inspect", "gpus": "devices", "memory": "estimate"}
+	if near := meant[args[0]]; near != "" {
+		return usageErrorf("there is no command %q; did you mean %s?", args[0], near)
+	}
+	return usageErrorf("there is no command %q%s", args[0], suggest.Hint(args[0], names))
 }
 
 // exactly demands n arguments; what names them.

@@ -120,8 +120,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// Ctrl-C ends the run after the iteration at hand, with a checkpoint and without an
-// error.
+// Ctrl-C ends the run after the iteration at hand, with a checkpoint and with the exit code
+// of Ctrl-C, and says how to go on.
 func TestTrainInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
@@ -135,7 +135,7 @@ func TestTrainInterrupted(t *testing.T) {
 	})
 	args := []string{"train", "tiny-llama", "--data", prose(t), "--batch-size", "2", "--seq-len", "64", "--max-steps", "1000000", "--eval-steps", "1", "--out", out}
 	code := run(ctx, args, shell{in: strings.NewReader(""), out: screen, err: &said, cache: cache})
-	if code != exitOK || !strings.Contains(said.String(), "interrupted     2 steps") {
+	if code != 130 || !strings.Contains(said.String(), "interrupted     2 steps") || !strings.Contains(said.String(), "spillway train --resume --out "+out) {
 		t.Errorf("exit code %d:\n%s", code, said.String())
 	}
 	c, err := checkpoint.Dir{Path: out}.Latest()
@@ -152,7 +152,7 @@ func TestTrainInterrupted(t *testing.T) {
 func TestTrainWithASavedPlan(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "plan.json")
-	if r := command(t, "plan", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--save", file); r.code != exitOK {
+	if r := command(t, "plan", "tiny-llama", "--micro-batch-size", "2", "--seq-len", "64", "--save", file); r.code != exitOK {
 		t.Fatal(r.err)
 	}
 	text := prose(t)

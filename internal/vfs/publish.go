@@ -36,12 +36,20 @@ func Partial(dir string) string {
 // syncs files into a hidden folder next to it, which then gets its name in one rename. What
 // an attempt that was killed left under the hidden name is removed first; after an error
 // nothing is left. For a single file see Replace.
-func Publish(d FS, dir string, fill func(partial string) error) error {
+// On the disk of this computer one process publishes to a name at a time: see Claim.
+func Publish(d FS, dir string, fill func(partial string) error) (err error) {
+	if d == OS {
+		release, err := Claim(dir)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, release()) }()
+	}
 	partial := Partial(dir)
 	if err := RemoveAll(d, partial); err != nil {
 		return fmt.Errorf("removing what an earlier attempt left at %s: %w", partial, err)
 	}
-	err := d.Mkdir(partial)
+	err = d.Mkdir(partial)
 	if err == nil {
 		err = fill(partial)
 	}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"spillway/checkpoint"
+)
+
+// asProgram is set in the environment of a test binary that is to be the program.
+const asProgram = "SPILLWAY_AS_PROGRAM"
+
+// program is a command line in a process of its own.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	p := exec.Command(os.Args[0], args...)
+	p.Env = append(os.Environ(), asProgram+"=1", "XDG_CACHE_HOME="+filepath.Dir(cache))
+	return p
+}
+
+// Ctrl-C, kill and a closed terminal end a training run with a checkpoint, and with the exit
+// code that says so.
+func TestSignalsSaveTheRun(t *testing.T) {
+	text := prose(t)
+	command(t, "devices") // what it measures is cached for the programs
+	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
+		out := filepath.Join(t.TempDir(), "run")
+		p := program(t, "train", "tiny-llama", "--data", text, "--batch-size", "2", "--seq-len", "64", "--max-steps", "1000000", "--eval-steps", "1", "--out", out)
+		screen, err := p.StdoutPipe()
+		if err == nil {
+			err = p.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(screen)
+		for lines.Scan() && !strings.Contains(lines.Text(), "step 2 ") {
+		}
+		if err := p.Process.Signal(sig); err != nil {
+			t.Error(err)
+		}
+		rest, err := io.ReadAll(screen)
+		if err != nil {
+			t.Error(err)
+		}
+		if p.Wait(); p.ProcessState.ExitCode() != code || !strings.Contains(string(rest), "--resume --out "+out) {
+			t.Errorf("%v: exit code %d, %s", sig, p.ProcessState.ExitCode(), rest)
+		}
+		c, err := checkpoint.Dir{Path: out}.Latest()
+		if err != nil {
+			t.Errorf("%v: %v", sig, err)
+			continue
+		}
+		c.Close() // opened for reading
+	}
+}
+
+// What has nothing to save ends soon after the first signal.
+func TestSignalsEndOtherCommands(t *testing.T) {
+	command(t, "devices")
+	for _, args := range [][]string{{"bench", "cpu"}, {"devices", "--calibrate"}} {
+		p := program(t, args...)
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+		start := time.Now()
+		if err := p.Process.Signal(syscall.SIGINT); err != nil {
+			continue // it has ended already
+		}
+		p.Wait()
+		if took := time.Since(start); p.ProcessState.ExitCode() > 0 && p.ProcessState.ExitCode() != 130 || took > 10*graceTime {
+			t.Errorf("%v: exit code %d after %v", args, p.ProcessState.ExitCode(), took)
+		}
+	}
+}
