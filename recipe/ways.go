@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"spillway"
 	"spillway/machine"
@@ -13,10 +12,10 @@ import (
 	"spillway/units"
 )
 
-// How many ways out are looked for, and for how long.
+// How many ways out are looked for, and how many are tried.
 const (
 	maxWays  = 4
-	waysTime = 10 * time.Second
+	maxTries = 10
 )
 
 // way is a change of the options, and the flags that make it.
@@ -30,9 +29,9 @@ type way struct {
 // that says what is trained; described is the machine as --machine has it, "" for this
 // computer.
 func (p *Plan) WaysOut(m *spillway.Model, o spillway.Options, fit *planner.FitError, task, described string) (list []planner.FitOption) {
-	start := time.Now()
+	tries := 0
 	try := func(ways ...way) bool {
-		if len(list) == maxWays || time.Since(start) > waysTime {
+		if tries++; len(list) == maxWays || tries > maxTries {
 			return false
 		}
 		changed, flags := o, []string(nil)

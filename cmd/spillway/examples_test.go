@@ -93,7 +93,8 @@ func runExamples(t *testing.T, all [][]string) {
 		case "init":
 			for i, arg := range args {
 				if i > 0 && args[i-1] == "--out" {
-					os.RemoveAll(arg)
+					args[i] += "-made"
+					os.RemoveAll(arg + "-made")
 				}
 			}
 		}
