@@ -24,7 +24,7 @@ const (
 func (h heads) mostTiles() int64 { return 2*ceilDiv(h.t, hopperRows) + 1 }
 
 // listShared is the shared memory of the kernel that makes lists of tiles, in bytes.
-func (h heads) listShared() int64 { return 4 * h.b * (ceilDiv(h.t, 32) + 3*h.mostTiles() + 2) }
+func (h heads) listShared() int64 { return 4 * h.b * (ceilDiv(h.t, 32) + 5 + 3*h.mostTiles() + 2) }
 
 // fitsHopper says that the kernels take the call.
 func (h heads) fitsHopper(d *Device) bool {

@@ -7,8 +7,8 @@
 // rows see, the second, if there are two, by the queries that see them.
 extern "C" __global__ void __launch_bounds__(1024) documentTiles(const int *segments, int *lists, i64 size, int count, int samples, int T, int causal, int window) {
     extern __shared__ u32 memory[];
-    int words = (T + 31) / 32, most = 2 * ((T + ROWS - 1) / ROWS) + 1, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    u32 *marks = memory;                          // [samples words]
+    int words = (T + 31) / 32 + 5, most = 2 * ((T + ROWS - 1) / ROWS) + 1, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    u32 *marks = memory;                            // [samples words], of which the last five are zero
     int *firsts = (int *)(marks + samples * words); // [samples most], as the next two
     int *starts = firsts + samples * most, *stops = starts + samples * most;
     int *mixed = stops + samples * most, *counts = mixed + samples;
@@ -30,18 +30,19 @@ extern "C" __global__ void __launch_bounds__(1024) documentTiles(const int *segm
         int n = 0, pending = 0, start = 0, at = b * most;
         bool apart = !mixed[b];
         for (int r = 0; r < T; n++) {
-            // the first and the last place in r+1..r+ROWS where a document ends
-            int end = min(r + ROWS, T), early = T, late = end == T ? T : -1, from = r + 1 >> 5, w = from + lane;
-            u32 m = apart && w <= end >> 5 && w < words ? own[w] : 0;
-            if (w == end >> 5) m &= (2u << (end & 31)) - 1;
-            if (lane == 0) m &= ~0u << (r + 1 & 31);
-            u32 some = __ballot_sync(0xffffffffu, m != 0);
-            if (some) {
-                int least = __ffs(some) - 1, most = 31 - __clz(some);
-                early = 32 * (from + least) + __ffs(__shfl_sync(0xffffffffu, m, least)) - 1;
-                int last = 32 * (from + most) + 31 - __clz(__shfl_sync(0xffffffffu, m, most));
-                if (late < 0) late = last;
+            // the first and the last place in r+1..r+ROWS where a document ends; all lanes look
+            int end = min(r + ROWS, T), early = T, late = -1;
+            const u32 *w = own + (r + 1 >> 5);
+            u64 low = 0, high = 0;
+            if (apart) {
+                low = __funnelshift_r(w[0], w[1], r + 1 & 31) | (u64)__funnelshift_r(w[1], w[2], r + 1 & 31) << 32;
+                high = __funnelshift_r(w[2], w[3], r + 1 & 31) | (u64)__funnelshift_r(w[3], w[4], r + 1 & 31) << 32;
             }
+            if (low | high) {
+                early = r + (low ? __ffsll(low) : 64 + __ffsll(high));
+                late = r + (high ? 128 - __clzll(high) : 64 - __clzll(low));
+            }
+            if (end == T) late = T;
             if (lane == 0) {
                 firsts[at + n] = r;
                 starts[at + n] = start;
@@ -96,9 +97,9 @@ extern "C" __global__ void __launch_bounds__(1024) documentTiles(const int *segm
             t.stop = stops[x];
 #pragma unroll
             for (int w = 0; w < 4; w++) {
-                int at = t.first + 32 * w, word = at >> 5;
-                u32 low = marks[b * words + min(word, words - 1)], high = marks[b * words + min(word + 1, words - 1)];
-                u32 m = word >= words ? 0 : word + 1 >= words ? low >> (at & 31) : __funnelshift_r(low, high, at & 31);
+                int at = t.first + 32 * w;
+                const u32 *from = marks + b * words + (at >> 5);
+                u32 m = __funnelshift_r(from[0], from[1], at & 31);
                 int left = t.end - at;
                 t.marks[w] = t.mixed || left <= 0 ? 0 : left >= 32 ? m : m & (1u << left) - 1;
             }

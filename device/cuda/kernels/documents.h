@@ -85,18 +85,17 @@ template <int COLUMNS, bool BYKEYS> __device__ __forceinline__ u32 pairsOf(const
 // head a turn of its own, back and forth, so that the longest are spread evenly. Samples without
 // documents need no list: their tiles are cut as they come, BYKEYS or by queries.
 #define LIST 16
-template <bool BYKEYS> __device__ __forceinline__ bool turn(const Mask &c, const int *list, int samples, int n, int heads, Tile &t, int &head) {
+__device__ __forceinline__ int tilesOf(const Mask &c, const int *list, int samples) { return list ? list[0] : (c.T + ROWS - 1) / ROWS * samples; }
+template <bool BYKEYS> __device__ __forceinline__ bool turn(const Mask &c, const int *list, int tiles, int samples, int n, int heads, Tile &t, int &head) {
     int k = n * gridDim.x + (n & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
     head = k % heads;
     k /= heads;
+    if (k >= tiles) return false;
     if (!list) {
-        int tiles = (c.T + ROWS - 1) / ROWS, rank = k / samples;
-        if (rank >= tiles) return false;
-        int first = (BYKEYS ? rank : tiles - 1 - rank) * ROWS;
+        int first = (BYKEYS ? k / samples : tiles / samples - 1 - k / samples) * ROWS;
         t = {k % samples, first, min(first + ROWS, c.T), 0, 0, c.T};
         return true;
     }
-    if (k >= list[0]) return false;
     const int4 *from = (const int4 *)(list + LIST) + 3 * k;
     int4 *to = (int4 *)&t;
     to[0] = from[0];

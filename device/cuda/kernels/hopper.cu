@@ -29,11 +29,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
     __syncthreads();
     i64 queryStep = (i64)heads * HEAD, keyStep = (i64)keyHeads * HEAD;
     Tile t;
-    int h;
+    int h, tiles = tilesOf(c, list, samples);
     if (threadIdx.x < 128) {
         FETCHING_REGISTERS();
         Ring<STAGES> ring = {0, 1}, queryRing = {0, 1};
-        for (int n = 0; turn<false>(c, list, samples, n, heads, t, h); n++, queryRing.next()) {
+        for (int n = 0; turn<false>(c, list, tiles, samples, n, heads, t, h); n++, queryRing.next()) {
             Range range = rangeOf<false>(c, t, t.first, t.end - 1);
             const Element *keysAt = k + (i64)t.sample * S * keyStep + (i64)(h * keyHeads / heads) * HEAD, *valuesAt = v + (keysAt - k);
             for (int j = range.from; j <= range.to; j += KEYS, ring.next()) {
@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
     auto release = [&](Barrier &b) {
         if (lane == 0) arrive(b);
     };
-    bool more = turn<false>(c, list, samples, 0, heads, t, h);
+    bool more = turn<false>(c, list, tiles, samples, 0, heads, t, h);
     for (int n = 1; more; n++, queryRing.next()) {
         Range range = rangeOf<false>(c, t, t.first, t.end - 1), own = NOTHING, whole = NOTHING;
         int first = t.first + half * 64, last = min(first + 63, t.end - 1), row = first + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
@@ -147,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
         int headAfter;
         auto look = [&]() {
             release(queriesFree[queryRing.at]);
-            more = turn<false>(c, list, samples, n, heads, after, headAfter);
+            more = turn<false>(c, list, tiles, samples, n, heads, after, headAfter);
         };
         waitFor(queriesHere[queryRing.at], queryRing.phase);
         int j = range.from;

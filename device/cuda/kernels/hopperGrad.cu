@@ -32,12 +32,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
     __syncthreads();
     i64 queryStep = (i64)heads * HEAD, keyStep = (i64)keyHeads * HEAD;
     Tile t;
-    int h;
+    int h, tiles = tilesOf(c, list, samples);
     if (threadIdx.x < 128) {
         FETCHING_REGISTERS();
         Ring<STAGES> ring = {0, 1};
         Ring<2> tileRing = {0, 1};
-        for (int n = 0; turn<false>(c, list, samples, n, heads, t, h); n++, tileRing.next()) {
+        for (int n = 0; turn<false>(c, list, tiles, samples, n, heads, t, h); n++, tileRing.next()) {
             Range range = rangeOf<false>(c, t, t.first, t.end - 1);
             i64 queriesAt = (i64)t.sample * T * queryStep + (i64)h * HEAD, keysAt = (i64)t.sample * S * keyStep + (i64)(h * keyHeads / heads) * HEAD;
             for (int j = range.from; j <= range.to; j += STRIP, ring.next()) {
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
     auto release = [&](Barrier &b) {
         if (lane == 0) arrive(b);
     };
-    bool more = turn<false>(c, list, samples, 0, heads, t, h);
+    bool more = turn<false>(c, list, tiles, samples, 0, heads, t, h);
     for (int n = 1; more; n++, tileRing.next()) {
         Range range = rangeOf<false>(c, t, t.first, t.end - 1), own = NOTHING, whole = NOTHING, seen[2];
         int first = t.first + half * 64, final = min(first + 63, t.end - 1), row = first + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
         int headAfter;
         auto look = [&]() {
             release(queriesFree[tileRing.at]);
-            more = turn<false>(c, list, samples, n, heads, after, headAfter);
+            more = turn<false>(c, list, tiles, samples, n, heads, after, headAfter);
         };
         waitFor(queriesHere[tileRing.at], tileRing.phase);
         int j = range.from;
@@ -208,12 +208,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
     __syncthreads();
     i64 queryStep = (i64)heads * HEAD, keyStep = (i64)keyHeads * HEAD;
     Tile t;
-    int part, group = heads / keyHeads / splits;
+    int part, group = heads / keyHeads / splits, tiles = tilesOf(c, list, samples);
     if (threadIdx.x < 128) {
         FETCHING_REGISTERS();
         Ring<STAGES> ring = {0, 1};
         Ring<2> tileRing = {0, 1};
-        for (int n = 0; turn<true>(c, list, samples, n, keyHeads * splits, t, part); n++, tileRing.next()) {
+        for (int n = 0; turn<true>(c, list, tiles, samples, n, keyHeads * splits, t, part); n++, tileRing.next()) {
             Range range = rangeOf<true>(c, t, t.first, t.end - 1);
             i64 keysAt = (i64)t.sample * S * keyStep + (i64)(part / splits) * HEAD;
             for (int h = part * group; h < part * group + group; h++) {
@@ -248,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
     auto release = [&](Barrier &b) {
         if (lane == 0) arrive(b);
     };
-    for (int n = 0; turn<true>(c, list, samples, n, keyHeads * splits, t, part); n++, tileRing.next()) {
+    for (int n = 0; turn<true>(c, list, tiles, samples, n, keyHeads * splits, t, part); n++, tileRing.next()) {
         Range range = rangeOf<true>(c, t, t.first, t.end - 1), own = NOTHING, whole = NOTHING, seen[2];
         int first = t.first + half * 64, final = min(first + 63, t.end - 1), row = first + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
         if (first < t.end) own = rangeOf<true>(c, t, first, final);

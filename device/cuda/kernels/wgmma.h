@@ -131,11 +131,21 @@ template <int ROWS> __device__ __forceinline__ void fetchRows(u32 to, const Elem
     if (c >= CHUNKS) return;
     to += (c >> 3) * (ROWS * 128) + r * 128 + ((c & 7) ^ (r & 7)) * 16;
     const Element *line = x + (i64)(from + r) * step + c * LANES;
+    const int together = 128 / FETCHERS; // rows
+    step *= together;
+    if (from + ROWS <= limit) {
 #pragma unroll 4
-    for (int i = 0; i < ROWS; i += 128 / FETCHERS) {
-        bool there = from + r + i < limit;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + i * 128), "l"(there ? line + i * step : x), "r"(there ? 16 : 0));
+        for (int i = 0; i < ROWS; i += together) {
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i * 128), "l"(line));
+            line += step;
+            asm volatile("" : "+l"(line)); // one address at a time: registers are short
+        }
+        return;
     }
+    int left = limit - from - r;
+#pragma unroll 4
+    for (int i = 0; i < ROWS; i += together, line += step)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + i * 128), "l"(i < left ? line : x), "r"(i < left ? 16 : 0));
 }
 
 // Registers move from the warpgroup that fetches to the two that compute. A block of 384 threads
