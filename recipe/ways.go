@@ -144,6 +144,21 @@ func memory(o spillway.Options, fit *planner.FitError, described string) (list [
 			parts = append(parts, strings.TrimSpace(part))
 		}
 	}
+	add := func(text string) {
+		if m, err := machine.Parse(text); err == nil {
+			list = append(list, way{"--machine " + text, func(o *spillway.Options) { o.Machine = m }})
+		}
+	}
+	d := o.Machine.Devices[0]
+	if kind, size, sized := strings.Cut(parts[0], ":"); sized && fit.DeviceNeed() > 0 { // the first device by its size
+		_, figures, rated := strings.Cut(size, "@")
+		more := (fit.DeviceNeed()+int64(d.Memory-d.Usable))/int64(units.MiB) + 1
+		text := fmt.Sprintf("%s:%dMiB", kind, more)
+		if rated {
+			text += "@" + figures
+		}
+		add(strings.Replace(described, parts[0], text, 1))
+	}
 	share := float64(o.Machine.Host.Usable) / float64(o.Machine.Host.Memory)
 	host := int64(float64(fit.NeededHost)/share)/int64(units.GiB) + 1
 	for _, more := range []string{fmt.Sprintf("host:%dGiB", host), "disk:2TiB"} {
@@ -151,10 +166,7 @@ func memory(o spillway.Options, fit *planner.FitError, described string) (list [
 		if strings.HasPrefix(more, "disk") {
 			text = described + "," + more
 		}
-		m, err := machine.Parse(text)
-		if err == nil {
-			list = append(list, way{"--machine " + text, func(o *spillway.Options) { o.Machine = m }})
-		}
+		add(text)
 	}
 	return list
 }
