@@ -109,6 +109,7 @@ type Output struct {
 	Keep         int    // newest checkpoints to keep; 0 for all
 	JournalEvery int64  // steps between commits of the journal on disk
 	Resume       bool
+	AllowChanges bool   // resume with other settings than the run had
 	PlanFile     string // carry out this plan instead of making one
 	Log          string // append a JSON object per step, or to FILE.csv a line
 	Timeline     string // write when each instruction of the third step ran
@@ -224,6 +225,7 @@ func (o *Output) flags(f *flag.FlagSet) {
 	atLeast(f, &o.Keep, 0, "keep", "keep the newest `N` checkpoints, 0 for all")
 	atLeast(f, &o.JournalEvery, 0, "journal-every", "commit every `N`-th step to the journal on --disk: fewer writes, more to do again after a kill")
 	f.BoolVar(&o.Resume, "resume", false, "continue from the newest checkpoint in --out, or from the last step in the journal on --disk")
+	f.BoolVar(&o.AllowChanges, "allow-changes", false, "with --resume: go on with another learning rate, schedule, clipping, batch size or seed than the run had")
 	f.StringVar(&o.PlanFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
 	f.StringVar(&o.Log, "log", "", "append a JSON object per step to `FILE`, or a line of a table to FILE.csv")
 	f.StringVar(&o.Timeline, "timeline", "", "write when each instruction of the third step ran to `FILE`, which Perfetto and chrome://tracing show")
@@ -247,6 +249,8 @@ func (r *Recipe) Check() error {
 		return settingErrorf("--eval-split 1 leaves nothing to train on; it is a share below 1")
 	case e.Steps == 0 && (e.Patience > 0 || e.KeepBest):
 		return settingErrorf("--patience and --keep-best compare evaluations: say with --eval-steps how often to evaluate")
+	case r.Output.AllowChanges && !r.Output.Resume:
+		return settingErrorf("--allow-changes is about a run that is continued: give --resume too")
 	case r.Training.Adapter != "" && r.Task == spillway.Train:
 		return settingErrorf("--adapter is to start from with --method lora or qlora, not full")
 	}

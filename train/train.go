@@ -46,6 +46,9 @@ type Config struct {
 	Save     *Save       // nil saves no checkpoints
 	Journal  Journal     // nil means the run's own, if it has one
 	Evaluate *Evaluation // nil evaluates nothing
+	// AllowChanges lets a run resume with another learning rate, schedule, clipping, batch
+	// size or seed than it had; a notice says what has changed. Else that is an error.
+	AllowChanges bool
 	// JournalEvery is the number of iterations that one commit makes durable; 0 counts as 1.
 	JournalEvery int64
 
