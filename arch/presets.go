@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"spillway/internal/suggest"
 )
 
 // presetFiles are published models, as the config.json their makers gave them. tiny-*, small-*
@@ -31,7 +33,8 @@ func Presets() []string {
 func Preset(name string) ([]byte, error) {
 	config, err := presetFiles.ReadFile("presets/" + name + ".json")
 	if err != nil {
-		return nil, fmt.Errorf("no model is named %q; known are %s", name, strings.Join(Presets(), ", "))
+		wanted := strings.ToLower(name[strings.LastIndexByte(name, '/')+1:]) // of meta-llama/Llama-3.1-8B
+		return nil, fmt.Errorf("there is no folder and no preset %q%s; known are %s", name, suggest.Hint(wanted, Presets()), strings.Join(Presets(), ", "))
 	}
 	return config, nil
 }

@@ -45,6 +45,9 @@ func (d Document) LossTokens() (n int) {
 	return n
 }
 
+// unused says that only some tokens count in the loss, and the document has none of them.
+func (d Document) unused() bool { return d.InLoss != nil && d.LossTokens() == 0 }
+
 // Source is a numbered collection of documents. Document may be called from several
 // goroutines, and the caller owns the result. A document may be empty.
 type Source interface {
@@ -97,5 +100,5 @@ func inRange(i, n int64) error {
 	return nil
 }
 
-// errEmpty is the error of a loader whose data has not a single token.
-var errEmpty = errors.New("the data has no tokens; check the files and the names of the fields")
+// ErrNothing is the error of data that has not a single token in the loss.
+var ErrNothing = errors.New("the data has nothing to learn: no document has a token in the loss; check the files, the names of the fields, and that texts and answers are not empty")

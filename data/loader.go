@@ -73,7 +73,7 @@ func NewLoader(s Source, c Config) (*Loader, error) {
 		return nil, fmt.Errorf("rank %d of %d: ranks count from 0", c.Rank, c.World)
 	}
 	if s.Len() == 0 {
-		return nil, errEmpty
+		return nil, ErrNothing
 	}
 	l := &Loader{source: s, config: c, spare: NewBatch(1, c.Length)}
 	l.setEpoch(0)
@@ -185,15 +185,16 @@ func (l *Loader) fill(r *row) error {
 	return nil
 }
 
-// end returns io.EOF, or errEmpty if the stream had no row at all.
+// end returns io.EOF, or ErrNothing if the stream had no row at all.
 func (l *Loader) end() error {
 	if l.at.Row == 0 {
-		return errEmpty
+		return ErrNothing
 	}
 	return io.EOF
 }
 
-// load reads the document at the position, unless it is loaded.
+// load reads the document at the position, unless it is loaded. A conversation or
+// completion without a token in the loss counts as empty: it would train nothing.
 func (l *Loader) load() error {
 	if l.loaded {
 		return nil
@@ -205,6 +206,9 @@ func (l *Loader) load() error {
 	d, err := l.source.Document(i)
 	if err != nil {
 		return fmt.Errorf("reading document %d for row %d: %w", i, l.at.Row, err)
+	}
+	if d.unused() {
+		d = Document{}
 	}
 	l.document, l.loaded = d, true
 	return nil
@@ -219,7 +223,7 @@ func (l *Loader) advance(n int) error {
 	if len(l.document.Tokens) > 0 {
 		l.empty = 0
 	} else if l.empty++; l.empty > l.at.Documents {
-		return errEmpty
+		return ErrNothing
 	}
 	l.at.Document, l.at.Offset, l.loaded = l.at.Document+1, 0, false
 	return nil

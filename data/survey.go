@@ -7,12 +7,14 @@ import (
 	"sync/atomic"
 )
 
-// Survey counts the documents and tokens of a source. NewSurvey reads and tokenizes
+// Survey counts the documents of a source, and the tokens of those that a Loader does not
+// leave out. NewSurvey reads and tokenizes
 // everything once, so a document that cannot be read is found before a run starts.
 type Survey struct {
 	Documents  int64
 	Tokens     int64
 	LossTokens int64   // tokens that count in the loss
+	Unused     int64   // conversations and completions without a token in the loss
 	Longest    int     // tokens of the longest document
 	Digest     uint64  // of all tokens, in order, and of which are in the loss; never 0
 	lengths    []int32 // tokens of each document
@@ -26,7 +28,7 @@ const surveyBlock = 64
 func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 	v := Survey{Documents: s.Len(), lengths: make([]int32, s.Len())}
 	meter := newProgressMeter(progress, s.Len())
-	var next, tokens, inLoss atomic.Int64
+	var next, tokens, inLoss, unused atomic.Int64
 	sums := make([]uint64, (v.Documents+surveyBlock-1)/surveyBlock)
 	var failed atomic.Pointer[error]
 	var wait sync.WaitGroup
@@ -37,13 +39,14 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 				if from >= v.Documents {
 					return
 				}
-				n, l, err := v.measure(s, from, min(from+surveyBlock, v.Documents), &sums[from/surveyBlock])
+				n, l, u, err := v.measure(s, from, min(from+surveyBlock, v.Documents), &sums[from/surveyBlock])
 				if err != nil {
 					failed.CompareAndSwap(nil, &err)
 					return
 				}
 				tokens.Add(n)
 				inLoss.Add(l)
+				unused.Add(u)
 				meter.add(min(surveyBlock, v.Documents-from))
 			}
 		})
@@ -52,7 +55,7 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 	if err := failed.Load(); err != nil {
 		return v, *err
 	}
-	v.Tokens, v.LossTokens, v.Digest = tokens.Load(), inLoss.Load(), 1
+	v.Tokens, v.LossTokens, v.Unused, v.Digest = tokens.Load(), inLoss.Load(), unused.Load(), 1
 	for _, sum := range sums {
 		v.Digest = max(mix(v.Digest^sum), 1)
 	}
@@ -64,18 +67,22 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 
 // measure reads documents from to to-1, fills in their lengths, counts their tokens and
 // adds their digests to sum.
-func (v *Survey) measure(s Source, from, to int64, sum *uint64) (tokens, inLoss int64, err error) {
+func (v *Survey) measure(s Source, from, to int64, sum *uint64) (tokens, inLoss, unused int64, err error) {
 	for i := from; i < to; i++ {
 		d, err := s.Document(i)
 		if err != nil {
-			return 0, 0, fmt.Errorf("reading document %d: %w", i, err)
+			return 0, 0, 0, fmt.Errorf("reading document %d: %w", i, err)
+		}
+		*sum = mix(*sum ^ d.digest())
+		if d.unused() {
+			unused++
+			continue
 		}
 		v.lengths[i] = int32(len(d.Tokens))
 		tokens += int64(len(d.Tokens))
 		inLoss += int64(d.LossTokens())
-		*sum = mix(*sum ^ d.digest())
 	}
-	return tokens, inLoss, nil
+	return tokens, inLoss, unused, nil
 }
 
 // digest is a hash of the tokens and of which are in the loss.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -97,4 +98,39 @@ func (w whole) Document(i int64) (Document, error) {
 	d, err := w.Source.Document(i)
 	d.InLoss = nil
 	return d, err
+}
+
+// listed are documents in memory.
+type listed []Document
+
+func (l listed) Len() int64                         { return int64(len(l)) }
+func (l listed) Document(i int64) (Document, error) { return l[i], nil }
+
+// Documents without a target are left out and counted; data that has no others is refused.
+func TestNothingToLearn(t *testing.T) {
+	learned := Document{Tokens: []int32{1, 2, 3}, InLoss: []Range{{2, 3}}}
+	nothing := Document{Tokens: []int32{7, 8, 9}, InLoss: []Range{}}
+	first := Document{Tokens: []int32{4, 5}, InLoss: []Range{{0, 1}}} // no token predicts the first
+	v, err := NewSurvey(listed{nothing, learned, first, nothing}, nil)
+	if err != nil || v.Documents != 4 || v.Unused != 3 || v.Tokens != 3 || v.LossTokens != 1 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	c := Config{Length: 4, InOrder: true, Epochs: 1}
+	l, err := NewLoader(listed{nothing, learned, first, nothing}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := NewBatch(2, 4)
+	if err := l.Next(b); err != nil || !slices.Equal(b.Tokens, []int32{1, 2, 3, 0, 0, 0, 0, 0}) || v.Rows(c) != 1 {
+		t.Errorf("%v, %d rows, %v", b.Tokens, v.Rows(c), err)
+	}
+	for _, epochs := range []int64{0, 1} {
+		l, err := NewLoader(listed{nothing, first}, Config{Length: 4, Epochs: epochs})
+		if err == nil {
+			err = l.Next(b)
+		}
+		if !errors.Is(err, ErrNothing) {
+			t.Errorf("%d epochs: %v", epochs, err)
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"spillway/data"
 	"spillway/plan"
 	"spillway/recipe"
+	"spillway/run"
 	"spillway/train"
 )
 
@@ -40,7 +41,8 @@ type Summary struct {
 	Tokens        int64  `json:"tokens,omitempty"`
 	LossTokens    int64  `json:"loss_tokens,omitempty"` // tokens in the loss
 	Longest       int    `json:"longest_document,omitempty"`
-	Split         int64  `json:"split_documents,omitempty"` // longer than a sequence
+	Split         int64  `json:"split_documents,omitempty"`  // longer than a sequence
+	Unused        int64  `json:"unused_documents,omitempty"` // without a token in the loss
 	EvalDocuments int64  `json:"eval_documents,omitempty"`
 	Skipped       int64  `json:"skipped_lines,omitempty"`
 	FirstSkipped  string `json:"first_skipped_line,omitempty"`
@@ -82,6 +84,12 @@ func (c *Corpus) fill(m *spillway.Model, progress Progress) error {
 			return err
 		}
 		c.Summary.EvalDocuments = c.held.Len()
+		if err := hasTarget(c.held); err != nil {
+			return fmt.Errorf("the documents to evaluate on: %w", err)
+		}
+	}
+	if err := in.checkEffects(r); err != nil {
+		return err
 	}
 	c.whole = r.Data.Packing == recipe.PackWhole || r.Data.Packing == "" && in.answers
 	c.Summary.Documents, c.Summary.Skipped = c.documents.Len(), in.skipped
@@ -93,8 +101,34 @@ func (c *Corpus) fill(m *spillway.Model, progress Progress) error {
 	}
 	// Everything is counted, so that a run that continues with other documents is refused.
 	c.survey, err = data.NewSurvey(c.documents, func(done, total int64) { in.progress("tokenizing", done, total) })
-	c.Summary.Tokens, c.Summary.LossTokens, c.Summary.Longest = c.survey.Tokens, c.survey.LossTokens, c.survey.Longest
+	c.Summary.Tokens, c.Summary.LossTokens, c.Summary.Longest, c.Summary.Unused = c.survey.Tokens, c.survey.LossTokens, c.survey.Longest, c.survey.Unused
+	if err == nil && c.survey.LossTokens == 0 {
+		err = data.ErrNothing
+	}
 	return err
+}
+
+// checkEffects refuses settings that the files turned out to have no use for.
+func (in *reader) checkEffects(r *recipe.Recipe) error {
+	for _, name := range []string{"chat-template", "today"} {
+		if r.Given(name) && !in.chats {
+			return &run.SettingError{Err: fmt.Errorf("--%s has no effect: no file holds conversations; leave it out", name)}
+		}
+	}
+	if r.Data.TrainOnPrompts && !in.answers {
+		return &run.SettingError{Err: errors.New("--train-on-prompts has no effect: the data is plain text, all of which is in the loss; leave it out")}
+	}
+	return nil
+}
+
+// hasTarget is an error if no document has a token in the loss.
+func hasTarget(s data.Source) error {
+	for i := range s.Len() {
+		if d, err := s.Document(i); err != nil || d.LossTokens() > 0 {
+			return err
+		}
+	}
+	return data.ErrNothing
 }
 
 // countedBytes is the size of files, in bytes, up to which everything is counted also where
@@ -177,6 +211,7 @@ type reader struct {
 
 	bytes    int64
 	answers  bool // prompts are not in the loss of some of it
+	chats    bool // some of it is conversations
 	skipped  int64
 	firstBad error
 }
@@ -240,6 +275,7 @@ func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 	}
 	c.open = append(c.open, records)
 	in.answers = in.answers || records.Format() != data.Plain
+	in.chats = in.chats || records.Format() == data.Chat
 	skipped, first := records.Skipped()
 	if in.skipped += skipped; in.firstBad == nil {
 		in.firstBad = first

@@ -16,11 +16,11 @@ import (
 	"fmt"
 
 	"spillway"
-	"spillway/checkpoint"
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/recipe"
 	"spillway/rig"
+	"spillway/run"
 	"spillway/train"
 )
 
@@ -99,17 +99,27 @@ func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
 	if r.Job, err = r.plan(options); err != nil {
 		return r, err
 	}
-	if !o.NoSave {
-		if _, err := (checkpoint.Dir{Path: r.out}).CheckSpace(train.CheckpointBytes(r.Job), 1); err != nil {
-			return r, err // before the data is read; Train looks again
-		}
-	}
 	if task := r.Recipe.Task; r.Model.Folder == nil && !r.o.NoSave && (task == spillway.LoRA || task == spillway.QLoRA) {
 		return r, fmt.Errorf("%s has random weights, which no adapter's folder has: write them first with spillway init %s --out FOLDER, or train all of them with --method full", r.Model.Name, r.Recipe.Model)
 	}
 	r.Job.Notices = append(notices, r.Job.Notices...)
 	r.Monitor = NewMonitor(r.Job, r.Rig)
-	return r, r.Corpus.Pack(r.Job.Plan)
+	if err := r.Corpus.Pack(r.Job.Plan); err != nil {
+		return r, err
+	}
+	return r, r.checkSteps()
+}
+
+// checkSteps refuses settings of steps that the run does not have.
+func (r *Run) checkSteps() error {
+	t, steps := r.Recipe.Training, r.Corpus.Steps
+	if warmup := max(t.Scheduler.Warmup, t.WarmupSteps); int64(warmup) >= steps && warmup > 1 {
+		return &run.SettingError{Err: fmt.Errorf("the peak learning rate after %d warm-up steps is never reached: the run has %d steps; give fewer --warmup-steps", warmup, steps)}
+	}
+	if p := r.Job.Options.StatePolicy; p.Preset != "" && int64(p.Warmup) >= steps {
+		r.Job.Notices = append(r.Job.Notices, fmt.Sprintf("--state-policy %s has no effect: its warm-up is %d steps, the run has %d", p, p.Warmup, steps))
+	}
+	return nil
 }
 
 // Close closes the devices and all files.

@@ -75,6 +75,9 @@ type Options struct {
 	// Outliers, with a base of RowI8, multiplies integers as LLM.int8 does. Inputs of this
 	// magnitude or more are multiplied apart; 6 is usual. 0 multiplies by decoded weights.
 	Outliers float64
+	// Strict refuses patterns, exclusions and numbers of layers that match nothing. Adapters of
+	// other programs may have such, and they mean nothing there.
+	Strict bool
 }
 
 // Attach changes a model: it freezes all params but those the options train, gives the
@@ -104,6 +107,11 @@ func (o Options) attach(m nn.Model) ([]string, error) {
 	chosen, err := o.choose(all)
 	if err != nil {
 		return nil, err
+	}
+	if o.Strict {
+		if err := o.unused(all, chosen); err != nil {
+			return nil, err
+		}
 	}
 	saved, err := o.savedParams(m)
 	if err != nil {

@@ -1,7 +1,9 @@
 package lora
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,6 +75,39 @@ func (o Options) choose(all []linear) ([]linear, error) {
 		return nil, fmt.Errorf("all layers that are targets are excluded, saved whole or in other layers than %v", o.Layers)
 	}
 	return chosen, nil
+}
+
+// unused is an error if an option names something that no layer is.
+func (o Options) unused(all, chosen []linear) error {
+	excluded, err := newSelection(o.Exclude, o.ExcludePattern)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		excluded.has(p.name)
+	}
+	if err := excluded.unmatched(); err != nil {
+		return fmt.Errorf("excluding: %w; there are %s", err, suffixes(all))
+	}
+	matches := func(list []linear, in func(name string) bool) bool {
+		return slices.ContainsFunc(list, func(p linear) bool { return in(p.name) })
+	}
+	for _, n := range o.Layers {
+		o.Layers = []int{n}
+		if in, err := o.inLayers(); err != nil || !matches(all, in) {
+			return errors.Join(err, fmt.Errorf("there is no layer %d", n))
+		}
+	}
+	for _, pattern := range slices.Concat(slices.Sorted(maps.Keys(o.RankPattern)), slices.Sorted(maps.Keys(o.AlphaPattern))) {
+		re, err := compile(`\A(?:.*\.)?(?:`, pattern, `)\z`)
+		if err != nil {
+			return err
+		}
+		if !matches(chosen, re.MatchString) {
+			return fmt.Errorf("the pattern %q of ranks or alphas matches no layer with an adapter; there are %s", pattern, suffixes(chosen))
+		}
+	}
+	return nil
 }
 
 // excluded says which layers get no adapter though targets name them.

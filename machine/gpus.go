@@ -1,6 +1,10 @@
 package machine
 
-import "spillway/units"
+import (
+	"strings"
+
+	"spillway/units"
+)
 
 // Shares of the published peaks that large work reaches. An H200 multiplies bf16
 // matrices of 8192 at 790 of its 989 TFLOP/s, and copies at 4.3 of its 4.8 TB/s;
@@ -70,13 +74,23 @@ func GPUNames() []string {
 	return names
 }
 
+// findModel finds a GPU by its name, with or without its maker and hyphens. A name without a
+// size, such as a100, is the smallest that is sold.
 func findModel(name string) (gpuModel, bool) {
+	plain := strings.NewReplacer("-", "", "_", "", " ", "", "nvidia", "", "geforce", "")
+	wanted := strings.TrimPrefix(plain.Replace(name), "rtx")
+	found := gpuModel{}
 	for _, c := range gpuModels {
-		if c.name == name {
+		size := c.name[strings.LastIndexByte(c.name, '-')+1:]
+		known := strings.TrimPrefix(plain.Replace(c.name), "rtx")
+		if known == wanted {
 			return c, true
 		}
+		if strings.Trim(size, "0123456789") == "" && strings.TrimSuffix(known, size) == wanted && (found.name == "" || c.memory < found.memory) {
+			found = c
+		}
 	}
-	return gpuModel{}, false
+	return found, found.name != ""
 }
 
 // device is the model as a Device, at the rates that large work reaches on it.

@@ -17,7 +17,9 @@ package machine
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"spillway/units"
@@ -97,6 +99,32 @@ func (m Machine) Device(name string) (Device, bool) {
 		}
 	}
 	return Device{}, false
+}
+
+// Only is the machine with some of its devices.
+func (m Machine) Only(names []string) (Machine, error) {
+	all := m
+	m.Devices, m.Peers = nil, nil
+	for _, name := range names {
+		d, ok := all.Device(name)
+		if !ok {
+			var has []string
+			for _, d := range all.Devices {
+				has = append(has, d.Name)
+			}
+			return all, fmt.Errorf("the machine has no %q, it has %s", name, strings.Join(has, ", "))
+		}
+		if len(m.Devices) > 0 && (d.Kind != m.Devices[0].Kind || d.Usable != m.Devices[0].Usable || d.Compute != m.Devices[0].Compute) {
+			return all, fmt.Errorf("%s and %s are not alike, so they cannot share the work; name one, or equal ones", m.Devices[0].Name, name)
+		}
+		m.Devices = append(m.Devices, d)
+	}
+	for _, p := range all.Peers {
+		if slices.Contains(names, p.A) && slices.Contains(names, p.B) {
+			m.Peers = append(m.Peers, p)
+		}
+	}
+	return m, nil
 }
 
 // Peer is the direct link between two devices, if they have one.

@@ -3,8 +3,11 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
+
+	"spillway/internal/suggest"
 )
 
 // Grammar explains the language of Parse, for help texts. The list of figures comes from
@@ -134,20 +137,33 @@ func (p *parser) item(m *Machine, item string) error {
 	return c.devices(m)
 }
 
+// otherMakers are how the names of GPUs begin that are known and cannot be used.
+var otherMakers = map[string]*regexp.Regexp{
+	"AMD":    regexp.MustCompile(`^(mi\d|rx|radeon|instinct|w7)`),
+	"Apple":  regexp.MustCompile(`^(m[1-9]([-_]?(pro|max|ultra))?$|apple|metal|mps)`),
+	"Intel":  regexp.MustCompile(`^(arc|gaudi|xe|b580|a770)`),
+	"Google": regexp.MustCompile(`^tpu`),
+}
+
 // partHint shows the parts of a machine by example.
 const partHint = "write parts such as gpu:24GiB, cpu:16GiB, host:64GiB, disk:2TiB, peer@50GB/s"
 
 // devices adds the devices that this part describes.
 func (c part) devices(m *Machine) error {
 	d := Device{Kind: GPU}
-	_, named := findModel(c.kind)
+	model, named := findModel(c.kind)
 	switch {
 	case c.kind == "cpu":
 		d.Kind = CPU
 	case named:
-		d.Model = c.kind
+		d.Model = model.name
 	case c.kind != "gpu":
-		return fmt.Errorf("unknown machine part %q; %s, or a GPU by name: %s", c.kind, partHint, strings.Join(GPUNames(), ", "))
+		for maker, begin := range otherMakers {
+			if begin.MatchString(c.kind) {
+				return fmt.Errorf("%q is a GPU of %s, which cannot be used yet: GPUs of NVIDIA can, and any CPU; what it would be worth, plan with its figures, as in gpu:24GiB@26GB/s/120TFLOPS", c.kind, maker)
+			}
+		}
+		return fmt.Errorf("unknown machine part %q%s; %s, or a GPU by name: %s", c.kind, suggest.Hint(c.kind, GPUNames()), partHint, strings.Join(GPUNames(), ", "))
 	}
 	if !named && !c.sized {
 		return fmt.Errorf("it has no size; write %s:24GiB", c.kind)

@@ -47,6 +47,33 @@ func NewPlan() *Plan {
 // Aliases are other programs' names of some settings. They are read, not written.
 var Aliases = map[string]string{"lr": "learning-rate", "optim": "optimizer", "lora-r": "lora-rank"}
 
+func addAliases(f *flag.FlagSet) {
+	for alias, name := range Aliases {
+		if of := f.Lookup(name); of != nil {
+			f.Var(of.Value, alias, of.Usage)
+		}
+	}
+}
+
+// PlanFlags are the settings of plans for any task, not only training.
+func (p *Plan) PlanFlags() *flag.FlagSet {
+	f := flag.NewFlagSet("plan", flag.ContinueOnError)
+	enum(f, &p.Task, "task", "what to plan, `infer|train|lora|qlora`:\ntrain trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
+		spillway.Infer, spillway.Train, spillway.LoRA, spillway.QLoRA)
+	p.methodFlag(f)
+	f.BoolVar(&p.Evaluates, "evaluate", false, "plan evaluations between training steps too; they use the memory that training has")
+	atLeast(f, &p.Document, 0, "document-len", "forecast for documents of `N` tokens, packed into sequences (default: a document as long as a sequence; train looks at the data)")
+	p.Flags(f)
+	addAliases(f)
+	return f
+}
+
+// methodFlag declares --method, which says what is trained.
+func (p *Plan) methodFlag(f *flag.FlagSet) {
+	enumAs(f, &p.Task, "method", "train `full|lora|qlora`:\nfull trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
+		map[string]spillway.Task{"full": spillway.Train, "lora": spillway.LoRA, "qlora": spillway.QLoRA})
+}
+
 // Flags declares the settings: the name, the help and the field of each.
 func (p *Plan) Flags(f *flag.FlagSet) {
 	o := &p.Options
@@ -54,30 +81,23 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 	atLeast(f, &o.MicroBatchSize, 1, "micro-batch-size", "pass `N` sequences through the model at once, on one device (default: what is fastest)")
 	atLeast(f, &o.Seq, 0, "seq-len", "`N` tokens per sequence (default: what the model was made for, at most 2048)")
 	atLeast(f, &o.GradientAccumulation, 1, "gradient-accumulation-steps", "add up the gradients of `N` micro-batches on each device before an optimizer step (default: what is fastest)")
-	parsed(f, "", "precision", "compute in `fp32|bf16|pure-bf16|fp16`. bf16 and fp16 have fp32 master weights; pure-bf16 has none and rounds updates\nstochastically; fp16 scales the loss (default: bf16 on a GPU, fp32 on a CPU)", p.setPrecision)
+	parsed(f, "", "precision", "compute in `fp32|bf16|pure-bf16|fp16`. bf16 and fp16 have fp32 master weights; pure-bf16 has none and rounds updates\nstochastically; fp16 scales the loss (default: bf16 on a GPU, fp32 on a CPU)", p.setPrecision,
+		"fp32", "bf16", "pure-bf16", "fp16")
 	names(f, &p.FP32Modules, "fp32-modules", "compute these `MODULES` in fp32 whatever the precision: names or their last parts such as lm_head,norm,\nor re:PATTERN of full names")
 	names(f, &p.NoQuantize, "no-quantize", "leave these `MODULES` unquantized in qlora, named in the same way")
 	Optimizer(f, &o.Optimizer)
 	parsed(f, "", "state-policy", "compress the optimizer state after a warm-up: `"+strings.Join(optim.Presets(), "|")+"`,\nwith options if wanted: auto:warmup=50,patience=5,codecs=exp_avg:8bit (default: never)", func(text string) (err error) {
 		o.StatePolicy, err = optim.ParsePolicy(text)
 		return err
-	})
+	}, optim.Presets()...)
 	within(f, &o.Clip, 0, 1e30, "max-grad-norm", "clip gradients to a global norm of `X` (default: no clipping)")
 	p.adapterFlags(f)
 
 	f.StringVar(&p.DeepSpeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from the DeepSpeed configuration in `FILE`")
-	parsed(f, "", "device-map", "where weights are stored: `auto|balanced|balanced_low_0|sequential`, or a JSON object of modules with device numbers, cpu or disk,\nor a file that has one: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)", p.readDeviceMap)
+	parsed(f, "", "device-map", "where weights are stored: `auto|balanced|balanced_low_0|sequential`, or a JSON object of modules with device numbers, cpu or disk,\nor a file that has one: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)", p.readDeviceMap, placement.Words...)
 	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB (default: all)")
 	enum(f, &o.Constraints.Updates, "optimizer-device", "run the optimizer step on `device|cpu|split`; cpu: the CPU updates weights whose optimizer state is in host memory, during the\nbackward pass (default: what is fastest)", strategy.Updaters...)
 	f.StringVar(&o.Disk, "disk", "", "store in the folder `DIR` what device and host memory cannot hold (default: no disk)")
-}
-
-// TaskFlag declares --task, for programs that plan more than training.
-func (p *Plan) TaskFlag(f *flag.FlagSet) {
-	enum(f, &p.Task, "task", "what to plan, `infer|train|lora|qlora`:\ntrain trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
-		spillway.Infer, spillway.Train, spillway.LoRA, spillway.QLoRA)
-	f.BoolVar(&p.Evaluates, "evaluate", false, "plan evaluations between training steps too; they use the memory that training has")
-	atLeast(f, &p.Document, 0, "document-len", "forecast for documents of `N` tokens, packed into sequences (default: a document as long as a sequence; train looks at the data)")
 }
 
 // Optimizer declares --optimizer, which Hugging Face calls --optim.
@@ -85,7 +105,7 @@ func Optimizer(f *flag.FlagSet, to *optim.Config) {
 	parsed(f, to.String(), "optimizer", "`"+strings.Join(optim.Names(), "|")+"`, with _8bit, _bf16 or _fp16 for its state (paged_ is accepted: a plan may always keep\nthe state in host memory), and options if wanted: adamw_8bit:beta2=0.95", func(text string) (err error) {
 		*to, err = optim.Parse(text)
 		return err
-	})
+	}, optim.Names()...)
 }
 
 // adapterFlags declares the settings of LoRA and QLoRA. The names are PEFT's.
@@ -107,7 +127,7 @@ func (p *Plan) adapterFlags(f *flag.FlagSet) {
 	parsed(f, "", "quantization", "format of the frozen weights of qlora, `"+quant.Aliases("|")+"` (default: that of a quantized folder, else nf4)", func(text string) (err error) {
 		a.Base, err = quant.ParseWeights(text)
 		return err
-	})
+	}, strings.Split(quant.Aliases(","), ",")...)
 	within(f, &a.Outliers, 0, 1e9, "llm-int8-threshold", "with --quantization int8: multiply integers, and inputs of magnitude `X` or more in floating point, as LLM.int8\ndoes with 6 (default: multiply by dequantized weights)")
 }
 
@@ -181,6 +201,7 @@ func (p *Plan) Complete(d machine.Device) spillway.Options {
 	if o.Adapters.Alpha == 0 {
 		o.Adapters.Alpha = 2 * float64(o.Adapters.Rank)
 	}
+	o.Adapters.Strict = true
 	switch o.Task {
 	case spillway.LoRA:
 		o.Adapters.Base, o.Adapters.Outliers = dtype.Invalid, 0

@@ -19,14 +19,14 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
-	"spillway"
 	"spillway/data"
+	"spillway/internal/vfs"
 	"spillway/optim"
-	"spillway/run"
 	"spillway/units"
 )
 
@@ -145,8 +145,7 @@ func (r *Recipe) declare(f *flag.FlagSet) {
 		}
 		return nil
 	})
-	enumAs(f, &r.Task, "method", "train `full|lora|qlora`:\nfull trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
-		map[string]spillway.Task{"full": spillway.Train, "lora": spillway.LoRA, "qlora": spillway.QLoRA})
+	r.methodFlag(f)
 	r.Plan.Flags(f)
 	f.StringVar(&r.Device, "device", "", DeviceHelp)
 	parsed(f, "", "max-host-memory", "use at most `SIZE` of host memory; the memory of a CPU device is part of it (default: all that is available)", func(text string) (err error) {
@@ -157,11 +156,7 @@ func (r *Recipe) declare(f *flag.FlagSet) {
 	r.Eval.flags(f)
 	r.Training.flags(f)
 	r.Output.flags(f)
-	for alias, name := range Aliases {
-		if of := f.Lookup(name); of != nil {
-			f.Var(of.Value, alias, of.Usage)
-		}
-	}
+	addAliases(f)
 }
 
 // ModelKey is the key of a recipe that names the model; on the command line it is the
@@ -203,12 +198,12 @@ func (e *Eval) flags(f *flag.FlagSet) {
 
 func (t *Training) flags(f *flag.FlagSet) {
 	atLeast(f, &t.MaxSteps, 0, "max-steps", "take `N` optimizer steps in all (default: as many as --epochs need)")
-	atLeast(f, &t.Epochs, 1, "epochs", "pass over the data `N` times; --max-steps overrides it")
+	atLeast(f, &t.Epochs, 1, "epochs", "pass over the data `N` times, where --max-steps is not given")
 	within(f, &t.LearningRate, 0, math.Inf(1), "learning-rate", "peak learning rate `X`")
 	parsed(f, "constant", "lr-scheduler", "learning rate schedule: `constant|linear|cosine|step`, with options if wanted: cosine:floor=0.1", func(text string) (err error) {
 		t.Scheduler, err = optim.ParseSchedule(text)
 		return err
-	})
+	}, optim.Constant, optim.Linear, optim.Cosine, optim.Step)
 	atLeast(f, &t.WarmupSteps, 0, "warmup-steps", "raise the learning rate to its peak during the first `N` steps")
 	parsed(f, "", "weight-decay", "weight decay `X`, not applied to biases and norms (default: the optimizer's, 0.01 of adamw)", func(text string) error {
 		x, err := strconv.ParseFloat(text, 64)
@@ -231,32 +226,6 @@ func (o *Output) flags(f *flag.FlagSet) {
 	f.StringVar(&o.Timeline, "timeline", "", "write when each instruction of the third step ran to `FILE`, which Perfetto and chrome://tracing show")
 }
 
-// settingErrorf is an error of settings that contradict each other.
-func settingErrorf(format string, args ...any) error {
-	return &run.SettingError{Err: fmt.Errorf(format, args...)}
-}
-
-// Check refuses settings that contradict each other.
-func (r *Recipe) Check() error {
-	switch e := r.Eval; {
-	case r.Model == "":
-		return settingErrorf("there is no model: name a folder or a preset")
-	case len(r.Data.Files) == 0:
-		return settingErrorf("--data is missing: name a file of text to train on")
-	case e.Split > 0 && len(e.Files) > 0:
-		return settingErrorf("--eval-split and --eval-data: give one of them")
-	case e.Split == 1:
-		return settingErrorf("--eval-split 1 leaves nothing to train on; it is a share below 1")
-	case e.Steps == 0 && (e.Patience > 0 || e.KeepBest):
-		return settingErrorf("--patience and --keep-best compare evaluations: say with --eval-steps how often to evaluate")
-	case r.Output.AllowChanges && !r.Output.Resume:
-		return settingErrorf("--allow-changes is about a run that is continued: give --resume too")
-	case r.Training.Adapter != "" && r.Task == spillway.Train:
-		return settingErrorf("--adapter is to start from with --method lora or qlora, not full")
-	}
-	return nil
-}
-
 // Evaluates says whether anything is evaluated.
 func (r *Recipe) Evaluates() bool {
 	return r.Eval.Steps > 0 || r.Eval.Split > 0 || len(r.Eval.Files) > 0
@@ -265,7 +234,9 @@ func (r *Recipe) Evaluates() bool {
 // OptimizerConfig is the optimizer with the learning rate and the weight decay of the recipe.
 func (r *Recipe) OptimizerConfig() optim.Config {
 	c := r.Plan.Optimizer
-	c.LR = r.Training.LearningRate
+	if !hasOption(r.flags.Lookup("optimizer").Value.String(), "lr") {
+		c.LR = r.Training.LearningRate
+	}
 	if r.Training.WeightDecay != nil {
 		c.WeightDecay = *r.Training.WeightDecay
 	}
@@ -273,11 +244,7 @@ func (r *Recipe) OptimizerConfig() optim.Config {
 }
 
 // Given says whether a setting was set, under its name or another program's.
-func (r *Recipe) Given(name string) bool {
-	of, given := r.flags.Lookup(name), false
-	r.flags.Visit(func(f *flag.Flag) { given = given || of != nil && f.Value == of.Value })
-	return given
-}
+func (r *Recipe) Given(name string) bool { return Given(r.flags, name) }
 
 // Read reads the recipe in a file. What the file leaves out has the defaults.
 func Read(file string) (*Recipe, error) {
@@ -297,7 +264,7 @@ func (r *Recipe) Read(file string) error {
 	}
 	given := map[string]bool{}
 	for _, s := range d.settings {
-		given[s.name] = r.Given(s.name)
+		given[s.name] = r.Given(s.name) || instead[s.name] != "" && r.Given(instead[s.name])
 	}
 	for _, s := range d.settings {
 		if given[s.name] {
@@ -318,17 +285,63 @@ const (
 	VersionKey = "version"
 )
 
+// instead are settings that say the same as others in another way: what was set before
+// wins in either.
+var instead = map[string]string{"epochs": "max-steps", "max-steps": "epochs", "eval-split": "eval-data", "eval-data": "eval-split"}
+
 // Write writes what is set as a recipe, and everything else with its default as comments.
 func (r *Recipe) Write(w io.Writer) error {
+	return r.writeAs(w, func(_, value string) (string, bool) { return value, true })
+}
+
+// RunName is the name of the recipe in the folder of its run.
+const RunName = "recipe.yaml"
+
+// named are the settings that may name files and folders.
+var named = []string{ModelKey, "data", "eval-data", "tokenizer", "chat-template", "deepspeed", "device-map", "disk", "adapter", "log", "timeline", "plan"}
+
+// WriteRun writes the recipe to the folder of its run, so that it can be continued from
+// there alone: files have absolute names.
+func (r *Recipe) WriteRun(dir string) error {
+	return vfs.Replace(vfs.OS, filepath.Join(dir, RunName), func(w io.Writer) error {
+		return r.writeAs(w, func(name, value string) (string, bool) {
+			there, err := vfs.Exists(vfs.OS, value)
+			if slices.Contains(named, name) && (there && err == nil || name == "disk" || name == "log" || name == "timeline") {
+				if path, err := filepath.Abs(value); err == nil {
+					value = path
+				}
+			}
+			return value, !slices.Contains([]string{"out", "resume", "allow-changes"}, name)
+		})
+	})
+}
+
+// ReadRun takes what is not set yet from the recipe in the folder of the run that is
+// continued, if there is one.
+func (r *Recipe) ReadRun() error {
+	file := filepath.Join(cmp.Or(r.Output.Dir, "trained-"+filepath.Base(r.Model)), RunName)
+	if there, err := vfs.Exists(vfs.OS, file); err != nil || !there {
+		return err
+	}
+	return r.Read(file)
+}
+
+// writeAs writes what is set, with other values than it has, or not at all.
+func (r *Recipe) writeAs(w io.Writer, as func(name, value string) (string, bool)) error {
 	set := map[string][]string{}
 	known := slices.DeleteFunc(r.keys(), func(k *flag.Flag) bool { return Aliases[k.Name] != "" })
 	for _, k := range known {
 		if k.Name != VersionKey && !r.Given(k.Name) {
 			continue
 		}
-		set[k.Name] = []string{k.Value.String()}
+		values := []string{k.Value.String()}
 		if list, ok := k.Value.(*List); ok {
-			set[k.Name] = list.values
+			values = list.values
+		}
+		for _, v := range values {
+			if v, ok := as(k.Name, v); ok {
+				set[k.Name] = append(set[k.Name], v)
+			}
 		}
 	}
 	return write(w, known, set)

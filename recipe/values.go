@@ -13,6 +13,15 @@ import (
 type value struct {
 	text  string // as a user would write it
 	parse func(string) error
+	words []string // some that it takes
+}
+
+// Words are some that a setting takes, for completion on the command line.
+func Words(f *flag.Flag) []string {
+	if v, ok := f.Value.(*value); ok {
+		return v.words
+	}
+	return nil
 }
 
 // String is the value as a user would write it.
@@ -27,20 +36,26 @@ func (v *value) Set(text string) error {
 	return err
 }
 
-// parsed declares a setting with its default.
-func parsed(fs *flag.FlagSet, text string, name, help string, parse func(string) error) {
-	fs.Var(&value{text, parse}, name, help)
+// parsed declares a setting with its default, and words that it takes.
+func parsed(fs *flag.FlagSet, text string, name, help string, parse func(string) error, words ...string) {
+	fs.Var(&value{text, parse, words}, name, help)
 }
 
 // enum is one of some words. An empty default is shown as nothing.
 func enum[T ~string](fs *flag.FlagSet, to *T, name, help string, words ...T) {
+	var list []string
+	for _, w := range words {
+		if w != "" {
+			list = append(list, string(w))
+		}
+	}
 	parsed(fs, string(*to), name, help, func(text string) error {
 		if !slices.Contains(words, T(text)) {
-			return fmt.Errorf("it is one of %s", strings.Trim(strings.ReplaceAll(fmt.Sprint(words), " ", ", "), "[, ]"))
+			return fmt.Errorf("it is one of %s", strings.Join(list, ", "))
 		}
 		*to = T(text)
 		return nil
-	})
+	}, list...)
 }
 
 // enumAs is one of some words, each of which stands for a value.
@@ -58,7 +73,7 @@ func enumAs[T comparable](fs *flag.FlagSet, to *T, name, help string, words map[
 		}
 		*to = of
 		return nil
-	})
+	}, slices.Sorted(maps.Keys(words))...)
 }
 
 // atLeast is an integer that may not be below a bound.

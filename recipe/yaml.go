@@ -10,6 +10,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"spillway/internal/suggest"
 )
 
 // isList says whether a setting may have several values.
@@ -158,38 +160,12 @@ func (r document) value(name string, node ast.Node) (string, error) {
 
 // find is a setting by its name; the error says which name is near.
 func find(name string, known []*flag.Flag) (*flag.Flag, error) {
-	nearest, least := "", len(name)/2+1
+	var names []string
 	for _, k := range known {
 		if k.Name == name {
 			return k, nil
 		}
-		if d := distance(name, k.Name); d < least {
-			nearest, least = k.Name, d
-		}
+		names = append(names, k.Name)
 	}
-	if nearest == "" {
-		return nil, fmt.Errorf("there is no setting %q", name)
-	}
-	return nil, fmt.Errorf("there is no setting %q; did you mean %s?", name, nearest)
-}
-
-// distance is how many letters must be put in, taken out or changed to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return nil, fmt.Errorf("there is no setting %q%s", name, suggest.Hint(name, names))
 }

@@ -105,14 +105,6 @@ func TestWrittenRecipesAreparse(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
-	for pair, want := range map[[2]string]int{{"", ""}: 0, {"abc", "abc"}: 0, {"kitten", "kitchen"}: 2, {"", "ab"}: 2, {"lr", "rl"}: 2} {
-		if got := distance(pair[0], pair[1]); got != want {
-			t.Errorf("%v: %d, want %d", pair, got, want)
-		}
-	}
-}
-
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{"model: x\ndata: [a, b]\n", "lr: 1e-4 # c\n", "a: &b c\nd: *b", "- x", "\"model\": |\n  text\n", "? a\n: b", "lr: !!int 3"} {
 		f.Add(s)

@@ -14,7 +14,7 @@ var settingNames = map[string]string{
 	"optimizer.lr":            "the learning rate (--learning-rate)",
 	"optimizer.weight_decay":  "weight decay (--weight-decay)",
 	"optimizer.name":          "the optimizer (--optimizer)",
-	"schedule.kind":           "the schedule (--lr-scheduler-type)",
+	"schedule.kind":           "the schedule (--lr-scheduler)",
 	"schedule.total":          "the length of the schedule (it follows --max-steps or --epochs)",
 	"schedule.warmup":         "the warm-up (--warmup-steps)",
 	"clip":                    "clipping (--max-grad-norm)",

@@ -59,14 +59,23 @@ type Tokens struct {
 // NewTokens returns a feed of a loader's sequences.
 func NewTokens(l *data.Loader) *Tokens { return &Tokens{loader: l} }
 
-// Next fills the micro-batches with the loader's next sequences, in order.
+// Next fills the micro-batches with the loader's next sequences, in order. A batch without a
+// target, such as the middle of a long prompt, is passed over: it would train nothing.
 func (t *Tokens) Next(p Parts) (Filled, error) {
 	rows := p.MicroBatches * int(p.MicroBatchSize)
 	if t.batch == nil || t.batch.Rows != rows || t.batch.Length != int(p.Seq) {
 		t.batch = data.NewBatch(rows, int(p.Seq))
 	}
-	if err := t.loader.Next(t.batch); err != nil {
-		return Filled{}, err
+	for first := t.loader.Position().Epoch; ; {
+		if err := t.loader.Next(t.batch); err != nil {
+			return Filled{}, err
+		}
+		if t.batch.LossTokens > 0 {
+			break
+		}
+		if t.loader.Position().Epoch > first+1 { // a whole pass
+			return Filled{}, fmt.Errorf("sequences of %d tokens are too short: %w", p.Seq, data.ErrNothing)
+		}
 	}
 	if err := t.fill(p); err != nil {
 		return Filled{}, err

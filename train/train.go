@@ -297,6 +297,9 @@ func (t *Trainer) Step() (Report, error) {
 		}
 		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
 	}
+	if filled.Counted == 0 {
+		return Report{}, fmt.Errorf("the batch of iteration %d has nothing to learn: none of its targets is in the loss", t.done+1)
+	}
 	if err := e.CheckBatch(); err != nil {
 		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
 	}

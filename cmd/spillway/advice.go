@@ -85,8 +85,6 @@ const maxContext = 1 << 20
 // planned makes the plan that is asked for.
 func (a *adviceOptions) planned(m *spillway.Model, p *recipe.Plan, o spillway.Options) (*spillway.Run, *largestReport, error) {
 	switch {
-	case a.maxBatch && a.maxSeq:
-		return nil, nil, usageErrorf("--max-batch-size and --max-seq-len: fix one to find the other")
 	case a.maxBatch:
 		job, next, err := m.LargestBatch(o, recipe.MaxMicroBatchSize)
 		if err != nil {

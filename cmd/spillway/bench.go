@@ -81,8 +81,8 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 			return usageErrorf("--random %d; a number of runs", *random)
 		case *random == 0 && f.Changed("seed"):
 			return usageErrorf("--seed draws the runs of --random N: say how many")
-		case args[0] == "cpu" && f.Changed("device"):
-			return usageErrorf("--device is of bench gpu; bench cpu measures the CPU")
+		case args[0] == "cpu" && (f.Changed("device") || f.Changed("rates") || f.Changed("timeline")):
+			return usageErrorf("--device, --rates and --timeline are of bench gpu; bench cpu measures the CPU")
 		case args[0] == "cpu":
 			o.Device = "cpu"
 		}

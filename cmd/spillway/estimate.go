@@ -45,8 +45,12 @@ Without MODEL it is a table of all presets.
 	settings := flag.NewFlagSet("estimate", flag.ContinueOnError)
 	recipe.Optimizer(settings, &o.Optimizer)
 	bind(cmd, settings)
+	completeModels(cmd)
 	f.BoolVar(&o.RulesOfThumb, "rule-of-thumb", false, "show what the common formulas say, and where they are wrong")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if o.RulesOfThumb && len(args) == 0 {
+			return usageErrorf("--rule-of-thumb has no effect on the table of all presets: name models, or leave it out")
+		}
 		list, err := estimateModels(args, o)
 		if err != nil {
 			return err

@@ -5,7 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spillway/checkpoint"
 	"spillway/convert"
+	"spillway/hf"
 )
 
 func newExport(sh shell) *cobra.Command {
@@ -37,6 +39,12 @@ complete; Ctrl-C leaves nothing behind.`,
 	f.StringVar(&shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
 	f.BoolVar(&offloaded, "offload-folder", false, "write each weight to a file of its own, as accelerate's offload_folder has them")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if offloaded && f.Changed("shard-size") {
+			return usageErrorf("--shard-size has no effect with --offload-folder, which writes a file for each weight")
+		}
+		if f.Changed("shard-size") && hf.IsAdapter(checkpoint.Newest(args[0])) {
+			return usageErrorf("--shard-size has no effect: %s has an adapter, which is one file", args[0])
+		}
 		o, line, err := newWriting(sh, asType, shard)
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spillway/arch"
 	"spillway/recipe"
 )
 
@@ -24,7 +25,23 @@ func bind(cmd *cobra.Command, settings *flag.FlagSet, but ...string) {
 		if added.Hidden = recipe.Aliases[f.Name] != ""; b.isBool() {
 			added.NoOptDefVal = "true"
 		}
+		if words := recipe.Words(f); len(words) > 0 {
+			complete(cmd, f.Name, words)
+		}
 	})
+}
+
+// complete has the shell complete a flag with some words.
+func complete(cmd *cobra.Command, name string, words []string) {
+	// The flag is there: it was just added.
+	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// completeModels has the shell complete arguments with presets, and with folders.
+func completeModels(cmd *cobra.Command) {
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return arch.Presets(), cobra.ShellCompDirectiveDefault
+	}
 }
 
 // bound is a setting as a flag of a command.

@@ -34,6 +34,7 @@ The folder appears when it is whole; Ctrl-C leaves nothing behind.`,
 		Args: exactly(1, "CONFIG|NAME"),
 	}
 	asJSON := jsonFlag(cmd)
+	completeModels(cmd)
 	var out, asType, shard string
 	var seed uint64
 	f := cmd.Flags()

@@ -19,6 +19,7 @@ import (
 
 	"spillway/device"
 	_ "spillway/device/cuda" // GPUs of NVIDIA; a backend is known by its import
+	"spillway/internal/suggest"
 	"spillway/recipe"
 	"spillway/rig"
 	spillwayrun "spillway/run"
@@ -107,10 +108,10 @@ before it starts that the plan fits.`,
 	root.SetIn(sh.in)
 	root.SetOut(sh.out)
 	root.SetErr(sh.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetHelpCommand(&cobra.Command{Hidden: true})
-	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(usage)
+	root.Version = strings.TrimPrefix(thisBuild().String(), "spillway ")
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newInit(sh), newInspect(sh), newTrain(sh), newQuantize(sh), newMerge(sh), newExport(sh), newBench(sh), newVersion(sh))
 	return root
 }
@@ -119,11 +120,15 @@ func knownVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	hint := ""
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = "; did you mean " + strings.Join(near, " or ") + "?"
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
 	}
-	return usageErrorf("there is no command %q%s", args[0], hint)
+	meant := map[string]string{"finetune": "train", "fine-tune": "train", "fit": "train", "convert": "export", "save": "export", "new": "init", "info": "inspect", "show": "inspect", "gpus": "devices", "memory": "estimate"}
+	if near := meant[args[0]]; near != "" {
+		return usageErrorf("there is no command %q; did you mean %s?", args[0], near)
+	}
+	return usageErrorf("there is no command %q%s", args[0], suggest.Hint(args[0], names))
 }
 
 // exactly demands n arguments; what names them.

@@ -127,7 +127,7 @@ func TestHelpTeaches(t *testing.T) {
 	root := newRoot(shell{})
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Hidden {
+		if cmd.Name() == "help" {
 			continue
 		}
 		t.Run(cmd.Name(), func(t *testing.T) { checkHelp(t, cmd) })
@@ -145,10 +145,16 @@ func checkHelp(t *testing.T, cmd *cobra.Command) {
 	if cmd.Flags().Lookup("json") == nil {
 		t.Error("there is no --json")
 	}
-	for line := range strings.SplitSeq(cmd.Flags().FlagUsages(), "\n") {
+	for line := range strings.SplitSeq(r.out, "\n") {
 		words := strings.Fields(line)
 		if len(words) > 1 && strings.HasPrefix(words[0], "--") && slices.Contains([]string{"int", "float", "string"}, words[1]) {
 			t.Errorf("%s does not say what its %s means", words[0], words[1])
+		}
+		if strings.HasPrefix(line, "Other flags") {
+			t.Errorf("flags are in no group: %s", r.out[strings.Index(r.out, line):])
+		}
+		if n := len([]rune(line)); n > columns && !strings.Contains(cmd.Long+cmd.Example, line) {
+			t.Errorf("a line of %d characters: %s", n, line)
 		}
 	}
 	for line := range strings.SplitSeq(cmd.Example+"\n"+cmd.Long, "\n") {
@@ -193,13 +199,43 @@ func TestExitCodes(t *testing.T) {
 		{"plan gpt2 --batch-size x", exitUsage, "see spillway plan --help"},
 		{"plan gpt2 --task fly", exitUsage, "infer, train, lora, qlora"},
 		{"plan gpt2 --machine toaster", exitUsage, "unknown machine part"},
-		{"plan gpt2 --machine cpu:1GiB --device gpu7", exitUsage, "the machine has cpu0"},
+		{"plan gpt2 --machine cpu:1GiB --device gpu7", exitUsage, "it has cpu0"},
 		{"plan nothing-9b --machine cpu:1GiB", exitFailed, "known are"},
+		{"plan gpt2 --batch 4", exitUsage, "did you mean --batch-size?"},
+		{"plan gpt2 --batch_size 4", exitUsage, "did you mean --batch-size?"},
+		{"train gpt2 --load-in-4bit", exitUsage, "did you mean --method qlora?"},
+		{"train gpt2 --learning-rat 4", exitUsage, "did you mean --learning-rate?"},
+		{"train --model gpt2", exitUsage, "the model is the first argument"},
+		{"finetune gpt2", exitUsage, "did you mean train?"},
+		{"plan meta-llama/Llama-3-8B --machine rtx4090", exitFailed, "did you mean llama-3-8b?"},
+		{"plan gpt2 --machine rtx4091", exitUsage, "did you mean rtx4090?"},
+		{"plan gpt2 --machine m3max", exitUsage, "a GPU of Apple"},
+		{"plan gpt2 --machine mi300x", exitUsage, "a GPU of AMD"},
+		{"plan gpt2 --machine a100", exitOK, ""},
+		{"plan gpt2 --machine 2xV100,host:64GiB", exitOK, ""},
+		{"plan gpt2 --machine RTX-3060 --method lora", exitOK, ""},
+		{"--version", exitOK, ""},
+		{"help plan", exitOK, ""},
+		{"completion bash", exitOK, ""},
 		{"version now", exitUsage, "takes no arguments"},
 	} {
 		r := command(t, strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.err, c.says) {
 			t.Errorf("%q: exit code %d, %q; want %d and %q", c.args, r.code, r.err, c.code, c.says)
+		}
+	}
+}
+
+// The shell completes models, machines and the words that settings take.
+func TestCompletion(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"plan llama-3-", "llama-3-8b"}, {"train tiny", "tiny-llama"}, {"estimate gpt", "gpt2"}, {"init gpt", "gpt2"}, {"plan gpt2 --machine rtx", "rtx4090"},
+		{"train gpt2 --method q", "qlora"}, {"plan gpt2 --task l", "lora"}, {"train gpt2 --precision b", "bf16"}, {"train gpt2 --optimizer ada", "adamw"},
+		{"train gpt2 --lr-scheduler c", "cosine"}, {"train gpt2 --quantization n", "nf4"}, {"quantize a b --format f", "fp8"}, {"train gpt2 --packing w", "whole"},
+	} {
+		r := command(t, append([]string{"__complete"}, strings.Fields(c.args)...)...)
+		if !slices.Contains(strings.Split(r.out, "\n"), c.want) {
+			t.Errorf("%s: %q is not among %q", c.args, c.want, r.out)
 		}
 	}
 }

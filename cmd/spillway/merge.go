@@ -58,6 +58,11 @@ complete; Ctrl-C leaves nothing behind.`,
 	f.BoolVar(&o.undo, "unmerge", false, "subtract the adapters again")
 	f.BoolVar(&o.combine, "combine", false, "make one adapter of several")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, name := range []string{"dtype", "shard-size"} {
+			if o.combine && f.Changed(name) {
+				return usageErrorf("--%s has no effect with --combine: an adapter is one file in f32; export converts it", name)
+			}
+		}
 		r, err := mergeFolders(cmd.Context(), sh, args, o)
 		if err != nil {
 			return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -44,13 +43,29 @@ model can be planned for any machine.
 	asJSON := jsonFlag(cmd)
 	instructions := cmd.Flags().Bool("instructions", false, "list every instruction of the plan too: moves, runs, reduces, updates and frees")
 	save := cmd.Flags().String("save", "", "write the whole plan to `FILE`, for train --plan")
-	p, settings := recipe.NewPlan(), flag.NewFlagSet("plan", flag.ContinueOnError)
-	p.TaskFlag(settings)
-	p.Flags(settings)
+	p := recipe.NewPlan()
+	settings := p.PlanFlags()
 	bind(cmd, settings)
+	cmd.Flags().Lookup("method").Hidden = true // what train calls --task
 	where, ask := siteFlags(cmd), adviceFlags(cmd)
+	completeModels(cmd)
+	complete(cmd, "machine", machine.GPUNames())
+	given := func(name string) bool { return recipe.Given(settings, name) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := makePlan(sh, args[0], p, where, ask, cmd.Flags().Changed)
+		switch {
+		case ask.maxBatch && ask.maxSeq:
+			return usageErrorf("--max-batch-size and --max-seq-len: fix one to find the other")
+		case ask.maxBatch && given("batch-size"):
+			return usageErrorf("--batch-size has no effect: --max-batch-size looks for it; give one of them")
+		case ask.maxSeq && given("seq-len"):
+			return usageErrorf("--seq-len has no effect: --max-seq-len looks for it; give one of them")
+		case *instructions && *asJSON:
+			return usageErrorf("--instructions is a text, and --json one object: --save FILE writes the whole plan as JSON")
+		}
+		if err := p.CheckEffects(given, "task"); err != nil {
+			return err
+		}
+		r, err := makePlan(sh, args[0], p, where, ask, given)
 		if err != nil {
 			return err
 		}
@@ -64,7 +79,7 @@ model can be planned for any machine.
 		} else {
 			err = r.write(sh.out)
 		}
-		if err == nil && *instructions && !*asJSON && r.Fits {
+		if err == nil && *instructions && r.Fits {
 			err = r.plan.Text(sh.out)
 		}
 		if err == nil && !r.Fits {
@@ -163,7 +178,7 @@ type siteChoice struct{ machine, device string }
 func siteFlags(cmd *cobra.Command) *siteChoice {
 	s := &siteChoice{}
 	cmd.Flags().StringVar(&s.machine, "machine", "", "plan for the machine that `DESC` describes, as above (default: this computer)")
-	cmd.Flags().StringVar(&s.device, "device", "", recipe.DeviceHelp+"\nwith --machine: one of its devices, such as gpu0 (default: its first)")
+	cmd.Flags().StringVar(&s.device, "device", "", recipe.DeviceHelp+"\nwith --machine: one of its devices, such as gpu0 or gpu0,gpu2 (default: its first,\nand all that equal it)")
 	return s
 }
 
@@ -185,19 +200,13 @@ func (s *siteChoice) open(sh shell, disk string) (*rig.Rig, machine.Device, erro
 	if err != nil {
 		return nil, none, usageError{err}
 	}
-	name := s.device
-	if name == "" {
-		name = m.Devices[0].Name
+	if s.device == "" {
+		return &rig.Rig{Machine: m}, m.Devices[0], nil
 	}
-	d, ok := m.Device(name)
-	if !ok {
-		var names []string
-		for _, d := range m.Devices {
-			names = append(names, d.Name)
-		}
-		return nil, none, usageErrorf("--device %q; the machine has %s", name, strings.Join(names, ", "))
+	if m, err = m.Only(strings.Split(s.device, ",")); err != nil {
+		return nil, none, usageErrorf("--device %s: %w", s.device, err)
 	}
-	return &rig.Rig{Machine: m}, d, nil
+	return &rig.Rig{Machine: m}, m.Devices[0], nil
 }
 
 // savePlan writes a plan as JSON; whoever reads it verifies it.

@@ -40,6 +40,7 @@ nothing behind.`,
 	var skip []string
 	f := cmd.Flags()
 	f.StringVar(&format, "format", "nf4", "`"+quant.Aliases("|")+"`")
+	complete(cmd, "format", strings.Split(quant.Aliases(","), ","))
 	f.BoolVar(&double, "double-quant", true, "quantize the scales of nf4 and fp4 too (double quantization)")
 	f.StringSliceVar(&skip, "no-quantize", nil, "`MODULES` that are left as they are: names or their last parts, or re:PATTERN of whole names")
 	f.StringVar(&shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
@@ -47,6 +48,9 @@ nothing behind.`,
 		kind, err := quant.ParseWeights(format)
 		if err != nil {
 			return usageErrorf("--format: %v", err)
+		}
+		if f.Changed("double-quant") && quant.FourBitOf(kind) == nil {
+			return usageErrorf("--double-quant has no effect: it is for the scales of nf4 and fp4, and --format is %s", format)
 		}
 		o, line, err := newWriting(sh, "", shard)
 		if err != nil {

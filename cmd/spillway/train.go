@@ -42,7 +42,8 @@ longer improves.
 Every flag can also be in a recipe, a YAML file (--recipe); flags override it.
 --print-recipe writes one from the flags given.
 
-Checkpoints are model folders that other programs can load. Ctrl-C finishes the current
+Checkpoints are model folders that other programs can load; the recipe of the run is next
+to them, so that train --resume --out DIR is all it takes to continue. Ctrl-C finishes the current
 step, saves and exits with code 130; --resume continues from there, bit for bit. So do TERM
 and HUP, with 143 and 129. A second Ctrl-C quits at once. On USR1 (kill -USR1) the run is planned again, between two steps, for the memory
 that is available then.
@@ -58,15 +59,16 @@ removed when the run has ended and saved.`,
   spillway train ./model --data book.txt --max-memory 2GiB --batch-size 32 --max-steps 2000
   spillway train ./model --data book.txt --disk /mnt/nvme/run --max-memory 1GiB --max-host-memory 4GiB --max-steps 100
   spillway train ./model --data book.txt --optimizer paged_adamw_8bit --log run.csv --max-steps 2000
-  spillway train small-llama --data book.txt --max-steps 500 --out run --resume`,
+  spillway train --resume --out run`,
 	}
 	asJSON := jsonFlag(cmd)
 	file := cmd.Flags().String("recipe", "", "take what the flags leave out from the YAML `FILE`")
 	print := cmd.Flags().Bool("print-recipe", false, "write the given flags as a recipe, and do nothing else")
 	r := recipe.New()
 	bind(cmd, r.Flags(), recipe.ModelKey, recipe.VersionKey)
+	completeModels(cmd)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) > 1 || len(args) == 0 && *file == "" {
+		if len(args) > 1 || len(args) == 0 && *file == "" && !(r.Output.Resume && r.Output.Dir != "") {
 			return usageErrorf("%d arguments given, it takes 1: MODEL", len(args))
 		}
 		return nil
@@ -79,6 +81,11 @@ removed when the run has ended and saved.`,
 		}
 		if *file != "" {
 			if err := r.Read(*file); err != nil {
+				return err
+			}
+		}
+		if r.Output.Resume {
+			if err := r.ReadRun(); err != nil {
 				return err
 			}
 		}
@@ -172,6 +179,9 @@ func showCorpus(w io.Writer, s finetune.Summary) error {
 	p.line("data", "%s", text)
 	if s.Split > 0 {
 		p.line("", "%s of them are longer than a sequence and are split", grouped(s.Split))
+	}
+	if s.Unused > 0 {
+		p.line("", "%s of them have no token in the loss and are left out", grouped(s.Unused))
 	}
 	if s.Skipped > 0 {
 		p.line("", "%s bad lines left out; the first: %s", grouped(s.Skipped), s.FirstSkipped)

@@ -42,8 +42,8 @@ func chats(n int) string {
 func TestTrainOnChats(t *testing.T) {
 	file, template := write(t, "chats.jsonl", chats(40)), write(t, "t.jinja", plainTemplate)
 	whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
-	common := []string{"--data", file, "--chat-template", template, "--lr-scheduler", "constant", "--epochs", "2"}
-	v := trainTiny(t, append(common, "--out", whole)...).object(t)
+	common := []string{"--data", file, "--chat-template", template, "--lr-scheduler", "constant"}
+	v := trainTiny(t, append(slices.Clone(common), "--epochs", "2", "--out", whole)...).object(t)
 	// 40 conversations: the questions and names are given, the answers learned.
 	tokens, learned := at(t, v, "data.tokens").(float64), at(t, v, "data.loss_tokens").(float64)
 	if at(t, v, "data.documents") != 40.0 || learned < 0.1*tokens || learned > 0.3*tokens || !(at(t, v, "loss_last").(float64) < at(t, v, "loss_first").(float64)) {

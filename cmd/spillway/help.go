@@ -1,0 +1,157 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"spillway/internal/suggest"
+	"spillway/internal/term"
+)
+
+// flagGroups are the flags of train and plan under headings, what is used most first. Other
+// commands have few enough to do without.
+var flagGroups = []struct {
+	title string
+	flags []string
+}{
+	{"Used most", []string{"data", "task", "method", "machine", "device", "max-memory", "batch-size", "seq-len", "learning-rate", "max-steps", "epochs", "out", "resume"}},
+	{"Steps", []string{"micro-batch-size", "gradient-accumulation-steps", "precision", "fp32-modules", "optimizer", "state-policy", "weight-decay", "lr-scheduler", "warmup-steps", "max-grad-norm", "seed"}},
+	{"Data", []string{"format", "fields", "chat-template", "today", "tokenizer", "token-bytes", "packing", "document-len", "skip-bad-lines", "train-on-prompts", "show-sample"}},
+	{"Evaluation", []string{"evaluate", "eval-data", "eval-split", "eval-steps", "eval-batches", "patience", "keep-best"}},
+	{"Adapters", []string{"adapter", "lora-rank", "lora-alpha", "lora-dropout", "target-modules", "exclude-modules", "layers-to-transform", "rank-pattern", "alpha-pattern", "modules-to-save",
+		"lora-bias", "init-lora-weights", "use-rslora", "use-dora", "quantization", "no-quantize", "llm-int8-threshold"}},
+	{"Memory and devices", []string{"max-host-memory", "disk", "journal-every", "device-map", "optimizer-device", "deepspeed", "plan"}},
+	{"Advice", []string{"max-batch-size", "max-seq-len", "explain", "compare"}},
+	{"Output", []string{"save", "save-steps", "keep", "log", "timeline", "instructions", "recipe", "print-recipe", "dry-run", "json", "help"}},
+}
+
+// usage writes what stands below the text of a command's help: examples, commands and flags.
+func usage(cmd *cobra.Command) error {
+	w := cmd.OutOrStderr()
+	width := term.Width(w)
+	if width == 0 {
+		width = columns
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage:\n  %s\n", cmd.UseLine())
+	if cmd.HasAvailableSubCommands() {
+		b.Reset()
+		fmt.Fprintf(&b, "Usage:\n  %s COMMAND\n", cmd.CommandPath())
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+	}
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString("\nCommands:\n")
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				columnsOf(&b, "  "+sub.Name(), sub.Short, 14, width)
+			}
+		}
+	}
+	left := map[string]*pflag.Flag{}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			left[f.Name] = f
+		}
+	})
+	if len(left) <= 20 {
+		writeFlags(&b, "Flags", slices.Sorted(maps.Keys(left)), left, width)
+	} else {
+		for _, g := range flagGroups {
+			writeFlags(&b, g.title, g.flags, left, width)
+		}
+		writeFlags(&b, "Other flags", slices.Sorted(maps.Keys(left)), left, width)
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\n%s COMMAND --help explains a command.\n", cmd.CommandPath())
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeFlags writes those of the named flags that are left, and takes them out.
+func writeFlags(b *strings.Builder, title string, names []string, left map[string]*pflag.Flag, width int) {
+	for _, name := range names {
+		f := left[name]
+		if f == nil {
+			continue
+		}
+		if title != "" {
+			fmt.Fprintf(b, "\n%s:\n", title)
+			title = ""
+		}
+		delete(left, name)
+		value, help := pflag.UnquoteUsage(f)
+		if f.NoOptDefVal != "" || value == "value" {
+			value = ""
+		}
+		if !slices.Contains([]string{"", "0", "false", "[]"}, f.DefValue) && !strings.Contains(help, "(default") {
+			help += " (default " + f.DefValue + ")"
+		}
+		columnsOf(b, strings.TrimRight("  --"+name+" "+value, " "), help, 28, width)
+	}
+}
+
+// columnsOf writes a name, and next to it a text in as many lines as it takes.
+func columnsOf(b *strings.Builder, name, text string, at, width int) {
+	line := name
+	if utf8.RuneCountInString(name)+2 > at {
+		b.WriteString(name + "\n")
+		line = ""
+	}
+	for _, word := range strings.Fields(text) {
+		if n := utf8.RuneCountInString(line); n > at && n+1+utf8.RuneCountInString(word) > width {
+			b.WriteString(line + "\n")
+			line = ""
+		}
+		line += strings.Repeat(" ", max(at-utf8.RuneCountInString(line), 1)) + word
+	}
+	b.WriteString(line + "\n")
+}
+
+// otherNames are what other programs call flags of ours, or what to give instead.
+var otherNames = map[string]string{
+	"steps": "max-steps", "iterations": "max-steps", "num-steps": "max-steps", "num-train-epochs": "epochs", "num-epochs": "epochs",
+	"per-device-train-batch-size": "micro-batch-size", "batch": "batch-size", "accumulate": "gradient-accumulation-steps", "grad-accum": "gradient-accumulation-steps",
+	"max-seq-length": "seq-len", "max-length": "seq-len", "sequence-len": "seq-len", "sequence-length": "seq-len", "seq": "seq-len", "block-size": "seq-len", "context": "seq-len",
+	"output-dir": "out", "output": "out", "save-dir": "out", "lr-scheduler-type": "lr-scheduler", "scheduler": "lr-scheduler", "schedule": "lr-scheduler", "warmup": "warmup-steps",
+	"clip": "max-grad-norm", "gradient-clipping": "max-grad-norm", "grad-clip": "max-grad-norm", "rank": "lora-rank", "r": "lora-rank", "alpha": "lora-alpha", "dropout": "lora-dropout",
+	"lora-target-modules": "target-modules", "dataset": "data", "train-file": "data", "validation-file": "eval-data", "val-set-size": "eval-split", "eval-every": "eval-steps",
+	"save-every": "save-steps", "save-total-limit": "keep", "logging-dir": "log", "bf16": "precision bf16", "fp16": "precision fp16", "mixed-precision": "precision", "dtype": "precision",
+	"load-in-4bit": "method qlora", "load-in-8bit": "method qlora --quantization int8", "resume-from-checkpoint": "resume", "offload-folder": "disk", "nvme-path": "disk", "gpu": "device",
+	"gpus": "device", "base-model": "", "model": "", "gradient-checkpointing": "explain", "durable-every": "journal-every", "learn-prompts": "train-on-prompts",
+}
+
+// flagError says what an unknown flag may have been meant to be.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return usageError{err}
+	}
+	name := strings.ReplaceAll(strings.TrimLeft(unknown.GetSpecifiedName(), "-"), "_", "-")
+	near, known := otherNames[name]
+	first, _, _ := strings.Cut(near, " ")
+	switch {
+	case cmd.Flags().Lookup(name) != nil:
+		near = name
+	case known && near == "":
+		return usageErrorf("there is no flag --%s: the model is the first argument", unknown.GetSpecifiedName())
+	case !known || cmd.Flags().Lookup(first) == nil:
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		near = suggest.Nearest(name, names)
+	}
+	if near != "" {
+		near = "; did you mean --" + near + "?"
+	}
+	return usageErrorf("there is no flag --%s%s", unknown.GetSpecifiedName(), near)
+}

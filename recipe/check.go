@@ -1,0 +1,116 @@
+package recipe
+
+import (
+	"flag"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"spillway"
+	"spillway/run"
+)
+
+// settingErrorf is an error of settings that contradict each other, or have no effect.
+func settingErrorf(format string, args ...any) error {
+	return &run.SettingError{Err: fmt.Errorf(format, args...)}
+}
+
+// Given says whether a setting was set, under its name or another program's.
+func Given(fs *flag.FlagSet, name string) (given bool) {
+	of := fs.Lookup(name)
+	fs.Visit(func(f *flag.Flag) { given = given || of != nil && f.Value == of.Value })
+	return given
+}
+
+// idle is settings that have no effect unless something holds.
+type idle struct {
+	settings []string
+	unless   bool
+	because  string
+}
+
+// refuse is an error if a setting is given that has no effect.
+func refuse(given func(string) bool, list ...idle) error {
+	for _, c := range list {
+		for _, name := range c.settings {
+			if !c.unless && given(name) {
+				return settingErrorf("--%s has no effect: %s, or leave it out", name, c.because)
+			}
+		}
+	}
+	return nil
+}
+
+// Settings that only some tasks read.
+var (
+	adapterSettings = []string{"lora-rank", "lora-alpha", "lora-dropout", "target-modules", "exclude-modules", "layers-to-transform", "rank-pattern", "alpha-pattern",
+		"modules-to-save", "use-rslora", "use-dora", "lora-bias", "init-lora-weights"}
+	qloraSettings = []string{"quantization", "llm-int8-threshold", "no-quantize"}
+	trainSettings = []string{"gradient-accumulation-steps", "optimizer", "state-policy", "max-grad-norm", "optimizer-device", "evaluate", "document-len"}
+)
+
+// CheckEffects refuses settings of a plan that are given and have no effect. Task is the name
+// of the setting that says what is trained.
+func (p *Plan) CheckEffects(given func(string) bool, task string) error {
+	return refuse(given,
+		idle{trainSettings, p.Task.Trains(), "nothing is trained; give --" + task + " train, lora or qlora"},
+		idle{adapterSettings, p.Task == spillway.LoRA || p.Task == spillway.QLoRA, "it is for adapters; give --" + task + " lora or qlora"},
+		idle{qloraSettings, p.Task == spillway.QLoRA, "it is for quantized frozen weights; give --" + task + " qlora"},
+	)
+}
+
+// hasFile says whether a file of the data, to train or to evaluate on, has one of the endings.
+func (r *Recipe) hasFile(endings ...string) bool {
+	return slices.ContainsFunc(slices.Concat(r.Data.Files, r.Eval.Files), func(name string) bool { return slices.Contains(endings, filepath.Ext(name)) })
+}
+
+// Check refuses settings that contradict each other, and those that have no effect.
+func (r *Recipe) Check() error {
+	e, optimizer, schedule := r.Eval, r.flags.Lookup("optimizer").Value.String(), r.flags.Lookup("lr-scheduler").Value.String()
+	switch {
+	case r.Model == "":
+		return settingErrorf("there is no model: name a folder or a preset")
+	case len(r.Data.Files) == 0:
+		return settingErrorf("--data is missing: name a file of text to train on")
+	case e.Split > 0 && len(e.Files) > 0:
+		return settingErrorf("--eval-split and --eval-data: give one of them")
+	case e.Split == 1:
+		return settingErrorf("--eval-split 1 leaves nothing to train on; it is a share below 1")
+	case e.Steps == 0 && (e.Patience > 0 || e.KeepBest):
+		return settingErrorf("--patience and --keep-best compare evaluations: say with --eval-steps how often to evaluate")
+	case r.Training.Adapter != "" && r.Task == spillway.Train:
+		return settingErrorf("--adapter is to start from with --method lora or qlora, not full")
+	case r.Given("learning-rate") && hasOption(optimizer, "lr"):
+		return settingErrorf("--learning-rate is given, and --optimizer %s sets lr too; keep one", optimizer)
+	case r.Training.WeightDecay != nil && hasOption(optimizer, "weight_decay"):
+		return settingErrorf("--weight-decay is given, and --optimizer %s sets weight_decay too; keep one", optimizer)
+	case r.Given("warmup-steps") && hasOption(schedule, "warmup"):
+		return settingErrorf("--warmup-steps is given, and --lr-scheduler %s sets warmup too; keep one", schedule)
+	}
+	if err := r.Plan.CheckEffects(r.Given, "method"); err != nil {
+		return err
+	}
+	lines, tokens := r.hasFile(".jsonl", ".ndjson"), r.hasFile(".bin")
+	texts := slices.ContainsFunc(slices.Concat(r.Data.Files, r.Eval.Files), func(name string) bool { return filepath.Ext(name) != ".bin" })
+	return refuse(r.Given,
+		idle{adapterSettings, r.Training.Adapter == "", "the options of the adapter in " + r.Training.Adapter + " count"},
+		idle{[]string{"journal-every"}, r.Disk != "" || r.DeepSpeed != "", "the journal is on disk; give --disk"},
+		idle{[]string{"allow-changes"}, r.Output.Resume, "it is about a run that is continued; give --resume"},
+		idle{[]string{"epochs"}, r.Training.MaxSteps == 0, "--max-steps says how long to train; give one of them"},
+		idle{[]string{"eval-batches"}, r.Evaluates(), "nothing is evaluated; give --eval-steps, --eval-split or --eval-data"},
+		idle{[]string{"format", "fields"}, lines, "no file holds JSON lines; their names end in .jsonl"},
+		idle{[]string{"token-bytes"}, tokens, "no file holds token ids; their names end in .bin"},
+		idle{[]string{"tokenizer", "skip-bad-lines", "chat-template", "train-on-prompts", "today"}, texts, "all files hold token ids"},
+		idle{[]string{"device-map", "optimizer-device"}, r.Output.PlanFile == "", "the plan in " + r.Output.PlanFile + " decides that"},
+	)
+}
+
+// hasOption says whether a text such as adamw:lr=1e-3,eps=1e-9 sets an option.
+func hasOption(text, name string) bool {
+	_, options, _ := strings.Cut(text, ":")
+	return slices.ContainsFunc(strings.Split(options, ","), func(o string) bool {
+		key, _, _ := strings.Cut(o, "=")
+		return strings.TrimSpace(key) == name
+	})
+}
