@@ -94,10 +94,14 @@ func showPlan(w io.Writer, job *spillway.Run, why string) error {
 	r.deviceReason = why
 	m := job.Options.Machine
 	r.Goal, r.Machine = describeGoal(job.Options), machineReport{m, m.String(), job.Options.Device}
+	var err error
+	if r.Compressed, err = planCompressed(job); err != nil {
+		return err
+	}
 	if err := r.write(w); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, "\n")
+	_, err = io.WriteString(w, "\n")
 	return err
 }
 

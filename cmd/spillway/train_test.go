@@ -279,7 +279,7 @@ func TestTwoTrainingsIntoOneFolder(t *testing.T) {
 		switch r := <-results; {
 		case r.code == exitOK:
 			won++
-		case !strings.Contains(r.err, "is being written by process") && !strings.Contains(r.err, "has a checkpoint of step"):
+		case !strings.Contains(r.err, "is being written by") && !strings.Contains(r.err, "has a checkpoint of step"):
 			t.Errorf("exit code %d: %s", r.code, r.err)
 		}
 	}
@@ -291,4 +291,52 @@ func TestTwoTrainingsIntoOneFolder(t *testing.T) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	c.Close() // opened for reading
+}
+
+// Everything that will run is in the plan that is shown: evaluations, and what a policy
+// makes of the optimizer state later.
+func TestTrainShowsWhatWillRun(t *testing.T) {
+	r := command(t, "train", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--data", prose(t), "--max-steps", "4", "--eval-steps", "2",
+		"--state-policy", "low-memory:warmup=2", "--out", filepath.Join(t.TempDir(), "run"))
+	for _, line := range []string{"\nevaluation ", "\nafter warm-up ", "\nloss "} {
+		if !strings.Contains(r.out, line) {
+			t.Errorf("there is no line%s in\n%s%s", line, r.out, r.err)
+		}
+	}
+}
+
+// Of many that write one folder one wins, whatever they are; the others say so and leave
+// nothing.
+func TestManyWritersOfOneFolder(t *testing.T) {
+	parent := t.TempDir()
+	model, out := filepath.Join(parent, "model"), filepath.Join(parent, "out")
+	if r := command(t, "init", "tiny-llama", "--out", model); r.code != exitOK {
+		t.Fatal(r.err)
+	}
+	lines := [][]string{{"init", "tiny-llama", "--out", out}, {"quantize", model, out}, {"export", model, out}, {"export", model, out, "--dtype", "bf16"}}
+	results := make(chan result)
+	const each = 50
+	for range each {
+		for _, args := range lines {
+			go func() { results <- command(t, args...) }()
+		}
+	}
+	won := 0
+	for range each * len(lines) {
+		switch r := <-results; {
+		case r.code == exitOK:
+			won++
+		case !strings.Contains(r.err, "is being written by") && !strings.Contains(r.err, "exists already") && !strings.Contains(r.err, "was made meanwhile"):
+			t.Errorf("exit code %d: %s", r.code, r.err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d won", won)
+	}
+	if left, err := os.ReadDir(parent); err != nil || len(left) != 2 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if r := command(t, "inspect", out); r.code != exitOK {
+		t.Errorf("what was written is not whole: %s%s", r.out, r.err)
+	}
 }
