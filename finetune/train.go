@@ -3,7 +3,6 @@ package finetune
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"spillway/checkpoint"
 	"spillway/trace"
@@ -18,9 +17,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 		Iterations: r.Corpus.Steps, Schedule: t.Scheduler, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery, AllowChanges: out.AllowChanges, Notice: r.o.Notice,
 	}
 	if !r.o.NoSave {
-		if err := r.Recipe.WriteRun(r.out); err != nil {
-			return result, fmt.Errorf("writing the recipe of the run: %w", err)
-		}
+		c.Started = func() error { return r.Recipe.WriteRun(r.out) }
 		c.Save = &train.Save{Dir: checkpoint.Dir{Path: r.out, Keep: out.Keep}, Every: out.SaveSteps, Claimed: true}
 	}
 	c.Schedule.Warmup = max(c.Schedule.Warmup, t.WarmupSteps)

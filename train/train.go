@@ -39,6 +39,8 @@ type Config struct {
 	// Report is called after every ReportEvery-th iteration (0: each) and the last.
 	Report      func(Report)
 	ReportEvery int64
+	// Started is called by the function Run when everything is ready for the first iteration.
+	Started func() error
 	// Notice is called when something differs from what was asked for: a damaged checkpoint
 	// was skipped, the plan changed.
 	Notice func(string)

@@ -265,8 +265,8 @@ func TestResumeFromTheFolderAlone(t *testing.T) {
 	}
 }
 
-// Of many trainings into one folder one wins; the others say who holds it.
-func TestTwoTrainingsIntoOneFolder(t *testing.T) {
+// Of many training runs into one folder one wins; the others say who holds it.
+func TestRunsIntoOneFolder(t *testing.T) {
 	text, out := prose(t), filepath.Join(t.TempDir(), "run")
 	results := make(chan result)
 	for range 5 {
