@@ -87,21 +87,25 @@ func (r *planReport) write(w io.Writer) error {
 	return err
 }
 
-// showPlan tells the plan of a job to people, before it runs, and why its device was
-// chosen.
-func showPlan(w io.Writer, job *spillway.Run, why string) error {
-	r := describePlan(job, nil)
-	r.deviceReason = why
+// planOf describes the plan of a job that is about to run, with that of its state policy
+// later, and why its device was chosen.
+func planOf(job *spillway.Run, why string) (r *planReport, err error) {
+	r = describePlan(job, nil)
 	m := job.Options.Machine
-	r.Goal, r.Machine = describeGoal(job.Options), machineReport{m, m.String(), job.Options.Device}
-	var err error
-	if r.Compressed, err = planCompressed(job); err != nil {
-		return err
+	r.deviceReason, r.Goal, r.Machine = why, describeGoal(job.Options), machineReport{m, m.String(), job.Options.Device}
+	r.Compressed, err = planCompressed(job)
+	return r, err
+}
+
+// showPlan tells the plan of a job to people, before it runs.
+func showPlan(w io.Writer, job *spillway.Run, why string) error {
+	r, err := planOf(job, why)
+	if err == nil {
+		err = r.write(w)
 	}
-	if err := r.write(w); err != nil {
-		return err
+	if err == nil {
+		_, err = io.WriteString(w, "\n")
 	}
-	_, err = io.WriteString(w, "\n")
 	return err
 }
 
