@@ -154,6 +154,9 @@ func (t *Trainer) saveTo(dir checkpoint.Dir) error {
 	dir.Damaged = t.damaged
 	if t.keepsBest() && t.best != nil {
 		dir.AlwaysKeep = t.best.Iteration
+		if t.outOfPatience() {
+			snapshot.Best = t.best.Iteration
+		}
 	}
 	path, err := dir.Save(snapshot)
 	if path == "" {
@@ -313,7 +316,7 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	if now.Compression != nil && was.Compression != nil {
 		now.Compression = was.Compression
 	}
-	if err := sameRun(was, now); err != nil {
+	if err := t.allow(was, now); err != nil {
 		return err
 	}
 	if err := t.resumePolicy(was.Compression); err != nil {
@@ -323,22 +326,6 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 		return err
 	}
 	t.done, t.scale, t.best, t.evaluated = was.Iteration, was.LossScale, was.Best, was.Evaluated
-	return nil
-}
-
-// sameRun returns an error if two states differ.
-func sameRun(was, now state) error {
-	a, err := json.Marshal(was)
-	if err != nil {
-		return err
-	}
-	b, err := json.Marshal(now)
-	if err != nil {
-		return err
-	}
-	if string(a) != string(b) {
-		return fmt.Errorf("that run had %s, this one has %s; use the same settings, or save to another folder", a, b)
-	}
 	return nil
 }
 
