@@ -45,10 +45,11 @@ type Run struct {
 	// Monitor has what the steps have reported so far.
 	Monitor *Monitor
 
-	o       Options
-	out     string        // folder for checkpoints
-	release func() error  // ends the claim on it; nil without one
-	adapter *lora.Adapter // that training starts from; nil for none
+	o              Options
+	out            string        // folder for checkpoints
+	release        func() error  // ends the claim on it; nil without one
+	adapter        *lora.Adapter // that training starts from; nil for none
+	microBatchSize int64         // of the run that is resumed; 0 where none is
 }
 
 // Train carries out a recipe: it opens the model and the devices, makes a plan, reads the

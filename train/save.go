@@ -45,6 +45,7 @@ type state struct {
 	Clip                  float64         `json:"clip"`
 	Seed                  uint64          `json:"seed"`
 	SequencesPerIteration int64           `json:"sequences_per_iteration"`
+	MicroBatchSize        int64           `json:"micro_batch_size"` // gradients are summed by micro-batches
 	Feed                  json.RawMessage `json:"feed"`
 	// LossScale of the next iteration, if the loss is scaled.
 	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
@@ -56,10 +57,21 @@ type state struct {
 	Compression *optim.Compression `json:"compression,omitempty"`
 }
 
+// MicroBatchSize is how many sequences a micro-batch of the run had that saved a checkpoint.
+// Gradients are summed by micro-batches, so a run that goes on with others has other bits.
+func MicroBatchSize(path string) (int64, error) {
+	var s state
+	text, err := os.ReadFile(filepath.Join(path, checkpoint.TrainerName))
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	return s.MicroBatchSize, err
+}
+
 func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
 	p, o := t.run.Plan, t.run.Options
-	s := state{Iteration: t.done, Optimizer: o.Optimizer, Schedule: t.c.Schedule, Clip: o.MaxNorm(), Seed: t.c.Seed, SequencesPerIteration: p.MicroBatchSize * int64(p.MicroBatches),
+	s := state{Iteration: t.done, Optimizer: o.Optimizer, Schedule: t.c.Schedule, Clip: o.MaxNorm(), Seed: t.c.Seed, SequencesPerIteration: p.MicroBatchSize * int64(p.MicroBatches), MicroBatchSize: p.MicroBatchSize,
 		Feed: feed, LossScale: t.scale, Best: t.best, Evaluated: t.evaluated}
 	if o.StatePolicy != (optim.Policy{}) {
 		s.Policy, s.Compression = &o.StatePolicy, &t.wanted
