@@ -104,7 +104,7 @@ func (r Request) fastest(b Batch) (best *plan.Plan, traced *spec.Model, notices 
 
 // cuts lists the numbers of micro-batches that divide a batch, those that can be fastest first.
 func (r Request) cuts(batch int64) (list []cut, err error) {
-	for n := int64(1); n <= batch; n++ {
+	for n := int64(1); n <= min(batch, goal.MaxMicroBatches); n++ {
 		if batch%n != 0 {
 			continue
 		}

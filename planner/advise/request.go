@@ -60,7 +60,7 @@ func (r Request) options(fit *goal.FitError) []goal.FitOption {
 		list[len(list)-1].States8Bit = r.Goal.Optimizer != nil && q.Goal.Optimizer != r.Goal.Optimizer
 		return true
 	}
-	for q := r; q.MicroBatchSize > 1; {
+	for q := r; q.MicroBatchSize > 1 && q.Goal.MicroBatches <= goal.MaxMicroBatches/2; {
 		q.MicroBatchSize, q.Goal.MicroBatches = (q.MicroBatchSize+1)/2, max(q.Goal.MicroBatches, 1)*2
 		if try(fmt.Sprintf("micro-batches of %d instead of %d", q.MicroBatchSize, r.MicroBatchSize), q) {
 			break
