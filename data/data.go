@@ -19,6 +19,7 @@ package data
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 )
 
@@ -91,6 +92,31 @@ func (c concat) Document(i int64) (Document, error) {
 	k := sort.Search(len(c.ends), func(k int) bool { return i < c.ends[k] })
 	s := c.sources[k]
 	return s.Document(i - (c.ends[k] - s.Len()))
+}
+
+// Weighted is a source whose passes have weight times as many documents as s: all of them so
+// many times, and of the rest a random part, the same for the same seed.
+func Weighted(s Source, weight float64, seed uint64) Source {
+	n := int64(math.Round(weight * float64(s.Len())))
+	return weighted{s, newOrder(s.Len(), seed, weightEpoch), n}
+}
+
+// weightEpoch is an epoch that no run reaches, so that a weighted source has an order of its own.
+const weightEpoch = splitEpoch - 1
+
+type weighted struct {
+	from  Source
+	order order
+	n     int64
+}
+
+func (w weighted) Len() int64 { return w.n }
+
+func (w weighted) Document(i int64) (Document, error) {
+	if err := inRange(i, w.n); err != nil {
+		return Document{}, err
+	}
+	return w.from.Document(w.order.at(i % w.from.Len()))
 }
 
 func inRange(i, n int64) error {

@@ -29,7 +29,7 @@ func (c *Config) optimizer(r *reader, root *object) {
 	}
 	o, err := optim.Parse(name)
 	if err != nil {
-		r.fail("%s is %q; here are %s, with _8bit, _bf16 or _fp16 for what they keep", section.at("type"), kind, strings.Join(optim.Names(), ", "))
+		r.fail("%s is %q; here are %s, with %s for what they keep", section.at("type"), kind, strings.Join(optim.Names(), ", "), optim.StorageEndings())
 		return
 	}
 	if torch, _ := p.flag("torch_adam"); !torch {

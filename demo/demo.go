@@ -105,6 +105,9 @@ func Milestone(o Options) int64 { return max(cmp.Or(o.Steps, steps)/10, 1) }
 type demo struct{ Options }
 
 func (d *demo) run(ctx context.Context) (r Report, err error) {
+	if found, err := (checkpoint.Dir{Path: d.Out}).List(); d.Out != "" && err == nil && len(found) > 0 {
+		return r, fmt.Errorf("%s has a trained model already, of %d steps: name another folder, or remove this one", d.Out, found[0].Iteration)
+	}
 	dir, err := os.MkdirTemp("", "spillway-demo-")
 	if err != nil {
 		return r, err

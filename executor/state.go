@@ -78,7 +78,7 @@ func (m *memory) state(p plan.SlabParam, i int, s *plan.Slab, spans [][]plan.Spa
 
 // scaleBytes is what the scales of n elements take.
 func scaleBytes(n int64) int64 {
-	return 4 * ((n + quant.DynamicBlock - 1) / quant.DynamicBlock)
+	return 4 * ((n + quant.StateBlock - 1) / quant.StateBlock)
 }
 
 // Absmax is the suffix of the state that the scales of one in blocks are called.

@@ -25,6 +25,8 @@ type Corpus struct {
 	Summary Summary
 	// Steps is how many optimizer steps the recipe asks for.
 	Steps int64
+	// Sample is the first text, with what of it is in the loss; nil where all files hold tokens.
+	Sample []SamplePart
 	// Train and Eval give the batches. Eval is nil where nothing is evaluated.
 	Train, Eval train.Feed
 
@@ -239,9 +241,16 @@ func newReader(r *recipe.Recipe, m *spillway.Model, progress Progress) (in *read
 func (c *Corpus) read(in *reader, files []string) (data.Source, error) {
 	var sources []data.Source
 	for _, name := range files {
+		name, weight, err := recipe.FileWeight(name)
+		if err != nil {
+			return nil, err
+		}
 		s, err := c.readFile(in, name)
 		if err != nil {
 			return nil, err
+		}
+		if weight != 1 {
+			s = data.Weighted(s, weight, c.recipe.Training.Seed)
 		}
 		if info, err := os.Stat(name); err == nil {
 			in.bytes += info.Size()
@@ -251,29 +260,47 @@ func (c *Corpus) read(in *reader, files []string) (data.Source, error) {
 	return data.Concat(sources...), nil
 }
 
-// readFile opens a file by its ending: .jsonl are JSON lines, .bin are tokens, others plain
-// text.
+// readFile opens a file by its ending: .jsonl are JSON lines, .csv a table, .bin tokens, others
+// plain text.
 func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 	var records *data.Records
 	var err error
-	switch filepath.Ext(name) {
+	path := name
+	switch ending := filepath.Ext(name); {
+	case name == "-":
+		path, err = c.fromStdin(in.Stdin)
+	case ending == ".csv" || ending == ".tsv":
+		path, err = c.fromCSV(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch filepath.Ext(path) {
 	case tokensExt:
 		return c.readTokens(in, name)
 	case ".json":
 		return nil, fmt.Errorf("%s: JSON is read from files with an object per line; write it so, with a name that ends in .jsonl", name)
+	case ".parquet", ".arrow":
+		return nil, fmt.Errorf("%s: Parquet and Arrow are not read; write the data as JSON lines, such as with datasets' to_json(\"data.jsonl\")", name)
 	case ".jsonl", ".ndjson":
-		records, err = data.OpenJSONL(name, in.lines(name))
+		records, err = data.OpenJSONL(path, in.lines(name))
 	default:
-		records, err = data.OpenText(name, data.TextOptions{SkipBad: in.SkipBadLines})
+		records, err = data.OpenText(path, data.TextOptions{SkipBad: in.SkipBadLines})
 	}
 	var bad *data.BadLineError
 	if errors.As(err, &bad) {
+		bad.File = name // not a copy of it
 		err = fmt.Errorf("%w (--skip-bad-lines leaves them out and counts them)", err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	c.open = append(c.open, records)
+	if c.Sample == nil {
+		if c.Sample, err = sampleOf(records, in.TrainOnPrompts); err != nil {
+			return nil, err
+		}
+	}
 	in.answers = in.answers || records.Format() != data.Plain
 	in.chats = in.chats || records.Format() == data.Chat
 	skipped, first := records.Skipped()

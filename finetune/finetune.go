@@ -41,6 +41,8 @@ type Run struct {
 	Rig    *rig.Rig // the devices, open
 	Job    *spillway.Run
 	Corpus *Corpus
+	// Resumed says where the run goes on from; "" where it begins.
+	Resumed string
 	// Monitor has what the steps have reported so far.
 	Monitor *Monitor
 

@@ -61,7 +61,11 @@ func (r *Run) findOutput() error {
 		return fmt.Errorf("%s holds step %d of a run: give --resume to continue it, or another --disk", disk, last)
 	case len(found) > 0 && !out.Resume:
 		return fmt.Errorf("%s has a checkpoint of step %d: give --resume to continue from it, or another --out", r.out, found[0].Iteration)
-	case len(found) == 0 && !journal && out.Resume:
+	case journal:
+		r.Resumed = fmt.Sprintf("step %d in the journal on %s", last, disk)
+	case len(found) > 0:
+		r.Resumed = fmt.Sprintf("step %d in %s", found[0].Iteration, found[0].Path)
+	case out.Resume:
 		return fmt.Errorf("there is no checkpoint in %s to resume from: give the --out of the run, or leave --resume out", r.out)
 	}
 	return nil

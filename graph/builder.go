@@ -1,9 +1,7 @@
 package graph
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -104,10 +102,8 @@ func (b *Builder) Param(name string, t op.Type, frozen bool) Value {
 
 // Floats is a constant vector.
 func (b *Builder) Floats(name string, data []float32) Value {
-	raw := make([]byte, 0, 4*len(data))
-	for _, f := range data {
-		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(f))
-	}
+	raw := make([]byte, 4*len(data))
+	dtype.F32.Encode(raw, data)
 	return b.named(Port{Role: Const, Name: name, Data: raw}, op.Type{DType: dtype.F32, Shape: shape.Of(len(data))})
 }
 
@@ -184,23 +180,17 @@ var lines sync.Map // uintptr to string, "" for a line of layers
 
 // modelLine is the nearest line of model code, or a line of nn where there is none. It is
 // mostly a few calls away; looking further takes longer.
-func modelLine() string {
+func modelLine() (line string) {
 	var pcs [24]uintptr
-	line, outside := nearestLine(pcs[:runtime.Callers(3, pcs[:6])])
-	if !outside {
-		line, _ = nearestLine(pcs[:runtime.Callers(3, pcs[:])])
-	}
-	return line
-}
-
-// nearestLine is the first line of model code among callers, or the last of them.
-func nearestLine(pcs []uintptr) (line string, outside bool) {
-	for _, pc := range pcs {
-		if line, outside = lineOf(pc); outside {
-			break
+	for _, depth := range []int{6, len(pcs)} {
+		for _, pc := range pcs[:runtime.Callers(3, pcs[:depth])] {
+			var outside bool
+			if line, outside = lineOf(pc); outside {
+				return line
+			}
 		}
 	}
-	return line, outside
+	return line
 }
 
 // lineOf gives the line of a program counter and whether it is model code.

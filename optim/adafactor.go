@@ -103,9 +103,9 @@ func inferAdafactor(a op.Attr, in []op.Type) ([]op.Type, error) {
 	if want := 3 + len(squares); !mean && len(in) != want {
 		return nil, fmt.Errorf("takes %d or %d operands, got %d", want, want+1, len(in))
 	}
-	var states []dtype.Type
+	var states [][]dtype.Type
 	if mean {
-		states = append(states, dtype.Invalid)
+		states = append(states, nil) // in no block type
 	}
 	out, err := inferUpdate(a, in, states)
 	if err != nil {

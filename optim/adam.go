@@ -5,7 +5,6 @@ import (
 
 	"spillway/dtype"
 	"spillway/op"
-	"spillway/quant"
 )
 
 // Adam is the update of Adam and AdamW:
@@ -36,7 +35,7 @@ func init() {
 	RegisterUpdate(Update{
 		Kind:    Adam,
 		Scalars: []string{"couple", "beta1", "rest1", "beta2", "rest2", "root", "eps", "rate", "shrink"},
-		States:  []UpdateState{{ExpAvg, quant.Dyn8}, {ExpAvgSq, quant.UDyn8}},
+		States:  []UpdateState{{Name: ExpAvg}, {ExpAvgSq, true}},
 		Step:    updateAdam,
 		Examples: map[string]op.Scalars{
 			"adamw":      AdamStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 0.271, Bias2: 0.0547, Decoupled: true}.Scalars(),

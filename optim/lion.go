@@ -3,7 +3,6 @@ package optim
 import (
 	"spillway/dtype"
 	"spillway/op"
-	"spillway/quant"
 )
 
 // Lion is the update of Lion, whose steps all have one size:
@@ -28,7 +27,7 @@ func init() {
 	RegisterUpdate(Update{
 		Kind:     Lion,
 		Scalars:  []string{"beta1", "rest1", "beta2", "rest2", "rate", "shrink"},
-		States:   []UpdateState{{ExpAvg, quant.Dyn8}},
+		States:   []UpdateState{{Name: ExpAvg}},
 		Step:     updateLion,
 		Examples: map[string]op.Scalars{"lion": LionStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}.Scalars()},
 	})

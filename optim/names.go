@@ -15,7 +15,7 @@ import (
 func findByName(text string) (*Rule, dtype.Type, error) {
 	name := normalizeName(text)
 	storage := dtype.Invalid
-	for _, s := range storages {
+	for _, s := range storages() {
 		if rest, ok := strings.CutSuffix(name, s.name); ok && rest != "" {
 			name, storage = rest, s.t
 			break
@@ -29,7 +29,7 @@ func findByName(text string) (*Rule, dtype.Type, error) {
 	}
 	r, err := find(name)
 	if err != nil {
-		return r, storage, fmt.Errorf("there is no optimizer %q; there are %s, with _8bit, _bf16 or _fp16 for their states", strings.TrimSpace(text), strings.Join(Names(), ", "))
+		return r, storage, fmt.Errorf("there is no optimizer %q; there are %s, with %s for their states", strings.TrimSpace(text), strings.Join(Names(), ", "), StorageEndings())
 	}
 	return r, storage, nil
 }

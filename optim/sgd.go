@@ -5,7 +5,6 @@ import (
 
 	"spillway/dtype"
 	"spillway/op"
-	"spillway/quant"
 )
 
 // SGD is the update of stochastic gradient descent:
@@ -46,7 +45,7 @@ func init() {
 	RegisterUpdate(Update{
 		Kind:      SGD,
 		Scalars:   []string{"rate", "decay", "momentum", "fresh", "direct", "through", "has_momentum"},
-		States:    []UpdateState{{MomentumBuffer, quant.Dyn8}},
+		States:    []UpdateState{{Name: MomentumBuffer}},
 		Stateless: true,
 		Step:      updateSGD,
 		Examples: map[string]op.Scalars{

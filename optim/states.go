@@ -62,7 +62,7 @@ func (c Config) stateType(exceptions []exception, param string, t dtype.Type, el
 	if least == 0 {
 		least = min8BitSize
 	}
-	if t == dtype.Invalid || t == quant.Dyn8 && elements < least {
+	if t == dtype.Invalid || t.Block() && elements < least {
 		return dtype.F32
 	}
 	return t
@@ -101,12 +101,12 @@ func parseCodecs(text string) (map[string]dtype.Type, error) {
 	return of, nil
 }
 
-// stored is the type a state has where t is asked for: 8 bits are with or without a sign.
+// stored is the type a state has where t is asked for: some codes are with or without a sign.
 func (r *Rule) stored(state string, t dtype.Type) dtype.Type {
-	if u := updates[r.Kind]; u != nil && t == quant.Dyn8 {
+	if u := updates[r.Kind]; u != nil {
 		for _, s := range u.States {
 			if s.Name == state {
-				return s.EightBit
+				return s.stored(t)
 			}
 		}
 	}
@@ -140,26 +140,50 @@ func (c Config) exceptions() (list []exception, err error) {
 	return list, nil
 }
 
-// storages are the types that states may have, as names of optimizers end.
-var storages = []struct {
+// storage is a type that states may have, and how names of optimizers with it end.
+type storage struct {
 	name string
 	t    dtype.Type
-}{
-	{"8bit", quant.Dyn8}, {"bf16", dtype.BF16}, {"fp16", dtype.F16}, {"f16", dtype.F16}, {"32bit", dtype.F32}, {"fp32", dtype.F32}, {"f32", dtype.F32},
+}
+
+// storages lists them, those of codecs first.
+func storages() (list []storage) {
+	for _, c := range quant.States() {
+		list = append(list, storage{c.Alias, c.Type})
+	}
+	return append(list, []storage{{"bf16", dtype.BF16}, {"fp16", dtype.F16}, {"f16", dtype.F16}, {"32bit", dtype.F32}, {"fp32", dtype.F32}, {"f32", dtype.F32}}...)
+}
+
+// storageNames lists the types of states as people write them: "f32, bf16, fp16 and 8bit".
+func storageNames() string {
+	names := "f32, bf16, fp16"
+	for _, c := range quant.States() {
+		names += " and " + c.Alias
+	}
+	return names
+}
+
+// StorageEndings lists how names of optimizers end by the type of their states: "_8bit, _bf16
+// or _fp16".
+func StorageEndings() (text string) {
+	for _, c := range quant.States() {
+		text += "_" + c.Alias + ", "
+	}
+	return text + "_bf16 or _fp16"
 }
 
 func parseStorage(text string) (dtype.Type, error) {
-	for _, s := range storages {
+	for _, s := range storages() {
 		if strings.TrimSpace(text) == s.name {
 			return s.t, nil
 		}
 	}
-	return dtype.Invalid, fmt.Errorf("states cannot be stored in %q; they can in f32, bf16, fp16 and 8bit", text)
+	return dtype.Invalid, fmt.Errorf("states cannot be stored in %q; they can in %s", text, storageNames())
 }
 
 // storageName is how the name of an optimizer ends: "" for f32.
 func (c Config) storageName() string {
-	for _, s := range storages {
+	for _, s := range storages() {
 		if s.t == c.Storage && s.t != dtype.F32 {
 			return "_" + s.name
 		}
@@ -170,10 +194,10 @@ func (c Config) storageName() string {
 // checkStates refuses storage that states cannot have.
 func (c Config) checkStates(r *Rule) error {
 	if c.Storage != dtype.Invalid && c.Storage != dtype.F32 && c.storageName() == "" {
-		return fmt.Errorf("optimizer %s: states cannot be stored in %v; they can in f32, bf16, f16 and dyn8", c.Name, c.Storage)
+		return fmt.Errorf("optimizer %s: states cannot be stored in %v; they can in %s", c.Name, c.Storage, storageNames())
 	}
-	if r.No8Bit && c.Storage == quant.Dyn8 {
-		return fmt.Errorf("optimizer %s: its state is small and stays f32, its mean can be bf16 or fp16; leave 8bit out", c.Name)
+	if r.No8Bit && c.Storage.Block() {
+		return fmt.Errorf("optimizer %s: its state is small and stays f32, its mean can be bf16 or fp16; leave %s out", c.Name, quant.Of(c.Storage).Alias)
 	}
 	if c.Min8BitSize < 0 {
 		return fmt.Errorf("optimizer %s: min_8bit_size is %d; it is a number of elements", c.Name, c.Min8BitSize)

@@ -39,11 +39,27 @@ type Update struct {
 	Examples map[string]op.Scalars
 }
 
-// UpdateState is a state of an update: its name, as PyTorch calls it, and the type it
-// has in 8 bits.
+// UpdateState is a state of an update: its name, as PyTorch calls it, and whether it is
+// never negative, for which some codecs have a type of their own.
 type UpdateState struct {
 	Name     string
-	EightBit dtype.Type // quant.Dyn8, or quant.UDyn8 for what is never negative
+	Unsigned bool
+}
+
+// stored is the type that the state has where t is asked for.
+func (s UpdateState) stored(t dtype.Type) dtype.Type {
+	if c := quant.Of(t); c != nil && s.Unsigned && c.Unsigned != dtype.Invalid {
+		return c.Unsigned
+	}
+	return t
+}
+
+// codecs lists the block types that the state may have.
+func (s UpdateState) codecs() (types []dtype.Type) {
+	for _, c := range quant.States() {
+		types = append(types, s.stored(c.Type))
+	}
+	return types
 }
 
 // Cell is one element of a state during a step.
@@ -96,27 +112,25 @@ func (u *Update) infer(a op.Attr, in []op.Type) ([]op.Type, error) {
 	if len(in) != 3+n {
 		return nil, fmt.Errorf("takes %d operands, got %d", 3+n, len(in))
 	}
-	codecs := make([]dtype.Type, n)
+	codecs := make([][]dtype.Type, n)
 	for i := range codecs {
-		codecs[i] = u.States[i].EightBit
+		codecs[i] = u.States[i].codecs()
 	}
 	return inferUpdate(a, in, codecs)
 }
 
 // inferUpdate checks the operands of an update, of which it replaces the weight and the
-// states behind the gradient; each state may also have the 8-bit type given, unless that
-// is Invalid.
-func inferUpdate(a op.Attr, in []op.Type, codecs []dtype.Type) ([]op.Type, error) {
+// states behind the gradient; each state may also have one of the block types given.
+func inferUpdate(a op.Attr, in []op.Type, codecs [][]dtype.Type) ([]op.Type, error) {
 	w, g, clip := in[0], in[1], op.Type{DType: dtype.F32, Shape: []int64{2}}
 	if w.DType != dtype.F32 && (w.DType != dtype.BF16 || a.To != dtype.Invalid) {
 		return nil, fmt.Errorf("the weight is %v with a copy as %v, want f32, or bf16 without a copy", w, a.To)
 	}
 	out := append(make([]op.Type, 0, len(codecs)+2), w)
-	for i, codec := range codecs {
-		t := in[2+i]
-		plain := t.DType == dtype.F32 || t.DType == dtype.BF16 || t.DType == dtype.F16
-		if !t.Shape.Equal(w.Shape) || !plain && (codec == dtype.Invalid || t.DType != codec) {
-			return nil, fmt.Errorf("operand %d is %v next to the weight %v, want the same in f32, bf16, f16 or %v", 2+i, t, w, codec)
+	for i, coded := range codecs {
+		t, types := in[2+i], slices.Concat(dtype.Plain, coded)
+		if !t.Shape.Equal(w.Shape) || !slices.Contains(types, t.DType) {
+			return nil, fmt.Errorf("operand %d is %v next to the weight %v, want the same in one of %v", 2+i, t, w, types)
 		}
 		out = append(out, t)
 	}
@@ -223,15 +237,11 @@ func (u *Update) casesOf(l *op.CaseList, n int, example string) {
 	states := func(types ...dtype.Type) (list []op.Operand) {
 		for i, s := range u.States {
 			fill := op.Spread
-			if s.EightBit == quant.UDyn8 {
+			if s.Unsigned {
 				fill = squares
 			}
-			t := types[i%len(types)]
-			if t == quant.Dyn8 {
-				t = s.EightBit
-			}
 			o := op.FilledF32(fill, n)
-			o.Type.DType = t
+			o.Type.DType = s.stored(types[i%len(types)])
 			list = append(list, o)
 		}
 		return list
@@ -262,7 +272,10 @@ func (u *Update) casesOf(l *op.CaseList, n int, example string) {
 	if len(u.States) == 0 {
 		return
 	}
-	types := [][]dtype.Type{{dtype.BF16}, {dtype.F16}, {quant.Dyn8}}
+	types := [][]dtype.Type{{dtype.BF16}, {dtype.F16}}
+	for _, c := range quant.States() {
+		types = append(types, []dtype.Type{c.Type})
+	}
 	if len(u.States) > 1 {
 		types = append(types, []dtype.Type{quant.Dyn8, dtype.F32}, []dtype.Type{quant.Dyn8, dtype.F16}, []dtype.Type{dtype.BF16, quant.Dyn8}, []dtype.Type{dtype.F32, dtype.BF16})
 	}

@@ -16,7 +16,7 @@ const StateAlignment = 256
 
 // StateBlockElements is the number of elements that share a scale in an 8-bit state. Where
 // a param has such a state, it and each of its parts in pieces begin at a multiple of it.
-const StateBlockElements = quant.DynamicBlock
+const StateBlockElements = quant.StateBlock
 
 // Span is a part of a piece that one launch updates: a param, a part of one, or several
 // adjacent ones with the same settings.

@@ -184,7 +184,7 @@ func TestDemandAParallelism(t *testing.T) {
 	}{
 		{planner.Goal{MicroBatches: 4, Constraints: strategy.Constraints{Parallelism: strategy.Pipeline}}, 2, "without training use model-parallel"},
 		{planner.Goal{MicroBatches: 4, Constraints: strategy.Constraints{Parallelism: strategy.ZeRO2}}, 1, "there is one"},
-		{planner.Goal{MicroBatches: 1, Constraints: strategy.Constraints{Parallelism: strategy.ZeRO3}}, 2, "accumulate 2"},
+		{planner.Goal{MicroBatches: 1, Constraints: strategy.Constraints{Parallelism: strategy.ZeRO3}}, 2, "give a batch of 2 or more"},
 		{planner.Goal{Constraints: strategy.Constraints{Parallelism: "magic"}}, 2, "magic"},
 	} {
 		site := tiny.Site(1 << 20)

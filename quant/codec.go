@@ -20,8 +20,11 @@ type Codec struct {
 	Alias string
 	// Title describes it in a few words, for help texts.
 	Title string
-	// State marks codecs of optimizer state; all others hold weights.
-	State bool
+	// State is how blocks of optimizer state are coded, see RegisterState; nil of codecs of
+	// weights.
+	State *StateCode
+	// Unsigned is the type for states that are never negative, of a codec of states.
+	Unsigned dtype.Type
 	// Block is how many elements share a scale. 0: a row of the tensor does.
 	Block int
 
@@ -38,7 +41,6 @@ type Codec struct {
 	Stream func(rows, cols int64, from ReadFunc) io.Reader
 
 	fourBit *FourBit // of 4-bit codecs in the layout of bitsandbytes
-	dynamic *Dynamic // of dynamic 8-bit codecs
 	rows    *rowCode // of 8-bit codecs with a scale for each row
 }
 
@@ -66,7 +68,7 @@ func Of(t dtype.Type) *Codec {
 
 // Weights lists the codecs that weights can be stored in, by the names people call them.
 func Weights() []*Codec {
-	return slices.DeleteFunc(slices.Clone(codecs), func(c *Codec) bool { return c.State })
+	return slices.DeleteFunc(slices.Clone(codecs), func(c *Codec) bool { return c.State != nil })
 }
 
 // Aliases names the codecs of weights, in a sentence or a help text: "fp4, nf4".
@@ -91,7 +93,7 @@ func ParseWeights(name string) (dtype.Type, error) {
 // IsWeights says whether weights can be stored in a type by a codec.
 func IsWeights(t dtype.Type) bool {
 	c := Of(t)
-	return c != nil && !c.State
+	return c != nil && c.State == nil
 }
 
 // Encode writes numbers in a block type, rows of cols; dst has the bytes of the tensor.

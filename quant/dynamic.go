@@ -23,26 +23,21 @@ var (
 	Unsigned = newDynamic(false)
 )
 
-// Dyn8 and UDyn8 are the block types of optimizer state: signed and unsigned dynamic
-// codes, an f32 scale for every 256.
+// Dyn8 and UDyn8 are the types of optimizer state in 8 bits: signed and unsigned dynamic codes.
 var (
-	Dyn8  = Register(Signed.codec("dyn8"))
-	UDyn8 = Register(Unsigned.codec("udyn8"))
+	Dyn8  = RegisterState(StateCodec{Name: "dyn8", Alias: "8bit", Title: "8 bits: dynamic codes, a scale per 256, as in bitsandbytes", Signed: Signed.state(), Unsigned: Unsigned.state()})
+	UDyn8 = Of(Dyn8).Unsigned
 )
 
-// DynamicBlock is how many elements of a Dyn8 or UDyn8 tensor share an f32 scale.
-const DynamicBlock = 256
-
-// codec lays a tensor out as the scales of its blocks and behind them the codes.
-func (d *Dynamic) codec(name string) Codec {
-	return Codec{Name: name, State: true, Block: DynamicBlock, Encode: d.encodeTensor, Decode: d.decodeRange, dynamic: d,
-		Bytes: func(n int64) int64 { return 4*((n+DynamicBlock-1)/DynamicBlock) + n }}
-}
+func (d *Dynamic) state() StateCode { return StateCode{d.EncodeState, d.Decode} }
 
 // DynamicOf is the code of Dyn8 or UDyn8, nil of other types.
 func DynamicOf(t dtype.Type) *Dynamic {
-	if c := Of(t); c != nil {
-		return c.dynamic
+	switch t {
+	case Dyn8:
+		return Signed
+	case UDyn8:
+		return Unsigned
 	}
 	return nil
 }
@@ -150,28 +145,3 @@ func (d *Dynamic) Cells() *Cells { return d.encoder.cells }
 
 // Zero is the code of 0.
 func (d *Dynamic) Zero() byte { return d.zero }
-
-// View8 cuts the storage of a Dyn8 or UDyn8 tensor into its parts, in place.
-func View8(n int, b []byte) (absmax, codes []byte) {
-	at := 4 * ceil(n, DynamicBlock)
-	return b[:at], b[at : at+n]
-}
-
-func (d *Dynamic) encodeTensor(dst []byte, src []float32, _ int) error {
-	scales, codes := View8(len(src), dst)
-	for b := range ceil(len(src), DynamicBlock) {
-		from, to := b*DynamicBlock, min((b+1)*DynamicBlock, len(src))
-		putF32(scales, b, d.EncodeState(codes[from:to], src[from:to]))
-	}
-	return nil
-}
-
-func (d *Dynamic) decodeRange(dst []float32, storage []byte, n, _, first int) {
-	scales, codes := View8(n, storage)
-	for len(dst) > 0 {
-		b := first / DynamicBlock
-		count := min(len(dst), (b+1)*DynamicBlock-first)
-		d.Decode(dst[:count], codes[first:first+count], getF32(scales, b))
-		dst, first = dst[count:], first+count
-	}
-}

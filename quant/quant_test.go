@@ -87,7 +87,7 @@ func TestErrorIsHalfAGapAtMost(t *testing.T) {
 		block := FourBitBlock
 		slack := 0.02 // of the absmax, which is coded too
 		if kind == Dyn8 {
-			block, slack = DynamicBlock, 0
+			block, slack = StateBlock, 0
 		}
 		for i := range x {
 			most := float64(AbsMax(x[i/block*block : min((i/block+1)*block, len(x))]))

@@ -1,10 +1,8 @@
 package quant
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 
 	"spillway/dtype"
 )
@@ -93,9 +91,7 @@ func newRowCodes(code rowCode, rows, cols int64, from ReadFunc) *RowCodes {
 
 // F32Bytes are numbers as the bytes of f32.
 func F32Bytes(list []float32) []byte {
-	b := make([]byte, 0, 4*len(list))
-	for _, f := range list {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))
-	}
+	b := make([]byte, 4*len(list))
+	dtype.F32.Encode(b, list)
 	return b
 }

@@ -18,7 +18,7 @@ type ReadFunc func(first int64, dst []float32) error
 func Storage(t dtype.Type, rows, cols int64, from ReadFunc) (io.Reader, error) {
 	c := Of(t)
 	switch {
-	case c == nil || c.State:
+	case c == nil || c.State != nil:
 		return nil, fmt.Errorf("%v is not a type weights are quantized to", t)
 	case c.Stream != nil:
 		return c.Stream(rows, cols, from), nil

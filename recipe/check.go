@@ -60,9 +60,15 @@ func (p *Plan) CheckEffects(given func(string) bool, task string) error {
 	)
 }
 
-// hasFile says whether a file of the data, to train or to evaluate on, has one of the endings.
-func (r *Recipe) hasFile(endings ...string) bool {
-	return slices.ContainsFunc(slices.Concat(r.Data.Files, r.Eval.Files), func(name string) bool { return slices.Contains(endings, filepath.Ext(name)) })
+// endings are how the names of the data's files end, to train or to evaluate on.
+func (r *Recipe) endings() (list []string) {
+	for _, name := range slices.Concat(r.Data.Files, r.Eval.Files) {
+		if path, _, err := FileWeight(name); err == nil {
+			name = path
+		}
+		list = append(list, filepath.Ext(name))
+	}
+	return list
 }
 
 // Check refuses settings that contradict each other, and those that have no effect.
@@ -73,6 +79,10 @@ func (r *Recipe) Check() error {
 		return settingErrorf("there is no model: name a folder or a preset")
 	case len(r.Data.Files) == 0:
 		return settingErrorf("--data is missing: name a file of text to train on")
+	case slices.Contains(e.Files, "-"):
+		return settingErrorf("--eval-data -: standard input is for --data; name a file to evaluate on")
+	case len(e.Files) == 0 && r.Evaluates() && slices.ContainsFunc(r.Data.Files, func(name string) bool { _, w, _ := FileWeight(name); return w != 1 }):
+		return settingErrorf("--data FILE=WEIGHT with an evaluation: documents that come twice would be trained and evaluated on; give --eval-data")
 	case e.Split > 0 && len(e.Files) > 0:
 		return settingErrorf("--eval-split and --eval-data: give one of them")
 	case e.Split == 1:
@@ -91,8 +101,11 @@ func (r *Recipe) Check() error {
 	if err := r.Plan.CheckEffects(r.Given, "method"); err != nil {
 		return err
 	}
-	lines, tokens := r.hasFile(".jsonl", ".ndjson"), r.hasFile(".bin")
-	texts := slices.ContainsFunc(slices.Concat(r.Data.Files, r.Eval.Files), func(name string) bool { return filepath.Ext(name) != ".bin" })
+	has := func(endings ...string) bool {
+		return slices.ContainsFunc(r.endings(), func(e string) bool { return slices.Contains(endings, e) })
+	}
+	lines, tokens := has(".jsonl", ".ndjson", ".csv", ".tsv") || slices.Contains(r.Data.Files, "-"), has(".bin")
+	texts := slices.ContainsFunc(r.endings(), func(e string) bool { return e != ".bin" })
 	return refuse(r.Given,
 		idle{adapterSettings, r.Training.Adapter == "", "the options of the adapter in " + r.Training.Adapter + " count"},
 		idle{[]string{"journal-every"}, r.Disk != "" || r.DeepSpeed != "", "the journal is on disk; give --disk"},

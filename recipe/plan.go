@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,7 +91,7 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 		o.StatePolicy, err = optim.ParsePolicy(text)
 		return err
 	}, optim.Presets()...)
-	within(f, &o.Clip, 0, 1e30, "max-grad-norm", "clip gradients to a global norm of `X` (default: no clipping)")
+	within(f, &o.Clip, 0, math.Inf(1), "max-grad-norm", "clip gradients to a global norm of `X`; inf clips nothing and reports the norm (default: no clipping, no norm)")
 	p.adapterFlags(f)
 
 	f.StringVar(&p.DeepSpeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from the DeepSpeed configuration in `FILE`")
@@ -102,7 +103,7 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 
 // Optimizer declares --optimizer, which Hugging Face calls --optim.
 func Optimizer(f *flag.FlagSet, to *optim.Config) {
-	parsed(f, to.String(), "optimizer", "`"+strings.Join(optim.Names(), "|")+"`, with _8bit, _bf16 or _fp16 for its state (paged_ is accepted: a plan may always keep\nthe state in host memory), and options if wanted: adamw_8bit:beta2=0.95", func(text string) (err error) {
+	parsed(f, to.String(), "optimizer", "`"+strings.Join(optim.Names(), "|")+"`, with "+optim.StorageEndings()+" for its state (paged_ is accepted: a plan may always keep\nthe state in host memory), and options if wanted: adamw_8bit:beta2=0.95", func(text string) (err error) {
 		*to, err = optim.Parse(text)
 		return err
 	}, optim.Names()...)

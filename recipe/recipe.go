@@ -20,6 +20,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"spillway/data"
@@ -48,7 +49,10 @@ type Recipe struct {
 
 // Data says which files are trained on and how they become sequences of tokens.
 type Data struct {
+	// Files are paths, "-" for standard input, or path=weight: a pass over the data then has so
+	// many times the documents of that file.
 	Files []string
+	Stdin io.Reader // what "-" reads; nil is the program's own
 	// Format of JSON lines and the names of their Fields; "" finds out from the first line.
 	Format data.Format
 	Fields string // colons between them
@@ -66,6 +70,22 @@ type Data struct {
 	// TrainOnPrompts has prompts in the loss, not only answers.
 	TrainOnPrompts bool
 }
+
+// FileWeight splits FILE=WEIGHT; the weight of a file alone is 1.
+func FileWeight(name string) (path string, weight float64, err error) {
+	at := strings.LastIndexByte(name, '=')
+	if at < 0 {
+		return name, 1, nil
+	}
+	weight, err = strconv.ParseFloat(name[at+1:], 64)
+	if err != nil || !(weight > 0) || weight > maxWeight {
+		return name, 0, settingErrorf("--data %q; write a weight as FILE=0.5, a number from 0 to %d", name, maxWeight)
+	}
+	return name[:at], weight, nil
+}
+
+// maxWeight is how often a pass over the data has a file at most.
+const maxWeight = 1000
 
 // Packing says what happens to a document that does not fit into the rest of a sequence.
 type Packing string
@@ -161,7 +181,7 @@ func (r *Recipe) declare(f *flag.FlagSet) {
 const ModelKey = "model"
 
 func (d *Data) flags(f *flag.FlagSet) {
-	files(f, &d.Files, "data", "train on `FILE`; may be given several times")
+	files(f, &d.Files, "data", "train on `FILE`, - for standard input, or FILE=0.5 for half of its documents in each pass; may be given several times")
 	formats := map[string]data.Format{"auto": ""}
 	for _, format := range data.Formats {
 		formats[string(format)] = format
@@ -204,10 +224,18 @@ func (t *Training) flags(f *flag.FlagSet) {
 	atLeast(f, &t.WarmupSteps, 0, "warmup-steps", "raise the learning rate to its peak during the first `N` steps")
 	parsed(f, "", "weight-decay", "weight decay `X`, not applied to biases and norms (default: the optimizer's, 0.01 of adamw)", func(text string) error {
 		x, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(x >= 0) {
+			return fmt.Errorf("%q is not a number from 0 on", text)
+		}
 		t.WeightDecay = &x
+		return nil
+	})
+	parsed(f, "0", "seed", "derive random initial weights, the order of the data and dropout from `N`", func(text string) (err error) {
+		if t.Seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			err = fmt.Errorf("it is an integer from 0 on")
+		}
 		return err
 	})
-	f.Uint64Var(&t.Seed, "seed", 0, "derive random initial weights, the order of the data and dropout from `N`")
 	f.StringVar(&t.Adapter, "adapter", "", "start lora or qlora from the adapter in `DIR`, PEFT's or another run's; its options override the flags")
 }
 

@@ -32,7 +32,7 @@ func write(w io.Writer, known []*flag.Flag, set map[string][]string) error {
 		if _, ok := set[k.Name]; !ok {
 			value := k.DefValue
 			if isList(k) {
-				value = "[]"
+				value = "[" + value + "]"
 			}
 			fmt.Fprintf(&b, "# %s: %s  # %s\n", k.Name, value, help(k))
 		}

@@ -24,11 +24,11 @@ func convertible(from, to op.Type) bool {
 }
 
 func isStateType(t dtype.Type) bool {
-	return t.IsPlain() || quant.DynamicOf(t) != nil
+	return t.IsPlain() || quant.IsState(t)
 }
 
 // convertElements is how many elements are converted at a time: whole blocks.
-const convertElements = 64 * quant.DynamicBlock
+const convertElements = 64 * quant.StateBlock
 
 // ReadAt fills p from a byte of the new storage on.
 func (c converted) ReadAt(p []byte, at int64) (int, error) {
@@ -50,7 +50,7 @@ func (c converted) ReadAt(p []byte, at int64) (int, error) {
 			return 0, err
 		}
 		scales, codes := quant.View8(len(numbers), raw)
-		put(p, scales, i/quant.DynamicBlock*4-at)
+		put(p, scales, i/quant.StateBlock*4-at)
 		put(p, codes, c.to.Bytes()-n+i-at)
 	}
 	return len(p), nil
@@ -64,13 +64,13 @@ func (c converted) touched(at, end int64) (first, last int64) {
 		width := c.to.DType.Bytes(1)
 		first, last = at/width, (end+width-1)/width
 	} else if scales := c.to.Bytes() - n; end <= scales {
-		first, last = at/4*quant.DynamicBlock, (end+3)/4*quant.DynamicBlock
+		first, last = at/4*quant.StateBlock, (end+3)/4*quant.StateBlock
 	} else if at >= scales {
 		first, last = at-scales, end-scales
 	} else {
 		first, last = 0, n
 	}
-	return first / quant.DynamicBlock * quant.DynamicBlock, min(last, n)
+	return first / quant.StateBlock * quant.StateBlock, min(last, n)
 }
 
 // numbers reads stored elements from the start of a block on.
@@ -86,7 +86,7 @@ func (c converted) numbers(dst []float32, first int64) error {
 	}
 	raw := make([]byte, t.Bytes(n)) // the storage of these alone
 	scales, codes := quant.View8(len(dst), raw)
-	if _, err := c.stored.ReadAt(scales, c.offset+first/quant.DynamicBlock*4); err != nil {
+	if _, err := c.stored.ReadAt(scales, c.offset+first/quant.StateBlock*4); err != nil {
 		return err
 	}
 	if _, err := c.stored.ReadAt(codes, c.offset+c.from.Bytes()-c.from.Shape.Elements()+first); err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -134,6 +135,11 @@ var otherNames = map[string]string{
 // flagError says what an unknown flag may have been meant to be.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
+	var number *strconv.NumError
+	if errors.As(err, &number) {
+		first, _, _ := strings.Cut(err.Error(), ": strconv.")
+		return usageErrorf("%s: %q is not a number of the kind it takes", first, number.Num)
+	}
 	if !errors.As(err, &unknown) {
 		return usageError{err}
 	}

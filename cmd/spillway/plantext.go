@@ -87,14 +87,17 @@ func (r *planReport) write(w io.Writer) error {
 	return err
 }
 
-// showPlan tells the plan of a job to people, before it runs, and why its device was
-// chosen.
-func showPlan(w io.Writer, job *spillway.Run, why string) error {
+// planOf describes the plan of a job that is about to run, and why its device was chosen.
+func planOf(job *spillway.Run, why string) *planReport {
 	r := describePlan(job, nil)
-	r.deviceReason = why
 	m := job.Options.Machine
-	r.Goal, r.Machine = describeGoal(job.Options), machineReport{m, m.String(), job.Options.Device}
-	if err := r.write(w); err != nil {
+	r.deviceReason, r.Goal, r.Machine = why, describeGoal(job.Options), machineReport{m, m.String(), job.Options.Device}
+	return r
+}
+
+// showPlan tells the plan of a job to people, before it runs.
+func showPlan(w io.Writer, job *spillway.Run, why string) error {
+	if err := planOf(job, why).write(w); err != nil {
 		return err
 	}
 	_, err := io.WriteString(w, "\n")

@@ -52,6 +52,9 @@ func (p *progress) text() string {
 	}
 	text += fmt.Sprintf("  loss %.4f  %s tokens/s, %s of roofline  memory %v, predicted %v", r.Loss, grouped(int64(faster*r.TokensPerSecond)),
 		percent(faster*r.ShareOfRoofline), units.Bytes(r.MeasuredBytes), units.Bytes(r.PredictedBytes))
+	if r.GradNorm > 0 {
+		text += fmt.Sprintf("  grad norm %.3g", r.GradNorm)
+	}
 	return text + p.left()
 }
 
@@ -86,14 +89,14 @@ func writeResult(p *page, r finetune.Result) {
 	case r.EarlyStop:
 		how = "stopped early"
 	}
-	p.line(how, "%s steps, %s; %s per step, %s tokens/s, %s of roofline", grouped(r.Steps), seconds(r.Seconds),
+	p.line(how, "%s, %s; %s per step, %s tokens/s, %s of roofline", plural(int(r.Steps), "step"), seconds(r.Seconds),
 		seconds(r.SecondsPerStep), grouped(int64(r.TokensPerSec)), percent(r.ShareOfRoofline))
 	loss := fmt.Sprintf("%.4f at first, %.4f at last", r.LossFirst, r.LossLast)
 	if r.EvalLoss > 0 {
 		loss += fmt.Sprintf(", eval loss %.4f (perplexity %.4g)", r.EvalLoss, r.Perplexity)
 	}
 	if r.Skipped > 0 {
-		loss += fmt.Sprintf("; %s steps overflowed and updated nothing", grouped(r.Skipped))
+		loss += fmt.Sprintf("; %s overflowed and updated nothing", plural(int(r.Skipped), "step"))
 	}
 	p.line("loss", "%s", loss)
 	p.line("memory", "predicted %v, measured %v, budget %v; everything on the device would need %v", units.Bytes(r.Predicted), units.Bytes(r.Measured),

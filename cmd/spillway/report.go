@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"spillway"
@@ -161,6 +162,7 @@ type goalReport struct {
 	NotQuantized   []string `json:"not_quantized,omitempty"` // modules
 	Optimizer      string   `json:"optimizer,omitempty"`
 	Clip           float64  `json:"max_grad_norm,omitempty"`
+	Norm           bool     `json:"grad_norm,omitempty"` // reported, and nothing clipped
 	Rank           int64    `json:"lora_rank,omitempty"`
 	Adapters       []string `json:"adapters,omitempty"`     // what is unusual about them
 	Base           string   `json:"quantization,omitempty"` // format of frozen weights
@@ -178,6 +180,9 @@ func describeGoal(o spillway.Options) goalReport {
 	}
 	if o.Task != spillway.Infer {
 		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32 && !o.Pure, o.Optimizer.String(), o.Clip
+		if r.Norm = math.IsInf(o.Clip, 1); r.Norm {
+			r.Clip = 0
+		}
 	}
 	if o.Task == spillway.LoRA || o.Task == spillway.QLoRA {
 		r.Rank, r.Adapters = o.Adapters.Rank, o.Adapters.Traits()
@@ -220,6 +225,9 @@ func (r goalReport) String() string {
 	}
 	if r.Optimizer != "" {
 		text += ", " + r.Optimizer
+	}
+	if r.Norm {
+		text += ", gradient norm reported"
 	}
 	if r.Clip > 0 {
 		text += fmt.Sprintf(", gradients clipped to norm %v", r.Clip)

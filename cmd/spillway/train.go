@@ -62,6 +62,9 @@ removed when the run has ended and saved.`,
 	}
 	asJSON := jsonFlag(cmd)
 	file := cmd.Flags().String("recipe", "", "take what the flags leave out from the YAML `FILE`")
+	var o trainOptions
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "open the model, read the data, make the plan and show all of it, but do not train")
+	cmd.Flags().BoolVar(&o.sample, "show-sample", false, "show the first text as the model reads it, with what of it is in the loss")
 	print := cmd.Flags().Bool("print-recipe", false, "write the given flags as a recipe, and do nothing else")
 	r := recipe.New()
 	bind(cmd, r.Flags(), recipe.ModelKey, recipe.VersionKey)
@@ -86,18 +89,31 @@ removed when the run has ended and saved.`,
 		if *print {
 			return r.Write(sh.out)
 		}
-		return trainCommand(cmd.Context(), sh, *asJSON, r)
+		r.Data.Stdin, o.asJSON = sh.in, *asJSON
+		return trainCommand(cmd.Context(), sh, o, r)
 	}
 	return cmd
 }
 
+// trainOptions are what train does besides training.
+type trainOptions struct{ asJSON, dryRun, sample bool }
+
+// dryReport is the object of train --dry-run --json.
+type dryReport struct {
+	*planReport
+	Data    finetune.Summary      `json:"data"`
+	Steps   int64                 `json:"steps"`
+	Resumed string                `json:"resumed_from,omitempty"`
+	Sample  []finetune.SamplePart `json:"sample,omitempty"`
+}
+
 // trainCommand shows what will be done, does it, and writes what came of it.
-func trainCommand(ctx context.Context, sh shell, asJSON bool, r *recipe.Recipe) (err error) {
+func trainCommand(ctx context.Context, sh shell, o trainOptions, r *recipe.Recipe) (err error) {
 	text, line := sh.out, term.NewLine(sh.err)
-	if asJSON {
-		text = io.Discard
-	}
 	shown := &progress{line: line, log: text}
+	if o.asJSON {
+		text, shown.log = io.Discard, sh.err
+	}
 	run, err := finetune.Prepare(r, finetune.Options{
 		Rig: sh.rigOptions(line), Report: shown.report, Notice: line.Print,
 		Progress: func(what string, done, total int64) {
@@ -116,8 +132,15 @@ func trainCommand(ctx context.Context, sh shell, asJSON bool, r *recipe.Recipe) 
 	if err := showPlan(text, run.Job, run.Rig.Reason); err != nil {
 		return err
 	}
-	if err := showCorpus(text, run.Corpus.Summary); err != nil {
+	if err := showCorpus(text, run, o.sample); err != nil || o.dryRun && !o.asJSON {
 		return err
+	}
+	if o.dryRun {
+		d := dryReport{planOf(run.Job, run.Rig.Reason), run.Corpus.Summary, run.Corpus.Steps, run.Resumed, nil}
+		if o.sample {
+			d.Sample = run.Corpus.Sample
+		}
+		return writeJSON(sh.out, d)
 	}
 	defer replanOnSignal(run.Job)()
 	defer sh.signals.hold()()
@@ -131,7 +154,7 @@ func trainCommand(ctx context.Context, sh shell, asJSON bool, r *recipe.Recipe) 
 			err = interruption(ctx)
 		}
 	}()
-	if asJSON {
+	if o.asJSON {
 		return writeJSON(sh.out, result)
 	}
 	var p page
@@ -160,14 +183,15 @@ func replanOnSignal(job *spillway.Run) (end func()) {
 	}
 }
 
-// showCorpus says what is trained on.
-func showCorpus(w io.Writer, s finetune.Summary) error {
-	text := grouped(s.Documents) + " documents"
+// showCorpus says what is trained on, and where the run goes on from.
+func showCorpus(w io.Writer, run *finetune.Run, sample bool) error {
+	s := run.Corpus.Summary
+	text := plural(int(s.Documents), "document")
 	if s.Tokens > 0 {
 		text += fmt.Sprintf(", %s tokens, %s of them in the loss", grouped(s.Tokens), percent(float64(s.LossTokens)/float64(s.Tokens)))
 	}
 	if s.EvalDocuments > 0 {
-		text += fmt.Sprintf("; %s documents to evaluate on", grouped(s.EvalDocuments))
+		text += fmt.Sprintf("; %s to evaluate on", plural(int(s.EvalDocuments), "document"))
 	}
 	var p page
 	p.line("data", "%s", text)
@@ -179,6 +203,22 @@ func showCorpus(w io.Writer, s finetune.Summary) error {
 	}
 	if s.Skipped > 0 {
 		p.line("", "%s bad lines left out; the first: %s", grouped(s.Skipped), s.FirstSkipped)
+	}
+	p.line("steps", "%s", grouped(run.Corpus.Steps))
+	if run.Resumed != "" {
+		p.line("resumed from", "%s", run.Resumed)
+	}
+	if sample && run.Corpus.Sample == nil {
+		p.line("sample", "none: all files hold token ids")
+	} else if sample {
+		p.WriteString("\nthe first text; what is in the loss is between ⟦ and ⟧\n")
+		for _, part := range run.Corpus.Sample {
+			if part.InLoss {
+				part.Text = "⟦" + part.Text + "⟧"
+			}
+			p.WriteString(part.Text)
+		}
+		p.WriteString("\n")
 	}
 	_, err := io.WriteString(w, p.String())
 	return err

@@ -152,7 +152,7 @@ func TestTrainInterrupted(t *testing.T) {
 func TestTrainWithASavedPlan(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "plan.json")
-	if r := command(t, "plan", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--save", file); r.code != exitOK {
+	if r := command(t, "plan", "tiny-llama", "--micro-batch-size", "2", "--seq-len", "64", "--save", file); r.code != exitOK {
 		t.Fatal(r.err)
 	}
 	text := prose(t)

@@ -28,7 +28,7 @@ func newStates(c op.Call, workers int) *states {
 	for _, t := range c.In[2 : len(c.In)-1] {
 		switch {
 		case t.DType.Block():
-			s.quantized, s.chunk = true, quant.DynamicBlock
+			s.quantized, s.chunk = true, quant.StateBlock
 		case narrow(t.DType) && !s.quantized:
 			s.chunk = widenedAtOnce
 		}
@@ -112,8 +112,9 @@ type state struct {
 	of      dtype.Type
 	n       int
 	f32     []float32
-	halves  []uint16       // of a 16-bit type
-	code    *quant.Dynamic // of an 8-bit type
+	halves  []uint16         // of a 16-bit type
+	code    *quant.StateCode // of a block type
+	dynamic *quant.Dynamic   // of those that vectors decode
 	absmax  []float32
 	codes   []byte
 	scratch [][]float32 // by worker
@@ -128,7 +129,7 @@ func newState(t op.Type, workers int) *state {
 		return s
 	}
 	if t.DType.Block() {
-		s.code = quant.DynamicOf(t.DType)
+		s.code, s.dynamic = quant.Of(t.DType).State, quant.DynamicOf(t.DType)
 	}
 	for range workers {
 		s.scratch = append(s.scratch, make([]float32, widenedAtOnce))
@@ -157,7 +158,11 @@ func (s *state) open(worker, from, to int) []float32 {
 	switch {
 	case s.code != nil:
 		block := s.scratch[worker][:to-from]
-		kernel.DecodeDynamic(block, s.codes[from:to], s.absmax[from/quant.DynamicBlock], s.code)
+		if scale := s.absmax[from/quant.StateBlock]; s.dynamic != nil {
+			kernel.DecodeDynamic(block, s.codes[from:to], scale, s.dynamic)
+		} else {
+			s.code.Decode(block, s.codes[from:to], scale)
+		}
 		return block
 	case narrow(s.of):
 		part := s.scratch[worker][:to-from]
@@ -171,7 +176,7 @@ func (s *state) open(worker, from, to int) []float32 {
 func (s *state) close(worker, from, to int) {
 	switch {
 	case s.code != nil:
-		s.absmax[from/quant.DynamicBlock] = s.code.EncodeState(s.codes[from:to], s.scratch[worker][:to-from])
+		s.absmax[from/quant.StateBlock] = s.code.Encode(s.codes[from:to], s.scratch[worker][:to-from])
 	case s.of == dtype.BF16:
 		kernel.RoundStates(s.halves[from:to], s.scratch[worker][:to-from], s.stream, s.first+uint64(from))
 	case s.of == dtype.F16:

@@ -137,7 +137,7 @@ func stepped(t *testing.T, kept [2]dtype.Type, gradient float32, before []float3
 // Moments that decay below the normal numbers become zero: each of them in f32 and bf16, in
 // 8 bits those of a block that has no others.
 func TestStatesDecayToZero(t *testing.T) {
-	const n, block, large = 600, quant.DynamicBlock, 0x1p-106
+	const n, block, large = 600, quant.StateBlock, 0x1p-106
 	before := slices.Repeat([]float32{0x1p-126 * 1.0078125}, n)
 	before[block] = large
 	for _, kept := range [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {quant.Dyn8, quant.UDyn8}, {quant.Dyn8, dtype.F32}} {

@@ -65,7 +65,7 @@ func (h heads) maskArgs(spans arg) []arg {
 
 // tiling says how a file of attention kernels divides the work among blocks of threads.
 type tiling struct {
-	unit, gradient unit // with the forward kernel, with those of the gradient
+	unit, gradient, delta unit // with the forward kernel, with those of the gradient
 	// Rows a block works on: queries in the forward kernel, queries and keys in those
 	// of the gradient.
 	forward, queries, keys int64
@@ -81,7 +81,7 @@ func (h heads) plain() tiling {
 	const rows = 32
 	bytes := func(tiles, weights int64) int64 { return 4 * (tiles*rows*(width+1) + weights*rows*(rows+1)) }
 	u := unit{file: "attention", element: h.c.In[0].DType, head: width, masks: h.masks(), dropout: h.dropout()}
-	return tiling{unit: u, gradient: u,
+	return tiling{unit: u, gradient: u, delta: u,
 		forward: rows, queries: rows, keys: rows, deltas: 8,
 		forwardShared: bytes(3, 1), queriesShared: bytes(4, 1), keysShared: bytes(4, 2)}
 }
@@ -98,10 +98,16 @@ func (h heads) flash(keys int64) tiling {
 	u := unit{file: "flash", element: element, head: h.d, keys: keys, masks: h.masks(), dropout: h.dropout()}
 	grad := u
 	grad.file = "flashGrad"
-	return tiling{unit: u, gradient: grad, spans: h.c.Attr.Segments,
-		forward: 128, queries: rows, keys: rows, deltas: 256 / max(8, powerOf2(h.d/elementsPerLoad(element))),
+	return tiling{unit: u, gradient: grad, delta: h.deltaUnit(), spans: h.c.Attr.Segments,
+		forward: 128, queries: rows, keys: rows, deltas: h.deltaRows(),
 		forwardShared: bytes(128 + 4*keys), queriesShared: bytes(2*rows + 4*keys), keysShared: bytes(2*rows + 4*strip)}
 }
+
+// deltaUnit is that of delta.cu.
+func (h heads) deltaUnit() unit { return unit{file: "delta", element: h.c.In[0].DType, head: h.d} }
+
+// deltaRows is how many rows a block of it works on.
+func (h heads) deltaRows() int64 { return 256 / max(8, powerOf2(h.d/elementsPerLoad(h.c.In[0].DType))) }
 
 // powerOf2 is the smallest power of two that is at least n.
 func powerOf2(n int64) int64 { return 1 << bits.Len64(uint64(n-1)) }
@@ -148,6 +154,9 @@ func attention(d *Device, c op.Call) (program, error) {
 			return p, err
 		}
 	}
+	if h.fitsHopper(d) {
+		return h.forwardHopper(d)
+	}
 	return h.forward(d, h.chooseTiling(d))
 }
 
@@ -162,8 +171,13 @@ func (h heads) forward(d *Device, t tiling) (p program, err error) {
 	return p, err
 }
 
+// attentionGrad asks cuDNN last of those on tensor cores: its backward pass is slower than
+// ours for Hopper, and holds a number for every pair.
 func attentionGrad(d *Device, c op.Call) (program, error) {
 	h := headsOf(c, 6)
+	if h.fitsHopper(d) {
+		return h.gradientHopper(d)
+	}
 	if s, ok := h.slices(); ok && h.fitsDNN(d) {
 		if p, err := h.gradientGraph(d, s); len(p.actions) > 0 || err != nil {
 			return p, err
@@ -172,13 +186,18 @@ func attentionGrad(d *Device, c op.Call) (program, error) {
 	return h.gradient(d, h.chooseTiling(d))
 }
 
-// splits is among how many blocks the heads that share a key head are divided, so that there
-// are enough blocks to fill the GPU.
+// splits is among how many blocks the heads that share a key head are divided.
 func (h heads) splits(t tiling, multiprocessors int64) int64 {
 	if t.unit.file != "flash" {
 		return 1
 	}
-	group, blocks := h.heads/h.keys, ceilDiv(h.s, t.keys)*h.keys*h.b
+	return h.dealt(ceilDiv(h.s, t.keys), multiprocessors)
+}
+
+// dealt is into how many parts the heads that share a key head are divided, so that with
+// so many tiles of keys a sample there are enough blocks to fill the GPU.
+func (h heads) dealt(tiles, multiprocessors int64) int64 {
+	group, blocks := h.heads/h.keys, tiles*h.keys*h.b
 	n := int64(1)
 	for n < group && blocks*n < 4*multiprocessors {
 		n++
@@ -187,6 +206,16 @@ func (h heads) splits(t tiling, multiprocessors int64) int64 {
 		}
 	}
 	return n
+}
+
+// foldParts appends the sums of n parts of dk and dv, which lie one after the other.
+func (h heads) foldParts(d *Device, p *program, parts, n int64) (err error) {
+	out, size := len(h.c.In), h.c.Out[1].Shape.Elements()
+	for i := int64(0); i < 2 && n > 1 && err == nil; i++ {
+		err = p.add(d.line(unitFor("reduce", h.c.In[0].DType), "foldParts", ceilDiv(size, 4*threads), threads,
+			scratchAt(parts+i*n*4*size), buffer(out+1+int(i)), i64(n), i64(size)))
+	}
+	return err
 }
 
 // gradient: operands q, k, v, o, lse, do. One kernel sums over keys and one over
@@ -204,15 +233,11 @@ func (h heads) gradient(d *Device, t tiling) (p program, err error) {
 	}
 	operands := []arg{buffer(0), buffer(1), buffer(2), buffer(4), buffer(5), scratchAt(0)}
 	err = errors.Join(
-		p.add(d.grid(t.gradient, "attentionDelta", [3]int64{ceilDiv(rows, t.deltas), 1, 1}, [3]int64{32, 8, 1}, 0,
-			buffer(3), buffer(5), scratchAt(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d))),
+		p.add(d.grid(t.delta, "attentionDelta", [3]int64{ceilDiv(rows, t.deltas), 1, 1}, [3]int64{32, 8, 1}, 0,
+			buffer(3), buffer(5), scratchAt(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d), arg{}, arg{})),
 		p.add(h.launch(d, t.gradient, "attentionGradQueries", ceilDiv(h.t, t.queries), h.heads, t.queriesShared, spans,
 			append(operands, buffer(out))...)),
 		p.add(h.launch(d, t.gradient, "attentionGradKeys", ceilDiv(h.s, t.keys), h.keys*n, t.keysShared, spans,
 			append(operands, buffer(out+1), buffer(out+2), scratchAt(from), i64(n))...)))
-	for i := int64(0); i < 2 && n > 1 && err == nil; i++ {
-		err = p.add(d.line(unitFor("reduce", h.c.In[0].DType), "foldParts", ceilDiv(size, 4*threads), threads,
-			scratchAt(from+i*n*4*size), buffer(out+1+int(i)), i64(n), i64(size)))
-	}
-	return p, err
+	return p, errors.Join(err, h.foldParts(d, &p, from, n))
 }

@@ -57,7 +57,7 @@ func packedNoise(t dtype.Type, n int64) []byte {
 	for i := 0; i+8 <= len(b); i += 8 {
 		binary.LittleEndian.PutUint64(b[i:], op.Key(uint64(i)))
 	}
-	scales := b[:4*ceilDiv(n, quant.DynamicBlock)]
+	scales := b[:4*ceilDiv(n, quant.StateBlock)]
 	if t == quant.NF4 || t == quant.FP4 {
 		scales = b[ceilDiv(n, 2)+ceilDiv(n, quant.FourBitBlock):]
 	}

@@ -36,7 +36,7 @@ func compiler(t *testing.T) *driver.NVRTC {
 // allUnits lists every file for an element type; attention with heads as wide as models
 // have.
 func allUnits(t dtype.Type) []unit {
-	all := []unit{{file: "attention", element: t, head: 64, masks: true, dropout: true}, {file: "flash", element: t, head: 64, keys: 32, masks: true}}
+	all := []unit{{file: "attention", element: t, head: 64, masks: true, dropout: true}, {file: "flash", element: t, head: 64, keys: 32, masks: true}, {file: "documents", element: t}, {file: "delta", element: t, head: 80}}
 	for _, file := range general() {
 		all = append(all, unit{file: file, element: t})
 	}
@@ -61,6 +61,16 @@ func flashUnits(t dtype.Type) (units []unit) {
 	return units
 }
 
+// hopperUnits are those for GPUs of one generation alone.
+func hopperUnits(t dtype.Type) (units []unit) {
+	for _, head := range []int64{64, 80, 128} {
+		for _, file := range []string{"hopper", "hopperGrad"} {
+			units = append(units, unit{file: file, element: t, head: head, keys: hopperKeys, masks: head < 128, dropout: head == 80})
+		}
+	}
+	return units
+}
+
 // Every kernel compiles, for an older and a newer generation of GPUs, also where there
 // is no GPU.
 func TestCompile(t *testing.T) {
@@ -68,7 +78,7 @@ func TestCompile(t *testing.T) {
 	for _, on := range []struct {
 		major int
 		units []unit
-	}{{8, allUnits(dtype.BF16)}, {9, allUnits(dtype.F32)}, {9, flashUnits(dtype.F16)}} {
+	}{{8, allUnits(dtype.BF16)}, {9, allUnits(dtype.F32)}, {9, flashUnits(dtype.F16)}, {9, hopperUnits(dtype.BF16)}, {9, hopperUnits(dtype.F16)}} {
 		for _, u := range on.units {
 			t.Run(fmt.Sprintf("sm_%d0 %s%s %v %d", on.major, u.file, u.codec, u.element, u.head), func(t *testing.T) {
 				t.Parallel()
@@ -95,7 +105,7 @@ func TestCompileError(t *testing.T) {
 // Every file of kernels belongs to a unit.
 func TestEveryFileIsCompiled(t *testing.T) {
 	known := map[string]bool{}
-	for _, u := range allUnits(dtype.BF16) {
+	for _, u := range append(allUnits(dtype.BF16), hopperUnits(dtype.BF16)...) {
 		known[u.file+".cu"] = true
 		if _, err := u.source(); err != nil {
 			t.Error(err)

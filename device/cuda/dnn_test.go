@@ -35,8 +35,8 @@ func gradOf(c op.Call) op.Call {
 	return op.Call{Kind: op.AttentionGrad, Attr: c.Attr, In: append([]op.Type{c.In[0], c.In[1], c.In[2], c.Out[0], c.Out[1], c.In[0]}, c.In[3:]...), Out: c.In[:3:3]}
 }
 
-// What cuDNN is not asked for: other GPUs, other precision, little work, windows and
-// documents. The call alone decides.
+// What cuDNN is not asked for: other GPUs, other precision, little work, windows,
+// documents, and gradients that our kernels for Hopper take. The call alone decides.
 func TestWhatTheLibraryTakes(t *testing.T) {
 	d, _ := graphs(t)
 	llama := op.Attr{Heads: 32, KVHeads: 8, Causal: true}
@@ -56,14 +56,21 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 		{"a window that sees everything", attentionCall(t, dtype.BF16, 1, 4096, 128, wide), true},
 		{"documents", attentionCall(t, dtype.BF16, 1, 4096, 128, documents), false},
 	} {
-		for _, call := range []op.Call{c.call, gradOf(c.call)} {
-			p, err := d.prepare(call)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, by := p.actions[0].(*graphRun); by != c.byDNN {
-				t.Errorf("%s: %v by cuDNN: %v", c.what, call.Kind, by)
-			}
+		p, err := d.prepare(c.call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, by := p.actions[0].(*graphRun); by != c.byDNN {
+			t.Errorf("%s: by cuDNN: %v", c.what, by)
+		}
+	}
+	for width, byDNN := range map[int64]bool{128: false, 120: true} { // our kernels take multiples of 16
+		p, err := d.prepare(gradOf(attentionCall(t, dtype.BF16, 1, 4096, width, llama)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, by := p.actions[0].(*graphRun); by != byDNN {
+			t.Errorf("gradient of heads of %d by cuDNN: %v", width, by)
 		}
 	}
 	large := headsOf(attentionCall(t, dtype.BF16, 1, 4096, 128, llama), 3)

@@ -111,9 +111,12 @@ var general = sync.OnceValue(func() (files []string) {
 })
 
 func (u unit) options(major, minor int) []string {
-	has := map[bool]int{true: 1}
+	has, own := map[bool]int{true: 1}, ""
+	if strings.HasPrefix(u.file, "hopper") {
+		own = "a" // instructions that no other generation has
+	}
 	return []string{
-		fmt.Sprintf("--gpu-architecture=sm_%d%d", major, minor), "--std=c++17", "--fmad=true", "-default-device",
+		fmt.Sprintf("--gpu-architecture=sm_%d%d%s", major, minor, own), "--std=c++17", "--fmad=true", "-default-device",
 		fmt.Sprintf("-DELEMENT=%d", elements[u.element]), fmt.Sprintf("-DHEAD=%d", u.head), fmt.Sprintf("-DKEYS=%d", u.keys), fmt.Sprintf("-DMASKS=%d", has[u.masks]), fmt.Sprintf("-DDROPOUT=%d", has[u.dropout]),
 	}
 }

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"cmp"
+	"fmt"
 
 	"spillway/dtype"
 	"spillway/op"
@@ -44,6 +45,11 @@ const updatedAtOnce = 8 * threads
 // with its copy, the random stream, the gradient, the clip factor, the number of elements, the
 // states, and the scalars.
 func (d *Device) updated(c op.Call, name string, scalars []string) (program, error) {
+	for _, t := range c.In[2 : len(c.In)-1] {
+		if _, known := storageCodes[t.DType]; !known {
+			return program{}, unsupported(fmt.Sprintf("states in %v are not handled", t.DType))
+		}
+	}
 	form, moments := stateArgs(c)
 	args := []arg{buffer(0)}
 	if c.In[0].DType != dtype.BF16 {

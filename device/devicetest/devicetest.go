@@ -44,6 +44,9 @@ type check struct {
 	name   string
 	run    func(d device.Device, o Options) error
 	closes bool // closes the device itself
+	// Most checks are made on a rig with memories of so many bytes instead.
+	onRig func(r *rig)
+	bytes int
 }
 
 // errSkip is wrapped by checks that a device gives no occasion for.
@@ -76,7 +79,12 @@ func Run(t *testing.T, open func(t *testing.T) device.Device, o Options) {
 // on carries the check out and closes the device.
 func (c check) on(d device.Device, o Options) error {
 	patience := cmp.Or(o.patience, time.Minute)
-	err := within(patience, func() error { return c.run(d, o) })
+	err := within(patience, func() error {
+		if c.onRig != nil {
+			return try(d, c.bytes, c.onRig)
+		}
+		return c.run(d, o)
+	})
 	if c.closes {
 		return err
 	}

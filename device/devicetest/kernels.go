@@ -87,7 +87,11 @@ func tryCase(d device.Device, c op.Case, bound func(op.Case, int) Limit) error {
 			at := l.outputs[i]
 			got, err := op.Decode(t, first[at.offset:at.offset+at.bytes])
 			r.must(err)
-			distance, limit := numtest.Compare(got.F, want[i].F), bound(c, i)
+			limit := bound(c, i)
+			if t.DType.Block() && limit == (Limit{}) { // a codec of which no bound is known: its own codes
+				want[i].Round()
+			}
+			distance := numtest.Compare(got.F, want[i].F)
 			if !(distance.Max <= limit.Max && distance.NMSE <= limit.NMSE) {
 				r.fail("output %d of %v is %v from the reference, may be max %.3g, nmse %.3g", i, c.Call, distance, limit.Max, limit.NMSE)
 			}

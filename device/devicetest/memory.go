@@ -11,9 +11,9 @@ import (
 // memoryChecks are the promises about memory and copies.
 var memoryChecks = []check{
 	{name: "info", run: checkInfo},
-	{name: "copies of all sizes and offsets", run: checkCopies},
-	{name: "copies within the device", run: checkDeviceCopies},
-	{name: "large copy", run: checkLargeCopy},
+	{name: "copies of all sizes and offsets", bytes: 1 << 10, onRig: checkCopies},
+	{name: "copies within the device", bytes: 1 << 12, onRig: checkDeviceCopies},
+	{name: "large copy", bytes: 5<<20 + 7, onRig: checkLargeCopy},
 	{name: "out of memory", run: checkOutOfMemory},
 	{name: "the whole limit can be had", run: checkWholeLimit},
 	{name: "sizes that cannot be", run: checkBadSizes},
@@ -33,57 +33,51 @@ func checkInfo(d device.Device, _ Options) error {
 
 // checkCopies moves ranges of every length and offset around the sizes at which
 // copies change their way, in and out, and looks at what lies around them.
-func checkCopies(d device.Device, _ Options) error {
-	const size = 1 << 10
-	return try(d, size, func(r *rig) {
-		if r.host.Host() == nil || int64(len(r.host.Host())) != r.host.Size() || r.mem.Size() != size {
-			r.fail("host memory of %d bytes is %d bytes, device memory %d", size, len(r.host.Host()), r.mem.Size())
-		}
-		other := r.hostAlloc(size)
-		for _, n := range []int{0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 33, 63, 64, 65, 127, 255, 513} {
-			for _, at := range []int{0, 1, 2, 3, 4, 5, 8, 12, 31, 64} {
-				what := fmt.Sprintf("%d bytes to offset %d", n, at)
-				want, put := pattern(size, 1), pattern(size, 2)
-				r.upload(r.mem, want)
-				copy(other.Host(), put)
-				r.must(r.q.Copy(part(r.mem, at, n), part(other, at/2, n)))
-				copy(want[at:at+n], put[at/2:])
-				r.same(what, r.download(r.mem, size), want)
+func checkCopies(r *rig) {
+	size := r.bytes
+	if r.host.Host() == nil || int64(len(r.host.Host())) != r.host.Size() || r.mem.Size() != int64(size) {
+		r.fail("host memory of %d bytes is %d bytes, device memory %d", size, len(r.host.Host()), r.mem.Size())
+	}
+	other := r.hostAlloc(size)
+	for _, n := range []int{0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 33, 63, 64, 65, 127, 255, 513} {
+		for _, at := range []int{0, 1, 2, 3, 4, 5, 8, 12, 31, 64} {
+			what := fmt.Sprintf("%d bytes to offset %d", n, at)
+			want, put := pattern(size, 1), pattern(size, 2)
+			r.upload(r.mem, want)
+			copy(other.Host(), put)
+			r.must(r.q.Copy(part(r.mem, at, n), part(other, at/2, n)))
+			copy(want[at:at+n], put[at/2:])
+			r.same(what, r.download(r.mem, size), want)
 
-				back := pattern(size, 3)
-				copy(other.Host(), back)
-				r.must(r.q.Copy(part(other, at/2, n), part(r.mem, at, n)))
-				r.must(r.q.Sync())
-				copy(back[at/2:at/2+n], want[at:])
-				r.same(what+" and back", other.Host(), back)
-			}
+			back := pattern(size, 3)
+			copy(other.Host(), back)
+			r.must(r.q.Copy(part(other, at/2, n), part(r.mem, at, n)))
+			r.must(r.q.Sync())
+			copy(back[at/2:at/2+n], want[at:])
+			r.same(what+" and back", other.Host(), back)
 		}
-	})
+	}
 }
 
-func checkDeviceCopies(d device.Device, _ Options) error {
-	const size = 1 << 12
-	return try(d, size, func(r *rig) {
-		second := r.alloc(size)
-		want := pattern(size, 4)
-		r.upload(r.mem, want)
-		r.must(r.q.Copy(part(second, 0, size), part(r.mem, 0, size)))
-		r.same("to another memory", r.download(second, size), want)
-		for _, n := range []int{1, 5, 64, 1000} {
-			copy(want[3000:3000+n], want[17:])
-			r.must(r.q.Copy(part(r.mem, 3000, n), part(r.mem, 17, n)))
-			r.same("within one memory", r.download(r.mem, size), want)
-		}
-	})
+func checkDeviceCopies(r *rig) {
+	size := r.bytes
+	second := r.alloc(size)
+	want := pattern(size, 4)
+	r.upload(r.mem, want)
+	r.must(r.q.Copy(part(second, 0, size), part(r.mem, 0, size)))
+	r.same("to another memory", r.download(second, size), want)
+	for _, n := range []int{1, 5, 64, 1000} {
+		copy(want[3000:3000+n], want[17:])
+		r.must(r.q.Copy(part(r.mem, 3000, n), part(r.mem, 17, n)))
+		r.same("within one memory", r.download(r.mem, size), want)
+	}
 }
 
-func checkLargeCopy(d device.Device, _ Options) error {
-	const size = 5<<20 + 7
-	return try(d, size, func(r *rig) {
-		want := pattern(size, 5)
-		r.upload(r.mem, want)
-		r.same("5 MiB and a tail", r.download(r.mem, size), want)
-	})
+func checkLargeCopy(r *rig) {
+	size := r.bytes
+	want := pattern(size, 5)
+	r.upload(r.mem, want)
+	r.same("5 MiB and a tail", r.download(r.mem, size), want)
 }
 
 func checkOutOfMemory(d device.Device, _ Options) error {

@@ -16,16 +16,16 @@ import (
 
 // queueChecks are the promises about order, events and errors.
 var queueChecks = []check{
-	{name: "a queue keeps its order", run: checkOrder},
-	{name: "events order queues", run: checkEvents},
-	{name: "wait means the latest record at that time", run: checkLatestRecord},
-	{name: "wait for an event never recorded", run: checkUnrecorded},
-	{name: "the host waits for an event", run: checkSyncTo},
-	{name: "what is behind an event holds nobody", run: checkSyncToAlone},
-	{name: "event times", run: checkTimes},
+	{name: "a queue keeps its order", bytes: 4 * 3000, onRig: checkOrder},
+	{name: "events order queues", bytes: 4 * 20000, onRig: checkEvents},
+	{name: "wait means the latest record at that time", bytes: 64, onRig: checkLatestRecord},
+	{name: "wait for an event never recorded", bytes: 64, onRig: checkUnrecorded},
+	{name: "the host waits for an event", bytes: 20000, onRig: checkSyncTo},
+	{name: "what is behind an event holds nobody", bytes: 64, onRig: checkSyncToAlone},
+	{name: "event times", bytes: 4 * 20000, onRig: checkTimes},
 	{name: "unknown kernels", run: checkUnknownKernel},
-	{name: "bad copies", run: checkBadCopies},
-	{name: "bad launches", run: checkBadLaunches},
+	{name: "bad copies", bytes: 64, onRig: checkBadCopies},
+	{name: "bad launches", bytes: 1024, onRig: checkBadLaunches},
 	{name: "a failure is reported once", run: checkFailure},
 }
 
@@ -61,133 +61,121 @@ func numbers(n int, f float32) []byte {
 
 // checkOrder doubles from one memory to another and back, many times without
 // waiting, with a copy in between.
-func checkOrder(d device.Device, _ Options) error {
-	const n, times = 3000, 24
-	return try(d, 4*n, func(r *rig) {
-		k, second, third := doubler(r, n), r.alloc(4*n), r.alloc(4*n)
-		r.upload(r.mem, numbers(n, 1))
-		for range times {
-			double(r, r.q, k, part(second, 0, 4*n), part(r.mem, 0, 4*n))
-			r.must(r.q.Copy(part(third, 0, 4*n), part(second, 0, 4*n)))
-			double(r, r.q, k, part(r.mem, 0, 4*n), part(third, 0, 4*n))
-		}
-		r.same("doubled 48 times", r.download(r.mem, 4*n), numbers(n, 1<<(2*times)))
-	})
+func checkOrder(r *rig) {
+	const times = 24
+	n := r.bytes / 4
+	k, second, third := doubler(r, n), r.alloc(4*n), r.alloc(4*n)
+	r.upload(r.mem, numbers(n, 1))
+	for range times {
+		double(r, r.q, k, part(second, 0, 4*n), part(r.mem, 0, 4*n))
+		r.must(r.q.Copy(part(third, 0, 4*n), part(second, 0, 4*n)))
+		double(r, r.q, k, part(r.mem, 0, 4*n), part(third, 0, 4*n))
+	}
+	r.same("doubled 48 times", r.download(r.mem, 4*n), numbers(n, 1<<(2*times)))
 }
 
 // checkEvents lets a queue wait for work of another, over and over, with both
 // kept busy.
-func checkEvents(d device.Device, _ Options) error {
-	const n, rounds = 20000, 12
-	return try(d, 4*n, func(r *rig) {
-		k, second, result := doubler(r, n), r.alloc(4*n), r.alloc(4*n)
-		other := r.queue("out")
-		ready, taken := r.event(), r.event()
-		r.upload(r.mem, numbers(n, 1))
-		for round := range rounds {
-			if round > 0 {
-				r.must(r.q.Wait(taken))
-			}
-			double(r, r.q, k, part(second, 0, 4*n), part(r.mem, 0, 4*n))
-			r.must(r.q.Copy(part(r.mem, 0, 4*n), part(second, 0, 4*n)))
-			r.must(r.q.Record(ready))
-			r.must(other.Wait(ready))
-			r.must(other.Copy(part(result, 0, 4*n), part(r.mem, 0, 4*n)))
-			r.must(other.Record(taken))
-			if round%4 == 3 {
-				r.must(other.Sync()) // only the second queue: the event must have held it
-				r.must(r.q.Wait(taken))
-				r.same(fmt.Sprintf("round %d", round), r.download(result, 4*n), numbers(n, float32(int(2)<<round)))
-			}
+func checkEvents(r *rig) {
+	const rounds = 12
+	n := r.bytes / 4
+	k, second, result := doubler(r, n), r.alloc(4*n), r.alloc(4*n)
+	other := r.queue("out")
+	ready, taken := r.event(), r.event()
+	r.upload(r.mem, numbers(n, 1))
+	for round := range rounds {
+		if round > 0 {
+			r.must(r.q.Wait(taken))
 		}
-	})
+		double(r, r.q, k, part(second, 0, 4*n), part(r.mem, 0, 4*n))
+		r.must(r.q.Copy(part(r.mem, 0, 4*n), part(second, 0, 4*n)))
+		r.must(r.q.Record(ready))
+		r.must(other.Wait(ready))
+		r.must(other.Copy(part(result, 0, 4*n), part(r.mem, 0, 4*n)))
+		r.must(other.Record(taken))
+		if round%4 == 3 {
+			r.must(other.Sync()) // only the second queue: the event must have held it
+			r.must(r.q.Wait(taken))
+			r.same(fmt.Sprintf("round %d", round), r.download(result, 4*n), numbers(n, float32(int(2)<<round)))
+		}
+	}
 }
 
 // checkLatestRecord records an event again behind something that waits for the
 // queue that waits for its first record. Waiting for the second never ends.
-func checkLatestRecord(d device.Device, _ Options) error {
-	return try(d, 64, func(r *rig) {
-		other := r.queue("in")
-		e, f := r.event(), r.event()
-		for range 20 {
-			r.must(r.q.Record(e))
-			r.must(other.Wait(e))
-			r.must(other.Record(f))
-			r.must(r.q.Wait(f))
-			r.must(r.q.Record(e))
-		}
-		r.must(other.Sync())
-		r.must(r.q.Sync())
-	})
+func checkLatestRecord(r *rig) {
+	other := r.queue("in")
+	e, f := r.event(), r.event()
+	for range 20 {
+		r.must(r.q.Record(e))
+		r.must(other.Wait(e))
+		r.must(other.Record(f))
+		r.must(r.q.Wait(f))
+		r.must(r.q.Record(e))
+	}
+	r.must(other.Sync())
+	r.must(r.q.Sync())
 }
 
-func checkUnrecorded(d device.Device, _ Options) error {
-	return try(d, 64, func(r *rig) {
-		r.must(r.q.Wait(r.event()))
-		r.must(r.q.Sync())
-	})
+func checkUnrecorded(r *rig) {
+	r.must(r.q.Wait(r.event()))
+	r.must(r.q.Sync())
 }
 
 // checkSyncTo wants what was given before an event to be done when it was waited for,
 // while more is under way behind it.
-func checkSyncTo(d device.Device, _ Options) error {
-	const n = 20000
-	return try(d, n, func(r *rig) {
-		e, second := r.event(), r.alloc(n)
-		for round := range 12 {
-			want := pattern(n, round)
-			r.upload(r.mem, want)
+func checkSyncTo(r *rig) {
+	n := r.bytes
+	e, second := r.event(), r.alloc(n)
+	for round := range 12 {
+		want := pattern(n, round)
+		r.upload(r.mem, want)
+		r.must(r.q.Copy(part(second, 0, n), part(r.mem, 0, n)))
+		r.must(r.q.Copy(part(r.host, 0, n), part(second, 0, n)))
+		r.must(r.q.Record(e))
+		for range 4 {
 			r.must(r.q.Copy(part(second, 0, n), part(r.mem, 0, n)))
-			r.must(r.q.Copy(part(r.host, 0, n), part(second, 0, n)))
-			r.must(r.q.Record(e))
-			for range 4 {
-				r.must(r.q.Copy(part(second, 0, n), part(r.mem, 0, n)))
-			}
-			r.must(r.q.SyncTo(e))
-			r.same(fmt.Sprintf("round %d", round), r.host.Host(), want)
 		}
-		r.must(r.q.Sync())
-	})
+		r.must(r.q.SyncTo(e))
+		r.same(fmt.Sprintf("round %d", round), r.host.Host(), want)
+	}
+	r.must(r.q.Sync())
 }
 
 // checkSyncToAlone holds a queue by another backend until the host has waited for an event
 // before that. Waiting for all of the queue never ends.
-func checkSyncToAlone(d device.Device, _ Options) error {
-	return try(d, 64, func(r *rig) {
-		opened := make(chan struct{})
-		gate := hostqueue.New("gate", func(struct{}) error { <-opened; return nil })
-		open := sync.OnceFunc(func() { close(opened) })
-		r.owned = append(r.owned, func() error { open(); gate.End(); return nil })
-		passed := hostqueue.NewEvent()
-		r.must(errors.Join(gate.Put(struct{}{}), gate.Record(passed)))
-		e := r.event()
-		r.must(r.q.Copy(part(r.mem, 0, 64), part(r.host, 0, 64)))
-		r.must(r.q.Record(e))
-		if err := r.q.Wait(passed); err != nil {
-			r.must(fmt.Errorf("%w: %w", errSkip, err))
-		}
-		r.must(r.q.Copy(part(r.host, 0, 64), part(r.mem, 0, 64)))
-		r.must(r.q.SyncTo(e))
-		open()
-		r.must(r.q.Sync())
-	})
+func checkSyncToAlone(r *rig) {
+	opened := make(chan struct{})
+	gate := hostqueue.New("gate", func(struct{}) error { <-opened; return nil })
+	open := sync.OnceFunc(func() { close(opened) })
+	r.owned = append(r.owned, func() error { open(); gate.End(); return nil })
+	passed := hostqueue.NewEvent()
+	r.must(errors.Join(gate.Put(struct{}{}), gate.Record(passed)))
+	e := r.event()
+	r.must(r.q.Copy(part(r.mem, 0, 64), part(r.host, 0, 64)))
+	r.must(r.q.Record(e))
+	if err := r.q.Wait(passed); err != nil {
+		r.must(fmt.Errorf("%w: %w", errSkip, err))
+	}
+	r.must(r.q.Copy(part(r.host, 0, 64), part(r.mem, 0, 64)))
+	r.must(r.q.SyncTo(e))
+	open()
+	r.must(r.q.Sync())
 }
 
-func checkTimes(d device.Device, _ Options) error {
-	const n = 20000
-	return try(d, 4*n, func(r *rig) {
-		k, second := doubler(r, n), r.alloc(4*n)
-		before, after := r.event(), r.event()
-		r.must(r.q.Record(before))
-		for range 10 {
-			double(r, r.q, k, part(second, 0, 4*n), part(r.mem, 0, 4*n))
-		}
-		r.must(r.q.Record(after))
-		r.must(r.q.Sync())
-		if took := after.Time() - before.Time(); took <= 0 {
-			r.fail("ten launches took %v by their events", took)
-		}
-	})
+func checkTimes(r *rig) {
+	n := r.bytes / 4
+	k, second := doubler(r, n), r.alloc(4*n)
+	before, after := r.event(), r.event()
+	r.must(r.q.Record(before))
+	for range 10 {
+		double(r, r.q, k, part(second, 0, 4*n), part(r.mem, 0, 4*n))
+	}
+	r.must(r.q.Record(after))
+	r.must(r.q.Sync())
+	if took := after.Time() - before.Time(); took <= 0 {
+		r.fail("ten launches took %v by their events", took)
+	}
 }
 
 // checkUnknownKernel: a call that cannot be is refused while planning, with an
@@ -235,44 +223,40 @@ func reportedOnce(r *rig, what string, wait, mistake func() error) {
 	r.same("after "+what, r.download(r.mem, n), want)
 }
 
-func checkBadCopies(d device.Device, _ Options) error {
-	return try(d, 64, func(r *rig) {
-		for _, c := range []struct {
-			what     string
-			dst, src device.Buffer
-		}{
-			{"a copy past the end of its destination", part(r.mem, 60, 8), part(r.host, 0, 8)},
-			{"a copy past the end of its source", part(r.mem, 0, 8), part(r.host, 60, 8)},
-			{"a copy between unequal lengths", part(r.mem, 0, 8), part(r.host, 0, 16)},
-			{"a copy from before the start", part(r.mem, 0, 8), part(r.host, -4, 8)},
-			{"a copy of a negative length", part(r.mem, 8, -4), part(r.host, 8, -4)},
-			{"a copy from no memory", part(r.mem, 0, 8), device.Buffer{Bytes: 8}},
-		} {
-			refusedOnce(r, c.what, func() error { return r.q.Copy(c.dst, c.src) })
-		}
-	})
+func checkBadCopies(r *rig) {
+	for _, c := range []struct {
+		what     string
+		dst, src device.Buffer
+	}{
+		{"a copy past the end of its destination", part(r.mem, 60, 8), part(r.host, 0, 8)},
+		{"a copy past the end of its source", part(r.mem, 0, 8), part(r.host, 60, 8)},
+		{"a copy between unequal lengths", part(r.mem, 0, 8), part(r.host, 0, 16)},
+		{"a copy from before the start", part(r.mem, 0, 8), part(r.host, -4, 8)},
+		{"a copy of a negative length", part(r.mem, 8, -4), part(r.host, 8, -4)},
+		{"a copy from no memory", part(r.mem, 0, 8), device.Buffer{Bytes: 8}},
+	} {
+		refusedOnce(r, c.what, func() error { return r.q.Copy(c.dst, c.src) })
+	}
 }
 
-func checkBadLaunches(d device.Device, _ Options) error {
-	return try(d, 1024, func(r *rig) {
-		k := doubler(r, 64)
-		x, y := part(r.mem, 256, 256), part(r.mem, 512, 256)
-		for _, c := range []struct {
-			what    string
-			kernel  device.Kernel
-			buffers []device.Buffer
-		}{
-			{"a launch without its output", k, []device.Buffer{x}},
-			{"a launch with one buffer too many", k, []device.Buffer{x, y, y}},
-			{"a launch on a buffer too small", k, []device.Buffer{x, part(r.mem, 512, 252)}},
-			{"a launch past the end of memory", k, []device.Buffer{x, part(r.mem, 1024-128, 256)}},
-			{"a launch of no kernel", nil, []device.Buffer{x, y}},
-			{"a launch of another device's kernel", stranger{}, []device.Buffer{x, y}},
-		} {
-			l := &device.Launch{Buffers: c.buffers, Workspace: part(r.mem, 0, 0), Args: &op.Args{}}
-			refusedOnce(r, c.what, func() error { return r.q.Launch(c.kernel, l) })
-		}
-	})
+func checkBadLaunches(r *rig) {
+	k := doubler(r, 64)
+	x, y := part(r.mem, 256, 256), part(r.mem, 512, 256)
+	for _, c := range []struct {
+		what    string
+		kernel  device.Kernel
+		buffers []device.Buffer
+	}{
+		{"a launch without its output", k, []device.Buffer{x}},
+		{"a launch with one buffer too many", k, []device.Buffer{x, y, y}},
+		{"a launch on a buffer too small", k, []device.Buffer{x, part(r.mem, 512, 252)}},
+		{"a launch past the end of memory", k, []device.Buffer{x, part(r.mem, 1024-128, 256)}},
+		{"a launch of no kernel", nil, []device.Buffer{x, y}},
+		{"a launch of another device's kernel", stranger{}, []device.Buffer{x, y}},
+	} {
+		l := &device.Launch{Buffers: c.buffers, Workspace: part(r.mem, 0, 0), Args: &op.Args{}}
+		refusedOnce(r, c.what, func() error { return r.q.Launch(c.kernel, l) })
+	}
 }
 
 // stranger is a kernel no device made.

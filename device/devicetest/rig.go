@@ -14,6 +14,7 @@ type rig struct {
 	q     device.Queue
 	host  device.Memory
 	mem   device.Memory
+	bytes int            // of each memory
 	owned []func() error // frees what the rig made
 }
 
@@ -22,7 +23,7 @@ type failure struct{ error }
 
 // try runs a check on a rig and frees what the rig made.
 func try(d device.Device, bytes int, f func(r *rig)) (err error) {
-	r := &rig{Device: d}
+	r := &rig{Device: d, bytes: bytes}
 	defer func() {
 		switch p := recover().(type) {
 		case nil:

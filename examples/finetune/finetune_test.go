@@ -21,6 +21,7 @@ func TestAsTheCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	goRun(t, dir, "../../cmd/spillway", "init", "tiny-llama", "--out", "model")
 	ours := goRun(t, dir, ".", "recipe.yaml")
 	command := goRun(t, dir, "../../cmd/spillway", "train", "--recipe", "recipe.yaml", "--out", "other")
 	if want := regexp.MustCompile(`eval loss \d\.\d{4}`).FindString(command); want == "" || strings.TrimSpace(ours) != want {

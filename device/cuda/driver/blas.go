@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
 	"unsafe"
 
@@ -159,20 +160,18 @@ func (l *blasLib) describe(made *Prepared, p Gemm) error {
 	if err := l.check("cublasLtMatmulDescCreate", l.newDesc.Call(uintptr(unsafe.Pointer(&made.Operation)), uintptr(p.Compute), RealF32)); err != nil {
 		return err
 	}
-	attributes := map[int]bool{descTransA: p.A.Transposed, descTransB: p.B.Transposed}
-	for which, is := range attributes {
-		if !is {
-			continue
-		}
-		if err := set[int32](l, l.setDesc, uintptr(made.Operation), which, transposed); err != nil {
-			return err
-		}
+	attributes := map[int]int32{}
+	if p.A.Transposed {
+		attributes[descTransA] = transposed
+	}
+	if p.B.Transposed {
+		attributes[descTransB] = transposed
 	}
 	if p.Bias {
-		if err := set[int32](l, l.setDesc, uintptr(made.Operation), descEpilogue, epilogueBias); err != nil {
-			return err
-		}
-		if err := set(l, l.setDesc, uintptr(made.Operation), descBiasType, int32(p.BiasType)); err != nil {
+		attributes[descEpilogue], attributes[descBiasType] = epilogueBias, int32(p.BiasType)
+	}
+	for which, value := range attributes {
+		if err := set(l, l.setDesc, uintptr(made.Operation), which, value); err != nil {
 			return err
 		}
 	}
@@ -192,17 +191,14 @@ func (l *blasLib) choose(h BLASHandle, made *Prepared, workspace int64, most int
 		return nil, err
 	}
 	defer l.endPrefer.Call(*preference)
-	if err := set(l, l.setPreference, *preference, prefWorkspace, uint64(workspace)); err != nil {
-		return nil, err
-	}
 	const inComputeType = 2 // parts of a sum that was split are added in f32
-	if err := set[int32](l, l.setPreference, *preference, prefReductions, inComputeType); err != nil {
-		return nil, err
-	}
+	err := cmp.Or(set(l, l.setPreference, *preference, prefWorkspace, uint64(workspace)),
+		set[int32](l, l.setPreference, *preference, prefReductions, inComputeType))
 	for i := range 4 {
-		if err := set[int32](l, l.setPreference, *preference, prefAlignmentA+i, 16); err != nil {
-			return nil, err
-		}
+		err = cmp.Or(err, set[int32](l, l.setPreference, *preference, prefAlignmentA+i, 16))
+	}
+	if err != nil {
+		return nil, err
 	}
 	list, n := make([]Algorithm, most), new(int32)
 	code := l.heuristic.Call(uintptr(h), uintptr(made.Operation), uintptr(made.Layouts[0]), uintptr(made.Layouts[1]), uintptr(made.Layouts[2]), uintptr(made.Layouts[2]),

@@ -9,9 +9,7 @@
 // the backward one.
 //
 #define WARPS 4
-#define CHUNKS (HEAD / LANES) // of 16 bytes in a row
 #define SLABS (HEAD / 16)     // steps of a product over the elements of a head
-#define LOG2E 1.4426950408889634f
 
 // fetchTile starts copying ROWS rows of a head, from row from on of limit.
 template <int ROWS> __device__ __forceinline__ void fetchTile(Element *to, const Element *x, i64 step, int from, int limit) {
@@ -21,17 +19,6 @@ template <int ROWS> __device__ __forceinline__ void fetchTile(Element *to, const
         bool there = from + r < limit;
         fetch16(to + r * PITCH + c, x + (i64)(there ? from + r : 0) * step + c, there);
     }
-}
-
-__device__ __forceinline__ float power2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-template <int N> __device__ __forceinline__ void zero(float (&x)[N][4]) {
-#pragma unroll
-    for (int n = 0; n < N; n++) x[n][0] = x[n][1] = x[n][2] = x[n][3] = 0;
 }
 
 // Documents of a packed sample are mostly runs of one number. spans holds the least and
@@ -87,24 +74,4 @@ __device__ __forceinline__ bool whole(const Mask &c, int i0, int i1, int j0, int
 // that is not seen has the product -inf; a mask is added in the products' unit.
 __device__ __forceinline__ float product(const Mask &c, int b, int i, int j, float x) {
     return visible(c, b, i, j) ? x + added(c, i, j) / c.scale : -INFINITE;
-}
-
-// putRows writes two rows of sums, r and r + 8, of which those below limit exist.
-template <int N> __device__ __forceinline__ void putRows(Element *x, i64 step, int r, int limit, const float (&sum)[N][4], float by0, float by1) {
-    int t = (threadIdx.x & 3) * 2;
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-        if (r < limit) store(x + r * step + n * 8 + t, {sum[n][0] * by0, sum[n][1] * by0});
-        if (r + 8 < limit) store(x + (r + 8) * step + n * 8 + t, {sum[n][2] * by1, sum[n][3] * by1});
-    }
-}
-
-// Reductions over the four lanes that hold a row.
-__device__ __forceinline__ float lineSum(float x) {
-    x += __shfl_xor_sync(0xffffffffu, x, 1);
-    return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-__device__ __forceinline__ float lineMax(float x) {
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }

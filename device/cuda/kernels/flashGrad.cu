@@ -8,28 +8,6 @@
 #define TILES (HEAD <= 64 ? 2 : 1)
 #define ROWS (WARPS * TILES * 16) // of a block
 
-// delta = the dot products of o and do, laid out like lse. DELTA_LANES lanes work on a row, 16
-// bytes each; 256 threads.
-#define DELTA_LANES (CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32)
-extern "C" __global__ void attentionDelta(const Element *o, const Element *grad, float *delta, i64 n, int T, int heads, int width) {
-    const int lanes = DELTA_LANES;
-    int i = threadIdx.y * 32 + threadIdx.x, lane = i % lanes;
-    i64 row = (i64)blockIdx.x * (256 / lanes) + i / lanes; // over samples, queries, heads
-    float sum = 0;
-    if (row < n && lane < CHUNKS) {
-        float x[LANES], y[LANES];
-        load(o + row * HEAD + lane * LANES, x);
-        load(grad + row * HEAD + lane * LANES, y);
-#pragma unroll
-        for (int k = 0; k < LANES; k++) sum += x[k] * y[k];
-    }
-#pragma unroll
-    for (int d = lanes / 2; d > 0; d >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    if (row >= n || lane != 0) return;
-    i64 b = row / ((i64)T * heads), t = row / heads % T, h = row % heads;
-    delta[(b * heads + h) * T + t] = sum;
-}
-
 // dq of ROWS queries of a head per block; KEYS keys at a time.
 extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dq, MASK_PARAMS) {
     Mask c = MASK;
@@ -152,16 +130,6 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
 // too few blocks to fill the GPU, those heads are dealt to several blocks, which write
 // their sums to parts, split by split, first all of dk and then of dv (see foldParts).
 #define STRIP 32
-
-// putParts writes two rows of sums in f32.
-template <int N> __device__ __forceinline__ void putParts(float *x, i64 step, int r, int limit, const float (&sum)[N][4], float by) {
-    int t = (threadIdx.x & 3) * 2;
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-        if (r < limit) store(x + r * step + n * 8 + t, {sum[n][0] * by, sum[n][1] * by});
-        if (r + 8 < limit) store(x + (r + 8) * step + n * 8 + t, {sum[n][2] * by, sum[n][3] * by});
-    }
-}
 
 extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, Element *dk, Element *dv, float *parts, int splits, MASK_PARAMS) {
     Mask c = MASK;

@@ -7,6 +7,7 @@
 // the rows that a load touches into different banks.
 
 #define PITCH (HEAD + LANES)
+#define CHUNKS (HEAD / LANES) // of 16 bytes in a row
 
 // Left is a left factor. Right is two right factors, of eight columns each.
 //
@@ -127,3 +128,73 @@ __device__ __forceinline__ void asLeft(Left &a, const float (&x)[4], const float
 }
 
 #endif
+
+#define LOG2E 1.4426950408889634f
+
+__device__ __forceinline__ float power2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+template <int N> __device__ __forceinline__ void zero(float (&x)[N][4]) {
+#pragma unroll
+    for (int n = 0; n < N; n++) x[n][0] = x[n][1] = x[n][2] = x[n][3] = 0;
+}
+
+// putRows writes two rows of sums, r and r + 8, of which those below limit exist. The four
+// lanes that hold a row exchange what they have, so that each writes 16 bytes.
+template <int N> __device__ __forceinline__ void putRows(Element *x, i64 step, int r, int limit, const float (&sum)[N][4], float by0, float by1) {
+    int t = threadIdx.x & 3;
+#if ELEMENT != 0
+#pragma unroll
+    for (int n = 0; n + 4 <= N; n += 4)
+#pragma unroll
+        for (int y = 0; y < 2; y++) {
+            u32 w[4];
+#pragma unroll
+            for (int m = 0; m < 4; m++) w[m] = two(sum[n + m][2 * y] * (y ? by1 : by0), sum[n + m][2 * y + 1] * (y ? by1 : by0));
+#pragma unroll
+            for (int m = 0; m < 4; m += 2) {
+                u32 other = __shfl_xor_sync(0xffffffffu, t & 1 ? w[m] : w[m + 1], 1);
+                if (t & 1) w[m] = other;
+                else w[m + 1] = other;
+            }
+#pragma unroll
+            for (int m = 0; m < 2; m++) {
+                u32 other = __shfl_xor_sync(0xffffffffu, t & 2 ? w[m] : w[m + 2], 2);
+                if (t & 2) w[m] = other;
+                else w[m + 2] = other;
+            }
+            if (r + y * 8 < limit) *(uint4 *)(x + (r + y * 8) * step + (n + t) * 8) = {w[0], w[1], w[2], w[3]};
+        }
+    const int done = N / 4 * 4;
+#else
+    const int done = 0;
+#endif
+#pragma unroll
+    for (int n = done; n < N; n++) {
+        if (r < limit) store(x + r * step + n * 8 + 2 * t, {sum[n][0] * by0, sum[n][1] * by0});
+        if (r + 8 < limit) store(x + (r + 8) * step + n * 8 + 2 * t, {sum[n][2] * by1, sum[n][3] * by1});
+    }
+}
+
+// putParts writes two rows of sums in f32.
+template <int N> __device__ __forceinline__ void putParts(float *x, i64 step, int r, int limit, const float (&sum)[N][4], float by) {
+    int t = (threadIdx.x & 3) * 2;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        if (r < limit) store(x + r * step + n * 8 + t, {sum[n][0] * by, sum[n][1] * by});
+        if (r + 8 < limit) store(x + (r + 8) * step + n * 8 + t, {sum[n][2] * by, sum[n][3] * by});
+    }
+}
+
+// Reductions over the four lanes that hold a row.
+__device__ __forceinline__ float lineSum(float x) {
+    x += __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+__device__ __forceinline__ float lineMax(float x) {
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}

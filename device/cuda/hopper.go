@@ -1,0 +1,99 @@
+package cuda
+
+import (
+	"errors"
+
+	"spillway/dtype"
+)
+
+// Attention by kernels for GPUs of the Hopper generation (hopper.cu, hopperGrad.cu): as fast
+// over packed documents, windows and key masks as over dense samples.
+
+// Sizes in the kernels.
+const (
+	hopperRows    = 128 // rows of a tile
+	hopperKeys    = 128 // keys at a time in the forward kernel
+	hopperStrip   = 64  // keys, or queries, at a time in those of the gradient
+	hopperStages  = 3   // strips in shared memory there, in addition to two tiles
+	hopperThreads = 384 // of a block
+	tileInts      = 12  // of a tile in a list
+	listInts      = 16  // in front of a list
+)
+
+// mostTiles of one sample: two neighbouring ones have more than hopperRows rows.
+func (h heads) mostTiles() int64 { return 2*ceilDiv(h.t, hopperRows) + 1 }
+
+// listShared is the shared memory of the kernel that makes lists of tiles, in bytes.
+func (h heads) listShared() int64 { return 4 * h.b * (ceilDiv(h.t, 32) + 5 + 3*h.mostTiles() + 2) }
+
+// fitsHopper says that the kernels take the call.
+func (h heads) fitsHopper(d *Device) bool {
+	a := h.c.Attr
+	return d.gpu.major == 9 && h.c.In[0].DType != dtype.F32 && h.d%16 == 0 && h.d >= 32 && h.d <= 128 && h.t == h.s &&
+		a.Scale > 0 && !a.Mask && h.listShared() <= int64(d.gpu.shared)-2048
+}
+
+// hopperUnit is a file of the kernels for the call.
+func (h heads) hopperUnit(file string) unit {
+	return unit{file: file, element: h.c.In[0].DType, head: h.d, keys: hopperKeys, masks: h.masks(), dropout: h.dropout()}
+}
+
+// tileLists appends a kernel that makes lists of tiles at the end of the scratch memory, and
+// returns where they are: the first by keys to go over, the second by queries. Without
+// documents there are none.
+func (h heads) tileLists(d *Device, p *program, count int64) (lists [2]arg, err error) {
+	if !h.c.Attr.Segments {
+		return lists, nil
+	}
+	size := ceilDiv(listInts+tileInts*h.b*h.mostTiles(), 64) * 64 // ints of a list
+	lists = [2]arg{scratchAt(p.workspace), scratchAt(p.workspace + 4*size)}
+	p.workspace += aligned(4 * size * count)
+	return lists, p.add(d.grid(unitFor("documents", h.c.In[0].DType), "documentTiles", [3]int64{1, 1, 1}, [3]int64{1024, 1, 1}, h.listShared(),
+		buffer(h.optional), lists[0], i64(size), i64(count), i64(h.b), i64(h.t), flag(h.c.Attr.Causal), i64(h.c.Attr.Window)))
+}
+
+// stay prepares a kernel whose blocks, one for each multiprocessor, take turns at tiles.
+func (h heads) stay(d *Device, file, name string, shared int64, list arg, args ...arg) (*kernelLaunch, error) {
+	args = append(append(args, i64(h.b), list), h.maskArgs(arg{})...)
+	return d.grid(h.hopperUnit(file), name, [3]int64{int64(d.gpu.multiprocessors), 1, 1}, [3]int64{hopperThreads, 1, 1}, shared, args...)
+}
+
+// tileBytes is the shared memory of so many rows of a head: in panels of 64 elements.
+func (h heads) tileBytes(rows int64) int64 { return ceilDiv(h.d, 64) * rows * 128 }
+
+// tileAlignment is where tiles begin in shared memory, in bytes.
+const tileAlignment = 1024
+
+func (h heads) forwardHopper(d *Device) (p program, err error) {
+	lists, err := h.tileLists(d, &p, 1)
+	if err != nil {
+		return p, err
+	}
+	o := len(h.c.In)
+	err = p.add(h.stay(d, "hopper", "attention", tileAlignment+h.tileBytes(2*hopperRows+4*hopperKeys), lists[0],
+		buffer(0), buffer(1), buffer(2), buffer(o), buffer(o+1)))
+	return p, err
+}
+
+// gradientHopper has the operands of gradient, and like it sums every element in one order.
+func (h heads) gradientHopper(d *Device) (p program, err error) {
+	out, rows, n := len(h.c.In), h.b*h.t*h.heads, h.dealt(ceilDiv(h.t, hopperRows), int64(d.gpu.multiprocessors))
+	size, totals, parts := h.c.Out[1].Shape.Elements(), aligned(4*rows), 2*aligned(4*rows)
+	p.workspace = parts
+	if n > 1 {
+		p.workspace += 2 * n * aligned(4*size)
+	}
+	lists, err := h.tileLists(d, &p, 2)
+	if err != nil {
+		return p, err
+	}
+	operands := []arg{buffer(0), buffer(1), buffer(2), buffer(5), scratchAt(totals), scratchAt(0)}
+	shared := tileAlignment + h.tileBytes(4*hopperRows+2*hopperStages*hopperStrip)
+	err = errors.Join(
+		p.add(d.grid(h.deltaUnit(), "attentionDelta", [3]int64{ceilDiv(rows, h.deltaRows()), 1, 1}, [3]int64{32, 8, 1}, 0,
+			buffer(3), buffer(5), scratchAt(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d), buffer(4), scratchAt(totals))),
+		p.add(h.stay(d, "hopperGrad", "attentionGradQueries", shared, lists[0], append(operands, buffer(out))...)),
+		p.add(h.stay(d, "hopperGrad", "attentionGradKeys", shared, lists[1],
+			append(operands, buffer(out+1), buffer(out+2), scratchAt(parts), i64(n))...)))
+	return p, errors.Join(err, h.foldParts(d, &p, parts, n))
+}
