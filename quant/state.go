@@ -31,13 +31,11 @@ type StateCodec struct {
 // as the scales of its blocks, an f32 each, and behind them the codes. It is called while the
 // program starts.
 func RegisterState(c StateCodec) dtype.Type {
-	unsigned := dtype.Invalid
+	t := Register(c.Signed.codec(c.Name, c.Alias, c.Title))
 	if c.Unsigned.Encode != nil {
-		unsigned = Register(c.Unsigned.codec("u"+c.Name, "", c.Title))
+		Of(t).Unsigned = Register(c.Unsigned.codec("u"+c.Name, "", c.Title))
 	}
-	made := c.Signed.codec(c.Name, c.Alias, c.Title)
-	made.Unsigned = unsigned
-	return Register(made)
+	return t
 }
 
 // States lists the codecs that optimizer states can be stored in, by the names people call

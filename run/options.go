@@ -17,7 +17,6 @@ import (
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
-	"spillway/planner/goal"
 	"spillway/planner/strategy"
 	"spillway/quant"
 	"spillway/rig"
@@ -236,8 +235,8 @@ func (o Options) withSizes() (Options, error) {
 		}
 		o.MicroBatches = int(o.BatchSize / o.MicroBatchSize)
 	}
-	if o.MicroBatches > goal.MaxMicroBatches {
-		return o, fmt.Errorf("a batch of %d sequences in micro-batches of %d: that are %d, at most %d are planned; make them larger", o.BatchSize, o.MicroBatchSize, o.MicroBatches, goal.MaxMicroBatches)
+	if o.MicroBatches > maxMicroBatches {
+		return o, fmt.Errorf("a batch of %d sequences in micro-batches of %d: that are %d, at most %d are planned; make them larger", o.BatchSize, o.MicroBatchSize, o.MicroBatches, maxMicroBatches)
 	}
 	return o, nil
 }
@@ -245,8 +244,9 @@ func (o Options) withSizes() (Options, error) {
 // Limits far above any run, so that a slip of the finger is an answer and not an hour of
 // planning.
 const (
-	maxSequences = 1 << 16 // of a batch
-	maxSeq       = 1 << 24 // positions of a sequence
+	maxSequences    = 1 << 16 // of a batch
+	maxMicroBatches = 1 << 14 // of a batch; the largest known runs have some hundreds
+	maxSeq          = 1 << 24 // positions of a sequence
 )
 
 // Check refuses settings that contradict each other, whatever the model.
@@ -255,8 +255,8 @@ func (o Options) Check() error {
 	case o.BatchSize < 0 || o.MicroBatchSize < 0 || o.MicroBatches < 0 || o.GradientAccumulation < 0 || o.Seq < 0 || o.ReservedMemory < 0:
 		return fmt.Errorf("batch size %d, micro-batch size %d, %d micro-batches, %d accumulated by device, %d positions, %v of reserved memory: none can be negative",
 			o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.ReservedMemory)
-	case o.MicroBatches > goal.MaxMicroBatches || o.GradientAccumulation > goal.MaxMicroBatches:
-		return fmt.Errorf("%d micro-batches, %d accumulated by device: at most %d are planned; make them larger", o.MicroBatches, o.GradientAccumulation, goal.MaxMicroBatches)
+	case o.MicroBatches > maxMicroBatches || o.GradientAccumulation > maxMicroBatches:
+		return fmt.Errorf("%d micro-batches, %d accumulated by device: at most %d are planned; make them larger", o.MicroBatches, o.GradientAccumulation, maxMicroBatches)
 	case o.BatchSize > maxSequences || o.MicroBatchSize > maxSequences || o.Seq > maxSeq:
 		return fmt.Errorf("a batch of %d sequences, micro-batches of %d, %d positions: at most %d sequences and %d positions are planned", o.BatchSize, o.MicroBatchSize, o.Seq, maxSequences, maxSeq)
 	case !(o.Clip >= 0):

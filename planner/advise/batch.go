@@ -45,6 +45,10 @@ func (r Request) PlanBatch(b Batch) (p *plan.Plan, m *spec.Model, notices []stri
 // must stay below: a forecast is not exact to the last digit, and fewer are simpler.
 const enough = 0.999
 
+// mostTried is how many micro-batches a change may have that is tried where nothing fits: plans
+// of more are long.
+const mostTried = 256
+
 // cutPatience is how many numbers of micro-batches in a row may bring nothing.
 const cutPatience = 3
 
@@ -75,15 +79,14 @@ func (r Request) fastest(b Batch) (best *plan.Plan, traced *spec.Model, notices 
 		if best != nil && (worse == cutPatience || c.least >= enough*best.Forecast.StepSeconds) {
 			break
 		}
-		p, failed := search.Make(c.model, c.Goal, c.Site)
-		var misfit *goal.FitError
+		p, misfit, failed := c.make()
 		switch {
-		case errors.As(failed, &misfit) && (fit == nil || c.MicroBatchSize < smallest.MicroBatchSize):
+		case misfit != nil && (fit == nil || c.MicroBatchSize < smallest.MicroBatchSize && c.Goal.MicroBatches <= mostTried):
 			fit, smallest = misfit, c
-		case failed != nil && misfit == nil && err == nil:
+		case failed != nil && err == nil:
 			err = failed // such as a strategy that needs more micro-batches
 		}
-		if failed == nil && (best == nil || p.Forecast.StepSeconds < enough*best.Forecast.StepSeconds) {
+		if p != nil && (best == nil || p.Forecast.StepSeconds < enough*best.Forecast.StepSeconds) {
 			best, traced, worse = p, c.model, 0
 		} else {
 			worse++
@@ -102,17 +105,37 @@ func (r Request) fastest(b Batch) (best *plan.Plan, traced *spec.Model, notices 
 	return nil, nil, nil, err
 }
 
-// cuts lists the numbers of micro-batches that divide a batch, those that can be fastest first.
+// make plans a cut, if a few of its micro-batches fit at all: that is quickly found out, while
+// plans of many are long.
+func (c cut) make() (*plan.Plan, *goal.FitError, error) {
+	few := c.Request
+	few.Goal.MicroBatches = min(few.Goal.MicroBatches, max(few.Site.Devices, 2))
+	misfit, err := few.Shortfall()
+	if misfit != nil || err != nil {
+		return nil, misfit, err
+	}
+	p, err := search.Make(c.model, c.Goal, c.Site)
+	if errors.As(err, &misfit) {
+		return nil, misfit, nil
+	}
+	return p, nil, err
+}
+
+// cuts lists the numbers of micro-batches that divide a batch and that a plan can have, those
+// that can be fastest first.
 func (r Request) cuts(batch int64) (list []cut, err error) {
-	for n := int64(1); n <= min(batch, goal.MaxMicroBatches); n++ {
+	var failed error
+	for n, blocks := int64(1), int64(1); n <= batch && n*blocks <= layout.MaxRuns; n++ {
 		if batch%n != 0 {
 			continue
 		}
 		c := cut{Request: r}
 		c.Goal.MicroBatches, c.MicroBatchSize = int(n), batch/n
 		if c.model, err = r.Trace(c.MicroBatchSize, r.Seq); err != nil {
-			return nil, err
+			failed = cmp.Or(failed, err) // too large a micro-batch, perhaps
+			continue
 		}
+		blocks = int64(len(c.model.Blocks))
 		// Constraints may need several micro-batches, which the search finds out.
 		free := c.Goal
 		free.Constraints = strategy.Constraints{}
@@ -124,6 +147,9 @@ func (r Request) cuts(batch int64) (list []cut, err error) {
 			return nil, err
 		}
 		list = append(list, c)
+	}
+	if len(list) == 0 {
+		return nil, failed
 	}
 	slices.SortStableFunc(list, func(a, b cut) int { return cmp.Compare(a.least, b.least) })
 	return list, nil

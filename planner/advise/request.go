@@ -51,8 +51,8 @@ func (r Request) options(fit *goal.FitError) []goal.FitOption {
 		if err != nil {
 			return false
 		}
-		p, err := search.Make(m, q.Goal, q.Site)
-		if err != nil {
+		p, _, err := cut{Request: q, model: m}.make()
+		if p == nil || err != nil {
 			return false
 		}
 		list = append(list, goal.FitOption{Change: change, Peak: p.Peak(), MicroBatchSize: q.MicroBatchSize, Seq: q.Seq, MicroBatches: q.Goal.MicroBatches, Device: q.Site.Budget, Host: q.Site.HostBudget,
@@ -60,7 +60,7 @@ func (r Request) options(fit *goal.FitError) []goal.FitOption {
 		list[len(list)-1].States8Bit = r.Goal.Optimizer != nil && q.Goal.Optimizer != r.Goal.Optimizer
 		return true
 	}
-	for q := r; q.MicroBatchSize > 1 && q.Goal.MicroBatches <= goal.MaxMicroBatches/2; {
+	for q := r; q.MicroBatchSize > 1 && q.Goal.MicroBatches < mostTried; {
 		q.MicroBatchSize, q.Goal.MicroBatches = (q.MicroBatchSize+1)/2, max(q.Goal.MicroBatches, 1)*2
 		if try(fmt.Sprintf("micro-batches of %d instead of %d", q.MicroBatchSize, r.MicroBatchSize), q) {
 			break

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"spillway/dtype"
-	"spillway/planner/goal"
 	"spillway/planner/search"
 	"spillway/planner/strategy"
 	"spillway/quant"
@@ -118,11 +117,7 @@ func when(so bool, format string, args ...any) string {
 var savingRules = []savingRule{
 	{
 		name: "micro-batches of 1, accumulated",
-		skip: func(s Setting) string {
-			n := int64(s.MicroBatches) * s.MicroBatchSize
-			return cmp.Or(when(s.MicroBatchSize == 1, "micro-batches have 1 sequence already"),
-				when(n > goal.MaxMicroBatches, "%d micro-batches are more than the %d that are planned", n, goal.MaxMicroBatches))
-		},
+		skip: func(s Setting) string { return when(s.MicroBatchSize == 1, "micro-batches have 1 sequence already") },
 		apply: func(s *Setting) {
 			s.MicroBatches, s.MicroBatchSize = s.MicroBatches*int(s.MicroBatchSize), 1
 		},

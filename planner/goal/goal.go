@@ -23,10 +23,6 @@ import (
 // Alignment of buffers: what the widest loads of every backend like.
 const Alignment = 256
 
-// MaxMicroBatches is the most micro-batches that an iteration is planned for: each has
-// instructions of its own. The largest known runs have some hundreds.
-const MaxMicroBatches = 4096
-
 // Goal is what the user wants done.
 type Goal struct {
 	MicroBatches int // micro-batches per iteration; 0 counts as 1

@@ -92,6 +92,10 @@ type LaidProgram struct {
 // BlockNames are the names of the buffers that a run of a block writes.
 type BlockNames struct{ Frame, Output, InputGrad, Saved string }
 
+// MaxRuns is how often micro-batches may pass blocks in an iteration, forward: a plan is as long,
+// and has to fit into memory itself.
+const MaxRuns = 1 << 18
+
 // New checks the goal and lays out params, batch and constants.
 func New(m *spec.Model, g goal.Goal, site goal.Site) (*Layout, error) {
 	if err := m.Verify(); err != nil {
@@ -100,6 +104,9 @@ func New(m *spec.Model, g goal.Goal, site goal.Site) (*Layout, error) {
 	g.MicroBatches = max(g.MicroBatches, 1)
 	if g.Grad == dtype.Invalid {
 		g.Grad = m.Config.DType
+	}
+	if runs := int64(g.MicroBatches) * int64(len(m.Blocks)); runs > MaxRuns {
+		return nil, fmt.Errorf("planning %s: %d micro-batches pass %d blocks, which are %d runs, more than the %d that a plan can have; use larger micro-batches, or a smaller batch", m.Name, g.MicroBatches, len(m.Blocks), runs, MaxRuns)
 	}
 	if g.Optimizer != nil && m.Config.Task != graph.Train {
 		return nil, fmt.Errorf("planning %s: an optimizer needs a model traced for training, not for %s", m.Name, m.Config.Task)
