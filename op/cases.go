@@ -160,9 +160,6 @@ func FilledF32(f Fill, dims ...int) Operand {
 	return Operand{Type{dtype.F32, shape.Of(dims...)}, f}
 }
 
-// scalar is a loss scale or the gradient of a loss.
-func scalar(f float64) Operand { return Numbers(f) }
-
 // Numbers is a vector of given f32.
 func Numbers(fs ...float64) Operand {
 	return FilledF32(func(a Array, _ func(int) float64) { copy(a.F, fs) }, len(fs))

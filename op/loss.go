@@ -242,7 +242,7 @@ func targets(classes int, some bool, dims ...int) Operand {
 }
 
 func (l *CaseList) losses() {
-	scale, seed := scalar(0.25), scalar(1.5)
+	scale, seed := Numbers(0.25), Numbers(1.5)
 	ignored := Integers(func(int, float64) int32 { return IgnoreIndex }, 4)
 	l.linearLoss("9x6x11", l.X(9, 6), l.X(11, 6), targets(11, true, 9), false)
 	l.linearLoss("samples", l.X(2, 4, 6), l.X(7, 6), targets(7, false, 2, 4), false)
@@ -274,7 +274,7 @@ func (l *CaseList) losses() {
 
 // linearLoss adds a loss and the forms of its gradient.
 func (l *CaseList) linearLoss(name string, x, w, target Operand, big bool) {
-	scale, seed := scalar(0.25), scalar(1.5)
+	scale, seed := Numbers(0.25), Numbers(1.5)
 	l.Add(name, LinearCrossEntropy, Attr{}, x, w, target, scale).Large = big
 	for _, form := range []struct {
 		name string

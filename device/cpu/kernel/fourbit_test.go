@@ -17,7 +17,7 @@ func TestFourBit(t *testing.T) {
 			}
 			for name, code := range map[string]*quant.FourBit{"nf4": quant.FourBitOf(quant.NF4), "fp4": quant.FourBitOf(quant.FP4)} {
 				want := make([]float32, n)
-				code.Decode(want, codes, absmax, fourBitBlock)
+				code.Decode(want, codes, absmax, quant.FourBitBlock)
 				got, check := guarded(t, n)
 				DecodeFourBit(got, codes, absmax, code)
 				sameFloats(t, name, got, want)
