@@ -1,6 +1,6 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test race ci demo fuzz bench golden tokenizers templates kill metamorphic memory states gpu-bundle pictures strategies
+.PHONY: test race ci demo fuzz bench golden tokenizers templates kill metamorphic memory states gpu-bundle pictures strategies dist
 
 test:            ## the whole suite
 	go test ./...
@@ -52,6 +52,17 @@ states:          ## a small Llama learns as well with quantized optimizer state,
 memory:          ## predicted against measured memory of hundreds of runs, and of processes in a control group
 	go test ./internal/metamorphic -run TestPredictedMemoryIsMeasured -v -runs 300 -timeout 30m
 	go test ./run -run TestControlGroup -v
+
+DIST ?= build/dist
+DIST_FOR = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+VERSION ?= $(shell git describe --tags --always --dirty)
+dist:            ## archives of the binary for each platform, with checksums
+	rm -rf $(DIST) && mkdir -p $(DIST)
+	@set -e; for p in $(DIST_FOR); do \
+	  name=spillway-$(VERSION)-$$(echo $$p | tr / -); echo "dist $$name"; mkdir $(DIST)/$$name; \
+	  GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(DIST)/$$name/spillway ./cmd/spillway; \
+	  cp README.md LICENSE $(DIST)/$$name/; tar -C $(DIST) -czf $(DIST)/$$name.tar.gz $$name; rm -r $(DIST)/$$name; done
+	cd $(DIST) && sha256sum *.tar.gz > SHA256SUMS
 
 # Where the bundle for a machine with a GPU goes, and the packages whose tests use one.
 GPU ?= build/gpu

@@ -80,11 +80,13 @@ func TestPlans(t *testing.T) {
 
 // planSettings read what stands after a name in a case.
 var planSettings = map[string]func(o *spillway.Options, v string) error{
-	"machine":    parseMachine,
-	"task":       func(o *spillway.Options, v string) error { o.Task = spillway.Task(v); return nil },
-	"batch":      number(func(o *spillway.Options, n int64) { o.MicroBatchSize = n }),
-	"seq":        number(func(o *spillway.Options, n int64) { o.Seq = n }),
-	"accumulate": number(func(o *spillway.Options, n int64) { o.MicroBatches = int(n) }),
+	"machine":       parseMachine,
+	"task":          func(o *spillway.Options, v string) error { o.Task = spillway.Task(v); return nil },
+	"batch":         number(func(o *spillway.Options, n int64) { o.BatchSize = n }),
+	"micro-batch":   number(func(o *spillway.Options, n int64) { o.MicroBatchSize = n }),
+	"micro-batches": number(func(o *spillway.Options, n int64) { o.MicroBatches = int(n) }),
+	"accumulate":    number(func(o *spillway.Options, n int64) { o.GradientAccumulation = int(n) }),
+	"seq":           number(func(o *spillway.Options, n int64) { o.Seq = n }),
 	"rank": number(func(o *spillway.Options, n int64) {
 		o.Adapters = lora.Options{Rank: n, Alpha: float64(2 * n), Targets: []string{lora.AllLinear}}
 	}),
@@ -167,6 +169,12 @@ func summary(p *plan.Plan) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "strategy: %s (%s)\n", p.Strategy, strings.Join(p.Strategies, ", "))
 	fmt.Fprintf(&b, "because: %s\n", p.Reason)
+	if p.MicroBatches > 1 {
+		fmt.Fprintf(&b, "batch: %d micro-batches of %d\n", p.MicroBatches, p.MicroBatchSize)
+	}
+	if order := p.SumOrder(); order != "" {
+		fmt.Fprintf(&b, "sums: %s\n", order)
+	}
 	fmt.Fprintf(&b, "peak: %s\n", tiers(p.Peak()))
 	verbs := map[plan.Verb]int{}
 	for _, s := range p.Instructions {

@@ -11,6 +11,7 @@ import (
 	"spillway/checkpoint"
 	"spillway/lora"
 	"spillway/plan"
+	"spillway/planner"
 	"spillway/recipe"
 	"spillway/run"
 	"spillway/store"
@@ -79,7 +80,14 @@ func (r *Run) plan(o spillway.Options) (*spillway.Run, error) {
 		job, _, err := r.Model.FastestBatch(o, recipe.MaxMicroBatchSize)
 		return job, err
 	case name == "":
-		return r.Model.Plan(o)
+		job, err := r.Model.Plan(o)
+		var misfit *planner.FitError
+		if errors.As(err, &misfit) {
+			if ways := r.Recipe.WaysOut(r.Model, o, misfit, "method", ""); len(ways) > 0 {
+				misfit.Options = ways
+			}
+		}
+		return job, err
 	}
 	f, err := os.Open(name)
 	if err != nil {

@@ -99,7 +99,7 @@ func newRoot(sh shell) *cobra.Command {
 device they run on. It decides where every byte is stored and when it moves, and proves
 before it starts that the plan fits.`,
 		Example: `  spillway demo                                  see it work, in a minute, with nothing but this binary
-  spillway plan llama-3-8b --machine rtx4090     what training would take on a GPU you need not own
+  spillway plan llama-3.2-1b --machine rtx4090   what training would take on a GPU you need not own
   spillway train ./model --data book.txt         fine-tune a model folder on this computer`,
 		SilenceErrors: true, SilenceUsage: true,
 		Args: knownVerb,

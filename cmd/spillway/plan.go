@@ -34,7 +34,7 @@ model can be planned for any machine.
 ` + machine.Grammar,
 		Example: `  spillway plan llama-3-8b --task train --seq-len 4096 --machine gpu:24GiB@25GB/s,host:192GiB
   spillway plan qwen2.5-7b --task lora --batch-size 4 --machine rtx4090,host:64GiB
-  spillway plan llama-3-8b --machine rtx4090 --compare --explain     every strategy, and what saves how much
+  spillway plan llama-3.2-1b --machine rtx3060 --compare --explain     every strategy, and what saves how much
   spillway plan mistral-7b --machine 2xgpu:24GiB --device-map balanced --task infer
   spillway plan llama-3-8b --disk /mnt/nvme/run --seq-len 512      on this computer, from disk
   spillway plan ./my-model --save plan.json          on this computer; train --plan plan.json runs it`,
@@ -132,6 +132,9 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 		return nil, err
 	}
 	if misfit != nil {
+		if ways := p.WaysOut(m, o, misfit, "task", where.machine); len(ways) > 0 {
+			misfit.Options = ways
+		}
 		if job, err = m.Standard(o); err != nil {
 			return nil, err
 		}

@@ -344,6 +344,9 @@ func assumptions(m machineReport, precision dtype.Type, usesDisk bool) string {
 			list = append(list, f.text)
 		}
 	}
+	if m.Host.Sources["memory"] == machine.Assumed && !d.Shared {
+		list = append(list, fmt.Sprintf("%v of host memory", m.Host.Memory))
+	}
 	if text := assumedDisk(m.Machine); usesDisk && text != "" {
 		list = append(list, text)
 	}

@@ -20,11 +20,12 @@ const (
 	listInts      = 16  // in front of a list
 )
 
-// mostTiles of one sample: two neighbouring ones have more than hopperRows rows.
-func (h heads) mostTiles() int64 { return 2*ceilDiv(h.t, hopperRows) + 1 }
+// mostTiles of one sample. Of documents that share none, two neighbouring tiles have more than
+// hopperRows rows; the others have one at most for each hopperRows/2 rows.
+func (h heads) mostTiles() int64 { return 2*ceilDiv(h.t, hopperRows/2) + 1 }
 
 // listShared is the shared memory of the kernel that makes lists of tiles, in bytes.
-func (h heads) listShared() int64 { return 4 * h.b * (ceilDiv(h.t, 32) + 5 + 3*h.mostTiles() + 2) }
+func (h heads) listShared() int64 { return 4 * h.b * (ceilDiv(h.t, 32) + 5 + 5*h.mostTiles() + 1) }
 
 // fitsHopper says that the kernels take the call.
 func (h heads) fitsHopper(d *Device) bool {
@@ -49,7 +50,7 @@ func (h heads) tileLists(d *Device, p *program, count int64) (lists [2]arg, err 
 	lists = [2]arg{scratchAt(p.workspace), scratchAt(p.workspace + 4*size)}
 	p.workspace += aligned(4 * size * count)
 	return lists, p.add(d.grid(unitFor("documents", h.c.In[0].DType), "documentTiles", [3]int64{1, 1, 1}, [3]int64{1024, 1, 1}, h.listShared(),
-		buffer(h.optional), lists[0], i64(size), i64(count), i64(h.b), i64(h.t), flag(h.c.Attr.Causal), i64(h.c.Attr.Window)))
+		buffer(h.optional), lists[0], i64(size), i64(count), i64(h.b), i64(h.t), i64(h.mostTiles()), flag(h.c.Attr.Causal), i64(h.c.Attr.Window)))
 }
 
 // stay prepares a kernel whose blocks, one for each multiprocessor, take turns at tiles.

@@ -44,6 +44,20 @@ func uneven(i int) int32 {
 	return n
 }
 
+// varied documents are of 1 to 8 positions, of 9 to 136, and of 137 to 264, in no order.
+func varied(i int) int32 {
+	for n, seed := int32(0), uint64(5); ; n++ {
+		seed = op.Key(seed)
+		length := int(seed % 8)
+		if kind := seed >> 8 % 3; kind > 0 {
+			length = int(kind-1)*128 + 8 + int(seed>>16%128)
+		}
+		if i -= length + 1; i < 0 {
+			return n
+		}
+	}
+}
+
 func hopperCases() []hopperCase {
 	causal := func(heads, keys int64) op.Attr { return op.Attr{Heads: heads, KVHeads: keys, Causal: true} }
 	packed := func(a op.Attr) op.Attr { a.Segments = true; return a }
@@ -60,6 +74,8 @@ func hopperCases() []hopperCase {
 		{1, 515, 128, wide, nil},
 		{2, 750, 128, packed(causal(2, 2)), uneven},
 		{2, 750, 80, packed(op.Attr{Heads: 2, KVHeads: 1}), uneven},
+		{1, 1500, 128, packed(causal(1, 1)), varied},
+		{1, 1200, 80, packed(op.Attr{Heads: 1, KVHeads: 1}), varied},
 		{1, 600, 128, window, documentsOf(257)},
 		{2, 520, 64, packed(causal(4, 1)), paddedFrom(411)},
 		{1, 420, 128, packed(causal(2, 2)), recurring},

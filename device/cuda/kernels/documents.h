@@ -1,8 +1,7 @@
 // Which rows a block works on. Documents are packed one after the other, so the rows of a
 // sample are divided into tiles of at most ROWS, which begin where a long document begins and
-// hold several whole ones where they are short: no tile crosses into the next document, and
-// two neighbouring tiles have more than ROWS rows together. documentTiles makes lists of them,
-// longest work first.
+// hold several whole ones where they are short: no tile crosses into the next document.
+// documentTiles makes lists of them, longest work first.
 //
 // Segments that are not in order (as unsigned numbers, so that padding, -1, comes last) are
 // one document whose pairs are looked at one by one: mixed.
@@ -65,9 +64,17 @@ template <bool BYKEYS> __device__ __forceinline__ Range wholeOf(const Mask &c, c
     return {firstOf(c, t, last), lastOf(c, t, first)};
 }
 
-// special says that pairs must be looked at one by one. pairsOf does so for COLUMNS / 4 of the
-// columns of a tile, from column on two of every eight: bit 2i+x says that row sees column+8i+x,
-// or is seen by it if rows are keys. Whether a key is hidden from all is in the bits where columns are keys.
+// Bits of a row of a tile: of the columns from column on a lane holds two of every eight, and bit
+// 2i+x is about column+8i+x.
+//
+// within says which columns are in a range. special says that pairs must be looked at one by one as well;
+// pairsOf does so for COLUMNS / 4 of them: whether the row sees the column, or is seen by it if rows are
+// keys. Whether a key is hidden from all is in the bits where columns are keys.
+__device__ __forceinline__ u32 firstBits(int h) { // of the columns up to column+h
+    int n = h < 0 ? 0 : 2 * (h >> 3) + min(h & 7, 1) + 1;
+    return n >= 32 ? ~0u : (1u << n) - 1;
+}
+__device__ __forceinline__ u32 within(Range r, int column) { return firstBits(r.to - column) & ~firstBits(r.from - 1 - column); }
 __device__ __forceinline__ bool special(const Mask &c, const Tile &t) { return MASKS && (t.mixed || c.keyMask); }
 template <int COLUMNS, bool BYKEYS> __device__ __forceinline__ u32 pairsOf(const Mask &c, const Tile &t, int row, int column) {
     u32 bits = 0;
@@ -79,6 +86,17 @@ template <int COLUMNS, bool BYKEYS> __device__ __forceinline__ u32 pairsOf(const
         bits |= (u32)sees << i;
     }
     return bits;
+}
+// hide makes scores of a tile's row, and of the one eight below, -inf where they are not to be seen.
+template <int N, bool BYKEYS> __device__ __forceinline__ void hide(const Mask &c, const Tile &t, float (&s)[N][4], int row, int column, const Range (&seen)[2]) {
+#pragma unroll
+    for (int y = 0; y < 2; y++) {
+        u32 bits = within(seen[y], column);
+        if (special(c, t)) bits &= pairsOf<8 * N, BYKEYS>(c, t, row + 8 * y, column);
+#pragma unroll
+        for (int i = 0; i < 2 * N; i++)
+            if (!(bits >> i & 1)) s[i >> 1][2 * y + (i & 1)] = -INFINITE;
+    }
 }
 
 // A list is the number of tiles, and from LIST ints on the tiles. Blocks take turns at them, each

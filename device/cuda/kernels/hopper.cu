@@ -106,21 +106,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
         // weights of the scores with keys from j0 on
         auto weights = [&](int j0) {
             int column = j0 + (lane & 3) * 2;
-            if (j0 < whole.from || j0 + KEYS - 1 > whole.to) {
-                u32 bits[2] = {~0u, ~0u};
-                if (special(c, t)) {
-                    bits[0] = pairsOf<KEYS, false>(c, t, row, column);
-                    bits[1] = pairsOf<KEYS, false>(c, t, row + 8, column);
-                }
-#pragma unroll
-                for (int i = 0; i < KEYS / 8; i++)
-#pragma unroll
-                    for (int x = 0; x < 4; x++) {
-                        int j = column + i * 8 + (x & 1);
-                        bool sees = j >= seen[x >> 1].from && j <= seen[x >> 1].to && (!MASKS || bits[x >> 1] >> (2 * i + (x & 1)) & 1);
-                        if (!sees) s[i][x] = -INFINITE;
-                    }
-            }
+            if (j0 < whole.from || j0 + KEYS - 1 > whole.to) hide<KEYS / 8, false>(c, t, s, row, column, seen);
 #pragma unroll
             for (int y = 0; y < 2; y++) {
                 float most = top[y], part = 0;

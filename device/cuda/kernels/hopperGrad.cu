@@ -112,21 +112,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
         };
         auto gradients = [&](int j0) {
             int column = j0 + (lane & 3) * 2;
-            if (j0 < whole.from || j0 + STRIP - 1 > whole.to) {
-                u32 bits[2] = {~0u, ~0u};
-                if (special(c, t)) {
-                    bits[0] = pairsOf<STRIP, false>(c, t, row, column);
-                    bits[1] = pairsOf<STRIP, false>(c, t, row + 8, column);
-                }
-#pragma unroll
-                for (int i = 0; i < STRIP / 8; i++)
-#pragma unroll
-                    for (int x = 0; x < 4; x++) {
-                        int j = column + i * 8 + (x & 1);
-                        bool sees = j >= seen[x >> 1].from && j <= seen[x >> 1].to && (!MASKS || bits[x >> 1] >> (2 * i + (x & 1)) & 1);
-                        if (!sees) s[i][x] = -INFINITE;
-                    }
-            }
+            if (j0 < whole.from || j0 + STRIP - 1 > whole.to) hide<STRIP / 8, false>(c, t, s, row, column, seen);
 #pragma unroll
             for (int y = 0; y < 2; y++) {
                 u64 line = base + ((c.firstSample + t.sample) * (u64)c.heads + h) * ((u64)c.T * c.S) + (u64)(row + y * 8) * c.S + column;
@@ -304,21 +290,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
         // weights and gradients of the scores in s, while those in g are still made
         auto gradients = [&]() {
             int column = i0 + (lane & 3) * 2;
-            if (i0 < whole.from || i0 + STRIP - 1 > whole.to) {
-                u32 bits[2] = {~0u, ~0u};
-                if (special(c, t)) {
-                    bits[0] = pairsOf<STRIP, true>(c, t, row, column);
-                    bits[1] = pairsOf<STRIP, true>(c, t, row + 8, column);
-                }
-#pragma unroll
-                for (int i = 0; i < STRIP / 8; i++)
-#pragma unroll
-                    for (int x = 0; x < 4; x++) {
-                        int at = column + i * 8 + (x & 1);
-                        bool sees = at >= seen[x >> 1].from && at <= seen[x >> 1].to && (!MASKS || bits[x >> 1] >> (2 * i + (x & 1)) & 1);
-                        if (!sees) s[i][x] = -INFINITE;
-                    }
-            }
+            if (i0 < whole.from || i0 + STRIP - 1 > whole.to) hide<STRIP / 8, true>(c, t, s, row, column, seen);
 #pragma unroll
             for (int i = 0; i < STRIP / 8; i++) {
                 float2 total = *(const float2 *)&totalsHere[ring.at][i * 8 + (lane & 3) * 2];

@@ -1,0 +1,181 @@
+package recipe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"spillway"
+	"spillway/machine"
+	"spillway/optim"
+	"spillway/planner"
+	"spillway/units"
+)
+
+// How many ways out are looked for, and how many are tried.
+const (
+	maxWays  = 4
+	maxTries = 10
+)
+
+// way is a change of the options, and the flags that make it.
+type way struct {
+	flags  string
+	change func(o *spillway.Options)
+}
+
+// WaysOut plans changes of options that do not fit, alone and several at once, and gives those
+// that fit: the Change of each is flags that one can paste. Task is the name of the setting
+// that says what is trained; described is the machine as --machine has it, "" for this
+// computer.
+func (p *Plan) WaysOut(m *spillway.Model, o spillway.Options, fit *planner.FitError, task, described string) (list []planner.FitOption) {
+	tries := 0
+	try := func(ways ...way) bool {
+		if tries++; len(list) == maxWays || tries > maxTries {
+			return false
+		}
+		changed, flags := o, []string(nil)
+		for _, w := range ways {
+			w.change(&changed)
+			flags = append(flags, w.flags)
+		}
+		job, err := m.Plan(changed)
+		if err != nil {
+			return false
+		}
+		r := job.Options
+		list = append(list, planner.FitOption{Change: strings.Join(flags, " "), Peak: job.Plan.Peak(), MicroBatchSize: r.MicroBatchSize, Seq: r.Seq, MicroBatches: r.MicroBatches,
+			Device: job.Plan.Devices[0].Budget, Host: int64(changed.Machine.Host.Usable)})
+		return true
+	}
+	small, short, states, methods := p.smaller(o), p.shorter(m, o), p.states(o), p.methods(o, task)
+	one := false
+	for _, w := range slices.Concat(memory(o, fit, described), methods, states) {
+		one = try(w) || one
+	}
+	for _, list := range [][]way{small, short} {
+		one = slices.ContainsFunc(list, func(w way) bool { return try(w) }) || one
+	}
+	if !one { // several at once
+		least := append(append([]way{}, last(methods)...), last(small)...)
+		for _, w := range append([]way{{}}, short...) {
+			if w.change == nil && try(append(least, states...)...) || w.change != nil && try(append(append(least, states...), w)...) {
+				break
+			}
+		}
+	}
+	return list
+}
+
+func last(list []way) []way {
+	if len(list) == 0 {
+		return nil
+	}
+	return list[len(list)-1:]
+}
+
+// smaller are smaller micro-batches of the same batch.
+func (p *Plan) smaller(o spillway.Options) (list []way) {
+	for n := o.MicroBatchSize / 2; n >= 1; n /= 2 {
+		list = append(list, way{fmt.Sprintf("--micro-batch-size %d", n), func(o *spillway.Options) { o.MicroBatchSize = n }})
+	}
+	return list
+}
+
+// shorter are shorter sequences.
+func (p *Plan) shorter(m *spillway.Model, o spillway.Options) (list []way) {
+	seq := o.Seq
+	if seq == 0 {
+		seq = m.UsualSeq()
+	}
+	for n := seq / 2; n >= 64; n /= 2 {
+		list = append(list, way{fmt.Sprintf("--seq-len %d", n), func(o *spillway.Options) { o.Seq = n }})
+	}
+	return list
+}
+
+// states has the optimizer state in 8 bits.
+func (p *Plan) states(o spillway.Options) []way {
+	name := o.Optimizer.Name + "_8bit"
+	of, err := optim.Parse(name)
+	if !o.Task.Trains() || err != nil || strings.Contains(o.Optimizer.String(), "8bit") || len(of.States()) == 0 {
+		return nil
+	}
+	of.LR, of.WeightDecay = o.Optimizer.LR, o.Optimizer.WeightDecay
+	return []way{{"--optimizer " + name, func(o *spillway.Options) { o.Optimizer = of }}}
+}
+
+// methods train less: adapters next to frozen weights, and next to quantized ones.
+func (p *Plan) methods(o spillway.Options, task string) (list []way) {
+	usual := NewPlan().Adapters
+	if o.Task == spillway.Train {
+		list = append(list, way{"--" + task + " lora", func(o *spillway.Options) {
+			o.Task, o.Adapters = spillway.LoRA, usual
+			o.Adapters.Alpha = 2 * float64(usual.Rank)
+		}})
+	}
+	if o.Task == spillway.Train || o.Task == spillway.LoRA {
+		list = append(list, way{"--" + task + " qlora", func(o *spillway.Options) {
+			if o.Task == spillway.Train {
+				o.Adapters = usual
+				o.Adapters.Alpha = 2 * float64(usual.Rank)
+			}
+			o.Task = spillway.QLoRA
+		}})
+	}
+	return list
+}
+
+// memory is more of it: within a limit that was given, or on a machine that was described.
+func memory(o spillway.Options, fit *planner.FitError, described string) (list []way) {
+	if n := fit.DeviceNeed(); o.MaxMemory != "" && !strings.Contains(o.MaxMemory, "=") && n > 0 {
+		limit := fmt.Sprintf("%dMiB", (n+int64(units.MiB)-1)/int64(units.MiB))
+		list = append(list, way{"--max-memory " + limit, func(o *spillway.Options) { o.MaxMemory = limit }})
+	}
+	if described == "" {
+		if o.Disk == "" && o.Task.Trains() {
+			list = append(list, way{"--disk ./spillway-disk", func(o *spillway.Options) { o.Machine.Disk = assumedDisk }})
+		}
+		return list
+	}
+	var parts []string
+	for part := range strings.SplitSeq(described, ",") {
+		if kind, _, _ := strings.Cut(strings.TrimSpace(part), ":"); !strings.EqualFold(kind, "host") {
+			parts = append(parts, strings.TrimSpace(part))
+		}
+	}
+	add := func(text string) {
+		if m, err := machine.Parse(text); err == nil {
+			list = append(list, way{"--machine " + text, func(o *spillway.Options) { o.Machine = m }})
+		}
+	}
+	d := o.Machine.Devices[0]
+	if kind, size, sized := strings.Cut(parts[0], ":"); sized && fit.DeviceNeed() > 0 { // the first device by its size
+		_, figures, rated := strings.Cut(size, "@")
+		more := (fit.DeviceNeed()+int64(d.Memory-d.Usable))/int64(units.MiB) + 1
+		text := fmt.Sprintf("%s:%dMiB", kind, more)
+		if rated {
+			text += "@" + figures
+		}
+		add(strings.Replace(described, parts[0], text, 1))
+	}
+	share := float64(o.Machine.Host.Usable) / float64(o.Machine.Host.Memory)
+	host := int64(float64(fit.NeededHost)/share)/int64(units.GiB) + 1
+	for _, more := range []string{fmt.Sprintf("host:%dGiB", host), "disk:2TiB"} {
+		text := strings.Join(append(parts[:len(parts):len(parts)], more), ",")
+		if strings.HasPrefix(more, "disk") {
+			text = described + "," + more
+		}
+		add(text)
+	}
+	return list
+}
+
+// assumedDisk is a disk that is not there yet, with space for anything.
+var assumedDisk = func() machine.Disk {
+	m, err := machine.Parse("cpu:1GiB,disk:4TiB")
+	if err != nil {
+		panic(err) // a description it knows
+	}
+	return m.Disk
+}()
