@@ -42,7 +42,7 @@ func Open(name string) (m *Model, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		config, err := arch.Preset(name)
 		if err != nil {
-			return nil, fmt.Errorf("opening model %s: there is no such folder, and %w", name, err)
+			return nil, fmt.Errorf("opening model %s: %w", name, err)
 		}
 		return fromConfig(name, config)
 	case err != nil:
