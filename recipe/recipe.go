@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -282,7 +281,7 @@ func Read(file string) (*Recipe, error) {
 
 // Read takes from a file what is not set yet, so that what was set before wins.
 func (r *Recipe) Read(file string) error {
-	raw, err := os.ReadFile(file)
+	raw, err := vfs.ReadFile(vfs.OS, file, maxFile)
 	if err != nil {
 		return fmt.Errorf("reading the recipe: %w", err)
 	}
