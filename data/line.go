@@ -70,16 +70,18 @@ func column(line []byte, wrong error) int {
 	return utf8.RuneCount(line[:min(max(at, 0), len(line))]) + 1
 }
 
-// validPrefix returns the line up to the first byte that is not UTF-8.
-func validPrefix(line []byte) []byte {
-	for i := 0; i < len(line); {
-		c, n := utf8.DecodeRune(line[i:])
-		if c == utf8.RuneError && n == 1 {
-			return line[:i]
-		}
-		i += n
+// validPrefix returns the text up to the first byte that is not UTF-8.
+func validPrefix(text []byte) []byte {
+	if utf8.Valid(text) {
+		return text
 	}
-	return line
+	for at := 0; ; {
+		c, n := utf8.DecodeRune(text[at:])
+		if c == utf8.RuneError && n == 1 {
+			return text[:at]
+		}
+		at += n
+	}
 }
 
 // fieldOffset returns the byte offset of a field's value in a line, 0 if there is no
