@@ -18,13 +18,13 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"spillway/data"
+	"spillway/internal/vfs"
 	"spillway/optim"
 	"spillway/units"
 )
@@ -278,7 +278,7 @@ func Read(file string) (*Recipe, error) {
 
 // Read takes from a file what is not set yet, so that what was set before wins.
 func (r *Recipe) Read(file string) error {
-	raw, err := os.ReadFile(file)
+	raw, err := vfs.ReadFile(vfs.OS, file, maxFile)
 	if err != nil {
 		return fmt.Errorf("reading the recipe: %w", err)
 	}
