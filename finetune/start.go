@@ -74,26 +74,6 @@ func (r *Run) findOutput() error {
 	return nil
 }
 
-// planAsBefore makes the plan. A run that goes on keeps the micro-batches it had, where the
-// recipe does not name others and they still fit: its bits depend on them.
-func (r *Run) planAsBefore(o spillway.Options) (*spillway.Run, error) {
-	n := r.microBatchSize
-	if n == 0 || o.MicroBatchSize > 0 || o.MicroBatches > 0 || o.BatchSize%n != 0 {
-		return r.Model.Plan(o)
-	}
-	same := o
-	same.MicroBatchSize = n
-	job, err := r.Model.Plan(same)
-	var misfit *planner.FitError
-	if !errors.As(err, &misfit) {
-		return job, err
-	}
-	if job, err = r.Model.Plan(o); err == nil {
-		job.Notices = append(job.Notices, fmt.Sprintf("micro-batches of %d, as the run had so far, do not fit any more; with %d gradients are summed in another order, so its bits are others than without the interruption", n, job.Plan.MicroBatchSize))
-	}
-	return job, err
-}
-
 // plan makes the plan, or takes the one in the recipe's file, whose sizes then count.
 func (r *Run) plan(o spillway.Options) (*spillway.Run, error) {
 	name := r.Recipe.Output.PlanFile
@@ -102,8 +82,19 @@ func (r *Run) plan(o spillway.Options) (*spillway.Run, error) {
 		job, _, err := r.Model.FastestBatch(o, recipe.MaxMicroBatchSize)
 		return job, err
 	case name == "":
-		job, err := r.planAsBefore(o)
+		// A run that goes on keeps the micro-batches it had, where the recipe does not name
+		// others and they still fit: its bits depend on them.
+		same, n := o, r.microBatchSize
+		if n > 0 && o.MicroBatchSize == 0 && o.MicroBatches == 0 && o.BatchSize%n == 0 {
+			same.MicroBatchSize = n
+		}
+		job, err := r.Model.Plan(same)
 		var misfit *planner.FitError
+		if errors.As(err, &misfit) && same.MicroBatchSize != o.MicroBatchSize {
+			if job, err = r.Model.Plan(o); err == nil {
+				job.Notices = append(job.Notices, fmt.Sprintf("micro-batches of %d, as the run had so far, do not fit any more; with %d gradients are summed in another order, so its bits are others than without the interruption", n, job.Plan.MicroBatchSize))
+			}
+		}
 		if errors.As(err, &misfit) {
 			if ways := r.Recipe.WaysOut(r.Model, o, misfit, "method", ""); len(ways) > 0 {
 				misfit.Options = ways
