@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"spillway/internal/vfs"
 )
 
 // Files of a model's folder with the chat template (the first of three that has one) and
@@ -150,14 +150,5 @@ func readObject(path string) (map[string]json.RawMessage, error) {
 }
 
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() // opened for reading
-	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(raw) > maxFile {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxFile)
-	}
-	return raw, err
+	return vfs.ReadFile(vfs.OS, path, maxFile)
 }
