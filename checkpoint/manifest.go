@@ -45,6 +45,7 @@ type sealedManifest struct {
 	CRC      uint32          `json:"crc32c"`
 }
 
+// readManifest reads the manifest in a folder, which may be named after its iteration.
 func readManifest(disk vfs.FS, dir string) (manifest, error) {
 	path := filepath.Join(dir, ManifestName)
 	raw, err := vfs.ReadFile(disk, path, maxJSON)
@@ -54,6 +55,9 @@ func readManifest(disk vfs.FS, dir string) (manifest, error) {
 	m, err := parseManifest(raw)
 	if err != nil {
 		return manifest{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if iteration, _, ok := parseName(filepath.Base(dir)); ok && iteration != m.Iteration {
+		return manifest{}, fmt.Errorf("%s: its manifest is of iteration %d", dir, m.Iteration)
 	}
 	return m, nil
 }

@@ -42,7 +42,13 @@ func (r *runner) Iterate(ctx context.Context, args IterationArgs) error {
 	}
 	r.tally.Iterations++
 	r.reportEvents()
-	return r.postpone(args)
+	if r.main.deferred {
+		r.pending = pending{true, args}
+	}
+	if r.main.deferred && r.onGradient != nil { // whoever looks at gradients sees them at once
+		return r.Flush()
+	}
+	return nil
 }
 
 // RunPhase runs the instructions of a phase once. Updates of the last iteration are
@@ -140,7 +146,10 @@ func (r *runner) waitFor(p *program, s *plan.Instruction, q device.Queue) error 
 }
 
 // Sync waits for all queues, also for what was carried over, and returns their errors.
-func (r *runner) Sync() error {
+func (r *runner) Sync() (met error) {
 	r.carried.running = false
-	return r.memory.sync()
+	for _, q := range r.memory.queues {
+		met = errors.Join(met, q.Sync())
+	}
+	return met
 }
