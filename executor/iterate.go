@@ -76,8 +76,10 @@ func (r *runner) issueAll(ctx context.Context, p *program) error {
 			c.done, c.last = c.last, c.done
 		}
 	}
-	if err := r.tracer.begin(r.memory); err != nil {
-		return err
+	for d, ev := range r.tracer.began { // while nothing runs
+		if err := r.memory.queue(d, plan.Compute).Record(ev); err != nil {
+			return fmt.Errorf("tracing: %w", err)
+		}
 	}
 	for i := range p.instructions {
 		c := &p.instructions[i]
