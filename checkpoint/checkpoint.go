@@ -79,6 +79,9 @@ type Snapshot struct {
 	Adapter   *hf.Adapter         // instead of the model, where adapters are trained
 	State     []tensorfile.Output // optimizer state, named like "exp_avg.<param>"
 	Trainer   any                 // saved as JSON: schedule, position in the data, seeds
+	// Best is the iteration of the checkpoint to use instead, where the run stopped early; 0
+	// for none.
+	Best int64
 }
 
 // bytes returns the size of all tensors.
@@ -107,6 +110,7 @@ type Entry struct {
 	Path      string
 	Iteration int64
 	Saved     int64 // time of saving in nanoseconds since 1970; no two are equal
+	Best      int64 // iteration of the checkpoint to use instead, after an early stop; 0 for none
 	Err       error // why its manifest cannot be read, if so; Saved is then 0
 }
 
@@ -126,7 +130,7 @@ func (d Dir) List() ([]Entry, error) {
 		}
 		path := filepath.Join(d.Path, n)
 		m, err := readManifest(d.fs(), path)
-		found = append(found, Entry{path, iteration, m.Saved, err})
+		found = append(found, Entry{Path: path, Iteration: iteration, Saved: m.Saved, Best: m.Best, Err: err})
 	}
 	slices.SortFunc(found, func(a, b Entry) int {
 		switch {
