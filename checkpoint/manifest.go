@@ -49,6 +49,7 @@ type sealedManifest struct {
 }
 
 // readManifest reads the manifest in a folder, which may be named after its iteration.
+// Where it is of another one, what it says of the best checkpoint still counts.
 func readManifest(disk vfs.FS, dir string) (manifest, error) {
 	path := filepath.Join(dir, ManifestName)
 	raw, err := vfs.ReadFile(disk, path, maxJSON)
@@ -60,7 +61,7 @@ func readManifest(disk vfs.FS, dir string) (manifest, error) {
 		return manifest{}, fmt.Errorf("%s: %w", path, err)
 	}
 	if iteration, _, ok := parseName(filepath.Base(dir)); ok && iteration != m.Iteration {
-		return manifest{}, fmt.Errorf("%s: its manifest is of iteration %d", dir, m.Iteration)
+		return manifest{Best: m.Best}, fmt.Errorf("%s: its manifest is of iteration %d", dir, m.Iteration)
 	}
 	return m, nil
 }
