@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"spillway/internal/vfs"
 )
 
 // Files of a model's folder with the chat template (the first of three that has one) and
@@ -68,15 +68,11 @@ func OpenFile(path, dir string) (*Template, error) {
 }
 
 func openSource(dir string, config map[string]json.RawMessage) (*Template, error) {
-	path := filepath.Join(dir, templateFile)
-	source, err := readFile(path)
-	if err == nil {
-		return Parse(path, string(source))
-	}
+	t, err := OpenFile(filepath.Join(dir, templateFile), "")
 	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading a chat template: %w", err)
+		return t, err
 	}
-	path = filepath.Join(dir, legacyFile)
+	path := filepath.Join(dir, legacyFile)
 	old, err := readObject(path)
 	if err != nil {
 		return nil, err
@@ -150,14 +146,5 @@ func readObject(path string) (map[string]json.RawMessage, error) {
 }
 
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() // opened for reading
-	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(raw) > maxFile {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxFile)
-	}
-	return raw, err
+	return vfs.ReadFile(vfs.OS, path, maxFile)
 }

@@ -79,6 +79,9 @@ type Snapshot struct {
 	Adapter   *hf.Adapter         // instead of the model, where adapters are trained
 	State     []tensorfile.Output // optimizer state, named like "exp_avg.<param>"
 	Trainer   any                 // saved as JSON: schedule, position in the data, seeds
+	// Best is the iteration of the checkpoint to use instead, where the run stopped early; 0
+	// for none.
+	Best int64
 }
 
 // bytes returns the size of all tensors.
@@ -107,6 +110,7 @@ type Entry struct {
 	Path      string
 	Iteration int64
 	Saved     int64 // time of saving in nanoseconds since 1970; no two are equal
+	Best      int64 // iteration of the checkpoint to use instead, after an early stop; 0 for none
 	Err       error // why its manifest cannot be read, if so; Saved is then 0
 }
 
@@ -129,7 +133,7 @@ func (d Dir) List() ([]Entry, error) {
 		if err == nil && m.Iteration != iteration {
 			err = fmt.Errorf("%s: its manifest is of iteration %d", e.Path, m.Iteration)
 		}
-		e.Saved, e.Err = m.Saved, err
+		e.Saved, e.Best, e.Err = m.Saved, m.Best, err
 		if err != nil {
 			e.Saved = 0
 		}

@@ -20,6 +20,9 @@ type manifest struct {
 	Iteration int64               `json:"iteration"`
 	Saved     int64               `json:"saved_unix_nano"`
 	Files     map[string]checksum `json:"files"`
+	// Best is the iteration of a better checkpoint, where the run stopped because its
+	// evaluations no longer improved; 0 for none.
+	Best int64 `json:"best_iteration,omitempty"`
 }
 
 // formatVersion is raised when older programs can no longer read what is written. 2:

@@ -53,19 +53,31 @@ func (d Dir) Latest() (*Checkpoint, error) {
 	return nil, fmt.Errorf("%w in %s", ErrNone, d.Path)
 }
 
-// Newest returns the newest checkpoint of a run's folder. For any other folder, such as
-// a checkpoint or a model, it returns the folder itself.
+// Newest returns the newest checkpoint of a run's folder, or after an early stop the best.
+// For any other folder, such as a checkpoint or a model, it returns the folder itself.
 func Newest(dir string) string {
+	path, _ := Choose(dir)
+	return path
+}
+
+// Choose is Newest with a notice, where it is not the newest.
+func Choose(dir string) (path, notice string) {
 	for _, name := range []string{hf.ConfigName, hf.AdapterConfigName} {
 		if there, err := vfs.Exists(vfs.OS, filepath.Join(dir, name)); err == nil && there {
-			return dir
+			return dir, ""
 		}
 	}
 	found, err := Dir{Path: dir}.List()
 	if err != nil || len(found) == 0 {
-		return dir
+		return dir, ""
 	}
-	return found[0].Path
+	newest := found[0]
+	for _, e := range found {
+		if e.Err == nil && newest.Best > 0 && e.Iteration == newest.Best {
+			return e.Path, fmt.Sprintf("%s stopped early: taking its best checkpoint, of step %d, instead of the newest, of step %d", dir, e.Iteration, newest.Iteration)
+		}
+	}
+	return newest.Path, ""
 }
 
 // Open opens a checkpoint, after reading all of it once to verify it. The caller closes

@@ -130,7 +130,7 @@ func (s Snapshot) fill(disk vfs.FS, dir string, saved int64) error {
 	if err := writeText(sums, filepath.Join(dir, TrainerName), trainer); err != nil {
 		return err
 	}
-	m := manifest{formatVersion, s.Iteration, saved, map[string]checksum{}}
+	m := manifest{formatVersion, s.Iteration, saved, map[string]checksum{}, s.Best}
 	for name, f := range sums.files {
 		m.Files[name] = f.sum
 	}

@@ -64,6 +64,7 @@ type Result struct {
 	Bytes   int64         // and now
 	Took    time.Duration // the writing
 	Adapter bool          // the folder holds an adapter, not a model
+	Notices []string      // of what was taken otherwise than one might expect
 }
 
 // Folder writes a new folder. It must not exist; after an error it does not.

@@ -22,15 +22,25 @@ type AdapterRef struct {
 
 // openAdapters opens adapters; those that are open are closed with closeAdapters, also
 // after an error.
-func openAdapters(refs []AdapterRef) (list []lora.Weighted, err error) {
+func openAdapters(refs []AdapterRef) (list []lora.Weighted, notices []string, err error) {
 	for _, r := range refs {
-		a, err := lora.Open(checkpoint.Newest(r.Dir))
+		dir := chosen(r.Dir, &notices)
+		a, err := lora.Open(dir)
 		if err != nil {
-			return list, fmt.Errorf("opening the adapter: %w", err)
+			return list, notices, fmt.Errorf("opening the adapter: %w", err)
 		}
 		list = append(list, lora.Weighted{Adapter: a, Weight: r.Weight})
 	}
-	return list, nil
+	return list, notices, nil
+}
+
+// chosen is the checkpoint to take of a run's folder, and any other folder itself.
+func chosen(dir string, notices *[]string) string {
+	path, notice := checkpoint.Choose(dir)
+	if notice != "" {
+		*notices = append(*notices, notice)
+	}
+	return path
 }
 
 func closeAdapters(list []lora.Weighted) (err error) {
@@ -41,25 +51,28 @@ func closeAdapters(list []lora.Weighted) (err error) {
 }
 
 // Merge writes a copy of a model folder with adapters merged into its weights. Of a run's
-// folder it takes the newest checkpoint.
+// folder it takes the newest checkpoint, after an early stop the best.
 func Merge(ctx context.Context, base string, refs []AdapterRef, dir string, o Options) (r Result, err error) {
-	o.Adapters, err = openAdapters(refs)
+	var notices []string
+	o.Adapters, notices, err = openAdapters(refs)
 	defer func() { err = errors.Join(err, closeAdapters(o.Adapters)) }()
 	if err != nil {
 		return r, err
 	}
-	from, err := hf.OpenOn(vfs.Ahead(vfs.OS), checkpoint.Newest(base))
+	from, err := hf.OpenOn(vfs.Ahead(vfs.OS), chosen(base, &notices))
 	if err != nil {
 		return r, fmt.Errorf("opening the model: %w", err)
 	}
 	defer from.Close() // opened for reading
-	return Folder(ctx, from, dir, o)
+	r, err = Folder(ctx, from, dir, o)
+	r.Notices = notices
+	return r, err
 }
 
 // Combine writes one adapter that adds what several add together.
 func Combine(refs []AdapterRef, dir string) (r Result, err error) {
 	start := time.Now()
-	list, err := openAdapters(refs)
+	list, notices, err := openAdapters(refs)
 	defer func() { err = errors.Join(err, closeAdapters(list)) }()
 	if err != nil {
 		return r, err
@@ -72,7 +85,7 @@ func Combine(refs []AdapterRef, dir string) (r Result, err error) {
 	if err != nil {
 		return r, err
 	}
-	r = Result{Tensors: len(folder.Tensors), Changed: len(folder.Tensors), Adapter: true}
+	r = Result{Tensors: len(folder.Tensors), Changed: len(folder.Tensors), Adapter: true, Notices: notices}
 	if r.Bytes, err = folder.Bytes(); err != nil {
 		return r, err
 	}
@@ -86,9 +99,12 @@ var ErrAdapter = errors.New("it has an adapter, not the weights of a model")
 
 // Export writes a checkpoint for other programs, as a model or adapter folder. Its weights
 // are of the type of linear weights in o, and its bytes are compared with their checksums
-// first. Of a run's folder it takes the newest checkpoint; a model folder has no checksums.
+// first. Of a run's folder it takes the newest checkpoint, after an early stop the best; a
+// model folder has no checksums.
 func Export(ctx context.Context, from, dir string, o Options) (r Result, err error) {
-	from = checkpoint.Newest(from)
+	var notices []string
+	from = chosen(from, &notices)
+	defer func() { r.Notices = notices }()
 	if saved, err := vfs.Exists(vfs.OS, filepath.Join(from, checkpoint.ManifestName)); err == nil && saved {
 		c, err := checkpoint.Open(from)
 		if err != nil {

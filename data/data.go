@@ -20,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sort"
 )
 
 // Document is one text as tokens: attention and targets never cross its borders.
@@ -63,60 +62,59 @@ type Tokenizer interface {
 }
 
 // Concat joins sources: their documents follow one another in the order given.
-func Concat(sources ...Source) Source {
-	c := concat{sources: sources, ends: make([]int64, len(sources))}
-	var n int64
-	for i, s := range sources {
+func Concat(sources ...Source) Source { return concat(sources) }
+
+type concat []Source
+
+func (c concat) Len() (n int64) {
+	for _, s := range c {
 		n += s.Len()
-		c.ends[i] = n
 	}
-	return c
-}
-
-type concat struct {
-	sources []Source
-	ends    []int64 // ends[k] is the number of documents in sources 0 to k
-}
-
-func (c concat) Len() int64 {
-	if len(c.ends) == 0 {
-		return 0
-	}
-	return c.ends[len(c.ends)-1]
+	return n
 }
 
 func (c concat) Document(i int64) (Document, error) {
 	if err := inRange(i, c.Len()); err != nil {
 		return Document{}, err
 	}
-	k := sort.Search(len(c.ends), func(k int) bool { return i < c.ends[k] })
-	s := c.sources[k]
-	return s.Document(i - (c.ends[k] - s.Len()))
+	s, i := c.find(i)
+	return s.Document(i)
+}
+
+// find returns the source that has document i, and the document's number there.
+func (c concat) find(i int64) (Source, int64) {
+	k := 0
+	for ; i >= c[k].Len(); k++ {
+		i -= c[k].Len()
+	}
+	return c[k], i
 }
 
 // Weighted is a source whose passes have weight times as many documents as s: all of them so
 // many times, and of the rest a random part, the same for the same seed.
 func Weighted(s Source, weight float64, seed uint64) Source {
 	n := int64(math.Round(weight * float64(s.Len())))
-	return weighted{s, newOrder(s.Len(), seed, weightEpoch), n}
+	o := newOrder(s.Len(), seed, weightEpoch)
+	return selection{s, n, func(i int64) int64 { return o.at(i % s.Len()) }}
 }
 
 // weightEpoch is an epoch that no run reaches, so that a weighted source has an order of its own.
 const weightEpoch = splitEpoch - 1
 
-type weighted struct {
-	from  Source
-	order order
-	n     int64
+// selection is n documents of another source; at gives their numbers there.
+type selection struct {
+	from Source
+	n    int64
+	at   func(i int64) int64
 }
 
-func (w weighted) Len() int64 { return w.n }
+func (s selection) Len() int64 { return s.n }
 
-func (w weighted) Document(i int64) (Document, error) {
-	if err := inRange(i, w.n); err != nil {
+func (s selection) Document(i int64) (Document, error) {
+	if err := inRange(i, s.n); err != nil {
 		return Document{}, err
 	}
-	return w.from.Document(w.order.at(i % w.from.Len()))
+	return s.from.Document(s.at(i))
 }
 
 func inRange(i, n int64) error {

@@ -29,12 +29,7 @@ var Formats = []Format{Plain, Completion, Instruct, Chat}
 type object map[string]json.RawMessage
 
 func (o object) has(names ...string) bool {
-	for _, n := range names {
-		if _, ok := o[n]; !ok {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(names, func(n string) bool { return o[n] == nil })
 }
 
 // names lists the field names for error messages, the first eight.
@@ -90,9 +85,15 @@ func (o JSONLOptions) formatReader(format Format, fields []string) (lineReader, 
 	}
 	switch format {
 	case Plain:
-		return func(l object) ([]Record, error) { return plainRecord(l, fields[0]) }, nil
+		return func(l object) ([]Record, error) {
+			texts, err := l.texts(fields...)
+			return []Record{{Text: texts[0]}}, err
+		}, nil
 	case Completion:
-		return func(l object) ([]Record, error) { return completionRecord(l, fields, o.PromptSeparator) }, nil
+		return func(l object) ([]Record, error) {
+			texts, err := l.texts(fields...)
+			return []Record{{Prompt: texts[0] + o.PromptSeparator, Text: texts[1]}}, err
+		}, nil
 	case Instruct:
 		return func(l object) ([]Record, error) { return instructRecord(l, fields) }, nil
 	}
@@ -103,42 +104,18 @@ func (o JSONLOptions) formatReader(format Format, fields []string) (lineReader, 
 	return func(l object) ([]Record, error) { return chatRecords(l, fields, t) }, err
 }
 
-func plainRecord(o object, field string) ([]Record, error) {
-	text, err := stringField(o, field)
-	return []Record{{Text: text}}, err
-}
-
-func completionRecord(o object, fields []string, separator string) ([]Record, error) {
-	prompt, err := stringField(o, fields[0])
-	if err != nil {
-		return nil, err
-	}
-	text, err := stringField(o, fields[1])
-	return []Record{{Prompt: prompt + separator, Text: text}}, err
-}
-
 // instructRecord writes instruction, input and answer under the headings of the Alpaca
 // data set, for models that have no chat template.
 func instructRecord(o object, fields []string) ([]Record, error) {
-	instruction, err := stringField(o, fields[0])
-	if err != nil {
-		return nil, err
-	}
-	answer, err := stringField(o, fields[2])
-	if err != nil {
-		return nil, err
-	}
-	prompt := "### Instruction:\n" + instruction + "\n\n"
-	if raw, ok := o[fields[1]]; ok && string(raw) != "null" {
-		input, err := stringField(o, fields[1])
-		if err != nil {
-			return nil, err
-		}
-		if input != "" {
-			prompt += "### Input:\n" + input + "\n\n"
+	texts, err := o.texts(fields[0], fields[2])
+	prompt := "### Instruction:\n" + texts[0] + "\n\n"
+	if raw, ok := o[fields[1]]; err == nil && ok && string(raw) != "null" {
+		var input []string
+		if input, err = o.texts(fields[1]); input[0] != "" {
+			prompt += "### Input:\n" + input[0] + "\n\n"
 		}
 	}
-	return []Record{{Prompt: prompt + "### Response:\n", Text: answer}}, nil
+	return []Record{{Prompt: prompt + "### Response:\n", Text: texts[1]}}, err
 }
 
 // chatRecords renders a conversation with the model's chat template.
@@ -190,11 +167,11 @@ func fieldMessages(o object, raw json.RawMessage, field string, i int) ([]chat.M
 	if isList(raw) {
 		return chat.ParseMessages(raw)
 	}
-	text, err := stringField(o, field)
+	texts, err := o.texts(field)
 	if err != nil {
 		return nil, errors.New("it is neither a list of messages nor a text")
 	}
-	return []chat.Message{chat.NewMessage([]string{"user", "assistant"}[i], text)}, nil
+	return []chat.Message{chat.NewMessage([]string{"user", "assistant"}[i], texts[0])}, nil
 }
 
 func isList(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '[' }

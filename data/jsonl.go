@@ -3,6 +3,7 @@ package data
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -33,30 +34,23 @@ type JSONLOptions struct {
 
 const lineBytes = 64 << 20
 
-func (o JSONLOptions) withDefaults() JSONLOptions {
-	if o.LineBytes == 0 {
-		o.LineBytes = lineBytes
-	}
-	if o.Format == "" && len(o.Fields) == 1 {
-		o.Format = Plain
-	}
-	if o.Format == "" && len(o.Fields) > 1 {
-		o.Format = Completion
-	}
-	return o
-}
-
 // lines makes records of lines. The format is that of the options or of the first line.
 type lines struct {
 	JSONLOptions
 	read lineReader // nil until the format is known
 }
 
-func (o JSONLOptions) lines() (*lines, error) {
-	l := &lines{JSONLOptions: o.withDefaults()}
-	var err error
-	if l.Format != "" {
-		l.read, err = l.formatReader(l.Format, l.Fields)
+func (o JSONLOptions) lines() (l *lines, err error) {
+	o.LineBytes = cmp.Or(o.LineBytes, lineBytes)
+	if o.Format == "" && len(o.Fields) > 0 {
+		o.Format = Completion
+		if len(o.Fields) == 1 {
+			o.Format = Plain
+		}
+	}
+	l = &lines{JSONLOptions: o}
+	if o.Format != "" {
+		l.read, err = o.formatReader(o.Format, o.Fields)
 	}
 	return l, err
 }
@@ -93,12 +87,12 @@ func OpenJSONL(name string, o JSONLOptions) (*Records, error) {
 		return nil, fmt.Errorf("opening %s: %w", name, err)
 	}
 	r, err := openRecords(name, func(r *Records, in *bufio.Reader) error {
-		progress := newProgressMeter(o.Progress, r.size)
+		progress := progressMeter(o.Progress, r.size)
 		return l.scan(in, name, func(at int64, records []Record, wrong error) error {
 			for range records {
 				r.index = append(r.index, at)
 			}
-			progress.at(at)
+			progress(at)
 			return r.bad(o.SkipBad, wrong)
 		})
 	})

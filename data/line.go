@@ -70,16 +70,18 @@ func column(line []byte, wrong error) int {
 	return utf8.RuneCount(line[:min(max(at, 0), len(line))]) + 1
 }
 
-// validPrefix returns the line up to the first byte that is not UTF-8.
-func validPrefix(line []byte) []byte {
-	for i := 0; i < len(line); {
-		c, n := utf8.DecodeRune(line[i:])
-		if c == utf8.RuneError && n == 1 {
-			return line[:i]
-		}
-		i += n
+// validPrefix returns the text up to the first byte that is not UTF-8.
+func validPrefix(text []byte) []byte {
+	if utf8.Valid(text) {
+		return text
 	}
-	return line
+	for at := 0; ; {
+		c, n := utf8.DecodeRune(text[at:])
+		if c == utf8.RuneError && n == 1 {
+			return text[:at]
+		}
+		at += n
+	}
 }
 
 // fieldOffset returns the byte offset of a field's value in a line, 0 if there is no
@@ -106,25 +108,25 @@ func fieldOffset(line []byte, name string) int {
 	return 0
 }
 
-func stringField(o object, name string) (string, error) {
-	raw, ok := o[name]
-	if !ok {
-		return "", &fieldError{"", fmt.Errorf("there is no field %q; the line has %s", name, o.names())}
+// texts reads some fields, which hold strings. It returns as many texts with an error too.
+func (o object) texts(names ...string) ([]string, error) {
+	list := make([]string, len(names))
+	for i, name := range names {
+		raw, ok := o[name]
+		if !ok {
+			return list, &fieldError{"", fmt.Errorf("there is no field %q; the line has %s", name, o.names())}
+		}
+		var text *string
+		if err := json.Unmarshal(raw, &text); err != nil || text == nil {
+			return list, &fieldError{name, errors.New("it is not a string")}
+		}
+		// The JSON reader turns half of a surrogate pair into U+FFFD. A text with U+FFFD has
+		// one unless the JSON has that character itself.
+		if strings.ContainsRune(*text, utf8.RuneError) &&
+			!bytes.ContainsRune(raw, utf8.RuneError) && !bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`)) {
+			return list, &fieldError{name, errors.New(`it has half a character (a lone \ud800 to \udfff)`)}
+		}
+		list[i] = *text
 	}
-	var text *string
-	if err := json.Unmarshal(raw, &text); err != nil || text == nil {
-		return "", &fieldError{name, errors.New("it is not a string")}
-	}
-	if loneSurrogate(raw, *text) {
-		return "", &fieldError{name, errors.New(`it has half a character (a lone \ud800 to \udfff)`)}
-	}
-	return *text, nil
-}
-
-// loneSurrogate reports whether a JSON string has half of a surrogate pair. The JSON
-// reader turns one into U+FFFD, so a text with U+FFFD has one unless the JSON has that
-// character itself.
-func loneSurrogate(raw []byte, text string) bool {
-	return strings.ContainsRune(text, utf8.RuneError) &&
-		!bytes.ContainsRune(raw, utf8.RuneError) && !bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`))
+	return list, nil
 }

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -42,12 +43,6 @@ type Position struct {
 	Digest         uint64 `json:"digest,omitempty"`
 }
 
-// stream returns the fields that identify the stream, the others zero.
-func (p Position) stream() Position {
-	p.Row, p.Epoch, p.Document, p.Offset = 0, 0, 0, 0
-	return p
-}
-
 // Loader packs documents into rows. It must not be used concurrently.
 type Loader struct {
 	source Source
@@ -63,9 +58,7 @@ type Loader struct {
 
 // NewLoader returns a loader at the beginning of the stream.
 func NewLoader(s Source, c Config) (*Loader, error) {
-	if c.World == 0 {
-		c.World = 1
-	}
+	c.World = cmp.Or(c.World, 1)
 	if c.Length < 2 {
 		return nil, fmt.Errorf("making rows of %d tokens: a row needs at least 2, one to read and one to predict", c.Length)
 	}
@@ -110,16 +103,16 @@ func (p Position) checkStream(now Position) error {
 	if p.Digest == 0 || now.Digest == 0 {
 		p.Digest, now.Digest = 0, 0 // one of them is unknown
 	}
-	was, is := p.stream(), now.stream()
+	now.Row, now.Epoch, now.Document, now.Offset = p.Row, p.Epoch, p.Document, p.Offset
 	switch {
-	case was == is:
+	case p == now:
 		return nil
-	case was.Documents != is.Documents || was.Seed != is.Seed:
+	case p.Documents != now.Documents || p.Seed != now.Seed:
 		return fmt.Errorf("that run had %d documents and seed %d, this data has %d and seed %d; use the same files and seed",
-			was.Documents, was.Seed, is.Documents, is.Seed)
-	case was.Length != is.Length || was.WholeDocuments != is.WholeDocuments:
+			p.Documents, p.Seed, now.Documents, now.Seed)
+	case p.Length != now.Length || p.WholeDocuments != now.WholeDocuments:
 		return fmt.Errorf("that run had rows of %d tokens (documents whole: %v), this one has rows of %d (%v); use the same length and packing",
-			was.Length, was.WholeDocuments, is.Length, is.WholeDocuments)
+			p.Length, p.WholeDocuments, now.Length, now.WholeDocuments)
 	}
 	return errors.New("the documents have other tokens than those of that run; use the same files, tokenizer, template and fields")
 }
@@ -164,7 +157,10 @@ func (l *Loader) fill(r *row) error {
 			l.setEpoch(l.at.Epoch + 1)
 		}
 		if l.config.Epochs > 0 && l.at.Epoch >= l.config.Epochs {
-			return l.end()
+			if l.at.Row == 0 {
+				return ErrNothing
+			}
+			return io.EOF
 		}
 		if err := l.load(); err != nil {
 			return err
@@ -183,14 +179,6 @@ func (l *Loader) fill(r *row) error {
 	}
 	l.at.Row++
 	return nil
-}
-
-// end returns io.EOF, or ErrNothing if the stream had no row at all.
-func (l *Loader) end() error {
-	if l.at.Row == 0 {
-		return ErrNothing
-	}
-	return io.EOF
 }
 
 // load reads the document at the position, unless it is loaded. A conversation or

@@ -3,7 +3,6 @@ package data
 import (
 	"fmt"
 	"math"
-	"sort"
 )
 
 // Split divides a source at random into one to train on and one to evaluate on, which
@@ -19,30 +18,13 @@ func Split(s Source, fraction float64, seed uint64) (train, eval Source, err err
 		return train, eval, nil
 	}
 	n := s.Len()
-	evaluated := int64(math.Round(float64(n) * fraction))
+	trained := n - int64(math.Round(float64(n)*fraction))
 	o := newOrder(n, seed, splitEpoch)
-	return recordSelection{s, o, 0, n - evaluated}, recordSelection{s, o, n - evaluated, evaluated}, nil
+	return selection{s, trained, o.at}, selection{s, n - trained, func(i int64) int64 { return o.at(trained + i) }}, nil
 }
 
 // splitEpoch is an epoch that no run reaches, so that the split has an order of its own.
 const splitEpoch = math.MaxUint64
-
-// recordSelection is documents first to first+n-1 of another source, in a given order.
-type recordSelection struct {
-	from  Source
-	order order
-	first int64
-	n     int64
-}
-
-func (p recordSelection) Len() int64 { return p.n }
-
-func (p recordSelection) Document(i int64) (Document, error) {
-	if err := inRange(i, p.n); err != nil {
-		return Document{}, err
-	}
-	return p.from.Document(p.order.at(p.first + i))
-}
 
 // lineGrouper is a source that may make several documents of one line of a file.
 // sameLine reports whether document i comes from the same line as the one before it.
@@ -51,10 +33,9 @@ type lineGrouper interface{ sameLine(i int64) bool }
 func (s tokenized) sameLine(i int64) bool { return s.records.sameLine(i) }
 
 func (c concat) sameLine(i int64) bool {
-	k := sort.Search(len(c.ends), func(k int) bool { return i < c.ends[k] })
-	s, ok := c.sources[k].(lineGrouper)
-	within := i - (c.ends[k] - c.sources[k].Len())
-	return ok && within > 0 && s.sameLine(within)
+	s, i := c.find(i)
+	g, ok := s.(lineGrouper)
+	return ok && i > 0 && g.sameLine(i)
 }
 
 // groups returns the first document of each line, or nil if every line has only one.
@@ -74,40 +55,26 @@ func groups(s Source) (starts []int64) {
 	return starts
 }
 
-// documentList is a list of documents of another source.
-type documentList struct {
-	from Source
-	list []int64
-}
-
-func (l documentList) Len() int64 { return int64(len(l.list)) }
-
-func (l documentList) Document(i int64) (Document, error) {
-	if err := inRange(i, l.Len()); err != nil {
-		return Document{}, err
-	}
-	return l.from.Document(l.list[i])
-}
-
 // splitGroups is Split for lines that have several documents: it draws lines. starts is
 // the first document of each line.
-func splitGroups(s Source, starts []int64, fraction float64, seed uint64) (train, eval documentList) {
+func splitGroups(s Source, starts []int64, fraction float64, seed uint64) (train, eval Source) {
 	n := int64(len(starts))
 	trained := n - int64(math.Round(float64(n)*fraction))
 	o := newOrder(n, seed, splitEpoch)
-	train.from, eval.from = s, s
+	starts = append(starts, s.Len())
+	var lists [2][]int64
 	for place := range n {
-		g, part := o.at(place), &train
+		list := &lists[0]
 		if place >= trained {
-			part = &eval
+			list = &lists[1]
 		}
-		end := s.Len()
-		if g+1 < n {
-			end = starts[g+1]
-		}
-		for i := starts[g]; i < end; i++ {
-			part.list = append(part.list, i)
+		g := o.at(place)
+		for i := starts[g]; i < starts[g+1]; i++ {
+			*list = append(*list, i)
 		}
 	}
-	return train, eval
+	listed := func(list []int64) Source {
+		return selection{s, int64(len(list)), func(i int64) int64 { return list[i] }}
+	}
+	return listed(lists[0]), listed(lists[1])
 }

@@ -27,8 +27,8 @@ const surveyBlock = 64
 // number of documents done so far and in all.
 func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 	v := Survey{Documents: s.Len(), lengths: make([]int32, s.Len())}
-	meter := newProgressMeter(progress, s.Len())
-	var next, tokens, inLoss, unused atomic.Int64
+	meter := progressMeter(progress, s.Len())
+	var next, done, inLoss, unused atomic.Int64
 	sums := make([]uint64, (v.Documents+surveyBlock-1)/surveyBlock)
 	var failed atomic.Pointer[error]
 	var wait sync.WaitGroup
@@ -39,15 +39,14 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 				if from >= v.Documents {
 					return
 				}
-				n, l, u, err := v.measure(s, from, min(from+surveyBlock, v.Documents), &sums[from/surveyBlock])
+				l, u, err := v.measure(s, from, min(from+surveyBlock, v.Documents), &sums[from/surveyBlock])
 				if err != nil {
 					failed.CompareAndSwap(nil, &err)
 					return
 				}
-				tokens.Add(n)
 				inLoss.Add(l)
 				unused.Add(u)
-				meter.add(min(surveyBlock, v.Documents-from))
+				meter(done.Add(min(surveyBlock, v.Documents-from)))
 			}
 		})
 	}
@@ -55,23 +54,23 @@ func NewSurvey(s Source, progress func(done, total int64)) (Survey, error) {
 	if err := failed.Load(); err != nil {
 		return v, *err
 	}
-	v.Tokens, v.LossTokens, v.Unused, v.Digest = tokens.Load(), inLoss.Load(), unused.Load(), 1
+	v.LossTokens, v.Unused, v.Digest = inLoss.Load(), unused.Load(), 1
 	for _, sum := range sums {
 		v.Digest = max(mix(v.Digest^sum), 1)
 	}
 	for _, n := range v.lengths {
-		v.Longest = max(v.Longest, int(n))
+		v.Tokens, v.Longest = v.Tokens+int64(n), max(v.Longest, int(n))
 	}
 	return v, nil
 }
 
-// measure reads documents from to to-1, fills in their lengths, counts their tokens and
-// adds their digests to sum.
-func (v *Survey) measure(s Source, from, to int64, sum *uint64) (tokens, inLoss, unused int64, err error) {
+// measure reads documents from to to-1, fills in their lengths, counts what is in the
+// loss and adds their digests to sum.
+func (v *Survey) measure(s Source, from, to int64, sum *uint64) (inLoss, unused int64, err error) {
 	for i := from; i < to; i++ {
 		d, err := s.Document(i)
 		if err != nil {
-			return 0, 0, 0, fmt.Errorf("reading document %d: %w", i, err)
+			return 0, 0, fmt.Errorf("reading document %d: %w", i, err)
 		}
 		*sum = mix(*sum ^ d.digest())
 		if d.unused() {
@@ -79,10 +78,9 @@ func (v *Survey) measure(s Source, from, to int64, sum *uint64) (tokens, inLoss,
 			continue
 		}
 		v.lengths[i] = int32(len(d.Tokens))
-		tokens += int64(len(d.Tokens))
 		inLoss += int64(d.LossTokens())
 	}
-	return tokens, inLoss, unused, nil
+	return inLoss, unused, nil
 }
 
 // digest is a hash of the tokens and of which are in the loss.

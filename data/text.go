@@ -3,6 +3,7 @@ package data
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -28,9 +29,7 @@ const (
 )
 
 func (o TextOptions) withDefaults() (TextOptions, error) {
-	if o.PieceBytes == 0 {
-		o.PieceBytes = pieceBytes
-	}
+	o.PieceBytes = cmp.Or(o.PieceBytes, pieceBytes)
 	if least := leastPiece + 2*len(o.Separator); o.PieceBytes < least {
 		return o, fmt.Errorf("records of at most %d bytes: at least %d are needed", o.PieceBytes, least)
 	}
@@ -147,20 +146,13 @@ func cutText(buffer, separator []byte, last bool) (cut int, separated bool) {
 // checkText returns an error if a piece is not UTF-8 text. line is the number of the
 // line in which the piece starts.
 func checkText(piece []byte, name string, line int) error {
-	if utf8.Valid(piece) && bytes.IndexByte(piece, 0) < 0 {
-		return nil
-	}
-	for i := 0; i < len(piece); {
-		c, n := utf8.DecodeRune(piece[i:])
-		switch {
-		case c == '\n':
-			line++
-		case c == 0:
-			return fmt.Errorf("%s:%d: a zero byte: this is not plain text, or it is UTF-16; convert it to UTF-8", name, line)
-		case c == utf8.RuneError && n == 1:
-			return fmt.Errorf("%s:%d: byte %#02x is not UTF-8; convert the file to UTF-8", name, line, piece[i])
-		}
-		i += n
+	valid, zero := len(validPrefix(piece)), bytes.IndexByte(piece, 0)
+	lineOf := func(at int) int { return line + bytes.Count(piece[:at], []byte{'\n'}) }
+	switch {
+	case zero >= 0 && zero < valid:
+		return fmt.Errorf("%s:%d: a zero byte: this is not plain text, or it is UTF-16; convert it to UTF-8", name, lineOf(zero))
+	case valid < len(piece):
+		return fmt.Errorf("%s:%d: byte %#02x is not UTF-8; convert the file to UTF-8", name, lineOf(valid), piece[valid])
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -35,9 +36,7 @@ type Tokens struct {
 
 // OpenTokens opens and indexes a token file and checks every token in it.
 func OpenTokens(name string, o TokenOptions) (_ *Tokens, err error) {
-	if o.PieceTokens == 0 {
-		o.PieceTokens = pieceTokens
-	}
+	o.PieceTokens = cmp.Or(o.PieceTokens, pieceTokens)
 	if o.Width != 2 && o.Width != 4 || o.PieceTokens < 2 {
 		return nil, fmt.Errorf("opening %s: token ids of %d bytes in documents of at most %d; a token id has 2 or 4 bytes, a document at least 2 tokens", name, o.Width, o.PieceTokens)
 	}
@@ -52,53 +51,42 @@ func OpenTokens(name string, o TokenOptions) (_ *Tokens, err error) {
 	return t, nil
 }
 
+// tokenBlock is the number of bytes indexed at a time, a multiple of both widths.
+const tokenBlock = 256 << 10
+
+// index checks every token and records where documents start.
 func (t *Tokens) index() error {
 	st, err := t.file.Stat()
 	if err != nil {
 		return err
 	}
-	if st.Size()%int64(t.options.Width) != 0 {
-		return fmt.Errorf("%s has %d bytes, not a multiple of the %d of a token; is the width right?", t.name, st.Size(), t.options.Width)
+	width := int64(t.options.Width)
+	if st.Size()%width != 0 {
+		return fmt.Errorf("%s has %d bytes, not a multiple of the %d of a token; is the width right?", t.name, st.Size(), width)
 	}
-	in := io.NewSectionReader(t.file, 0, st.Size())
+	in, total := io.NewSectionReader(t.file, 0, st.Size()), st.Size()/width
 	block := make([]byte, tokenBlock)
-	for at := int64(0); at < st.Size(); at += tokenBlock {
+	last := int64(0) // start of the document
+	t.starts = []int64{last}
+	for at := int64(0); at < total; {
 		n, err := io.ReadFull(in, block)
 		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("reading %s: %w", t.name, err)
 		}
-		if err := t.indexBlock(block[:n], at/int64(t.options.Width)); err != nil {
-			return err
+		for raw := block[:n]; len(raw) > 0; raw = raw[width:] {
+			token, err := t.decode(raw)
+			if err != nil {
+				return fmt.Errorf("%s, token %d: %w", t.name, at, err)
+			}
+			at++
+			ends := t.options.End != nil && token == *t.options.End
+			if ends || at == total || at-last == int64(t.options.PieceTokens) {
+				last = at
+				t.starts = append(t.starts, last)
+			}
 		}
-	}
-	total := st.Size() / int64(t.options.Width)
-	if n := len(t.starts); n == 0 || t.starts[n-1] != total {
-		t.starts = append(t.starts, total)
 	}
 	t.starts = trim(t.starts)
-	return nil
-}
-
-// tokenBlock is the number of bytes indexed at a time, a multiple of both widths.
-const tokenBlock = 256 << 10
-
-// indexBlock checks the tokens of a block and records where documents start. at is the
-// index of the block's first token in the file.
-func (t *Tokens) indexBlock(block []byte, at int64) error {
-	if at == 0 {
-		t.starts = append(t.starts, 0)
-	}
-	for ; len(block) > 0; block = block[t.options.Width:] {
-		token, err := t.decode(block)
-		if err != nil {
-			return fmt.Errorf("%s, token %d: %w", t.name, at, err)
-		}
-		at++
-		ends := t.options.End != nil && token == *t.options.End
-		if ends || at-t.starts[len(t.starts)-1] == int64(t.options.PieceTokens) {
-			t.starts = append(t.starts, at)
-		}
-	}
 	return nil
 }
 

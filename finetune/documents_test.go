@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/machine"
 	"spillway/recipe"
 	"spillway/rig"
 )
@@ -16,6 +17,10 @@ import (
 func TestForecastsKnowDocuments(t *testing.T) {
 	dir := t.TempDir()
 	seconds := map[int]float64{}
+	here, err := machine.Parse("cpu:1GiB,host:4GiB")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, words := range []int{20, 2000} {
 		file := filepath.Join(dir, fmt.Sprintf("%d.jsonl", words))
 		var text strings.Builder
@@ -31,7 +36,7 @@ func TestForecastsKnowDocuments(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		run, err := Prepare(r, Options{Rig: rig.Options{}})
+		run, err := Prepare(r, Options{Rig: rig.Options{Machine: here}}) // both on one machine, whatever else it does
 		if err != nil {
 			t.Fatal(err)
 		}

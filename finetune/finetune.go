@@ -16,7 +16,6 @@ import (
 	"fmt"
 
 	"spillway"
-	"spillway/checkpoint"
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/recipe"
@@ -46,10 +45,11 @@ type Run struct {
 	// Monitor has what the steps have reported so far.
 	Monitor *Monitor
 
-	o       Options
-	out     string        // folder for checkpoints
-	release func() error  // ends the claim on it; nil without one
-	adapter *lora.Adapter // that training starts from; nil for none
+	o              Options
+	out            string        // folder for checkpoints
+	release        func() error  // ends the claim on it; nil without one
+	adapter        *lora.Adapter // that training starts from; nil for none
+	microBatchSize int64         // of the run that is resumed; 0 where none is
 }
 
 // Train carries out a recipe: it opens the model and the devices, makes a plan, reads the
@@ -101,11 +101,6 @@ func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
 	options.Document = r.Corpus.Document(cmp.Or(options.Seq, r.Model.UsualSeq()))
 	if r.Job, err = r.plan(options); err != nil {
 		return r, err
-	}
-	if !o.NoSave {
-		if _, err := (checkpoint.Dir{Path: r.out}).CheckSpace(train.CheckpointBytes(r.Job), 1); err != nil {
-			return r, err // before the data is read; Train looks again
-		}
 	}
 	if task := r.Recipe.Task; r.Model.Folder == nil && !r.o.NoSave && (task == spillway.LoRA || task == spillway.QLoRA) {
 		return r, fmt.Errorf("%s has random weights, which no adapter's folder has: write them first with spillway init %s --out FOLDER, or train all of them with --method full", r.Model.Name, r.Recipe.Model)

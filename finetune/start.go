@@ -15,6 +15,7 @@ import (
 	"spillway/recipe"
 	"spillway/run"
 	"spillway/store"
+	"spillway/train"
 )
 
 // options are the recipe's settings on the devices that are open.
@@ -66,10 +67,31 @@ func (r *Run) findOutput() error {
 		r.Resumed = fmt.Sprintf("step %d in the journal on %s", last, disk)
 	case len(found) > 0:
 		r.Resumed = fmt.Sprintf("step %d in %s", found[0].Iteration, found[0].Path)
+		r.microBatchSize, _ = train.MicroBatchSize(found[0].Path) // a damaged checkpoint is met when it is opened
 	case out.Resume:
 		return fmt.Errorf("there is no checkpoint in %s to resume from: give the --out of the run, or leave --resume out", r.out)
 	}
 	return nil
+}
+
+// planAsBefore makes the plan. A run that goes on keeps the micro-batches it had, where the
+// recipe does not name others and they still fit: its bits depend on them.
+func (r *Run) planAsBefore(o spillway.Options) (*spillway.Run, error) {
+	n := r.microBatchSize
+	if n == 0 || o.MicroBatchSize > 0 || o.MicroBatches > 0 || o.BatchSize%n != 0 {
+		return r.Model.Plan(o)
+	}
+	same := o
+	same.MicroBatchSize = n
+	job, err := r.Model.Plan(same)
+	var misfit *planner.FitError
+	if !errors.As(err, &misfit) {
+		return job, err
+	}
+	if job, err = r.Model.Plan(o); err == nil {
+		job.Notices = append(job.Notices, fmt.Sprintf("micro-batches of %d, as the run had so far, do not fit any more; with %d gradients are summed in another order, so its bits are others than without the interruption", n, job.Plan.MicroBatchSize))
+	}
+	return job, err
 }
 
 // plan makes the plan, or takes the one in the recipe's file, whose sizes then count.
@@ -80,7 +102,7 @@ func (r *Run) plan(o spillway.Options) (*spillway.Run, error) {
 		job, _, err := r.Model.FastestBatch(o, recipe.MaxMicroBatchSize)
 		return job, err
 	case name == "":
-		job, err := r.Model.Plan(o)
+		job, err := r.planAsBefore(o)
 		var misfit *planner.FitError
 		if errors.As(err, &misfit) {
 			if ways := r.Recipe.WaysOut(r.Model, o, misfit, "method", ""); len(ways) > 0 {

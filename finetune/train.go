@@ -14,9 +14,10 @@ import (
 func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	t, e, out := r.Recipe.Training, r.Recipe.Eval, r.Recipe.Output
 	c := train.Config{
-		Iterations: r.Corpus.Steps, Schedule: t.Scheduler, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery, Notice: r.o.Notice,
+		Iterations: r.Corpus.Steps, Schedule: t.Scheduler, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery, AllowChanges: out.AllowChanges, Notice: r.o.Notice,
 	}
 	if !r.o.NoSave {
+		c.Started = func() error { return r.Recipe.WriteRun(r.out) }
 		c.Save = &train.Save{Dir: checkpoint.Dir{Path: r.out, Keep: out.Keep}, Every: out.SaveSteps, Claimed: true}
 	}
 	c.Schedule.Warmup = max(c.Schedule.Warmup, t.WarmupSteps)

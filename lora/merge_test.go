@@ -1,6 +1,8 @@
 package lora_test
 
 import (
+	"errors"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -136,6 +138,20 @@ func TestCombinedAdaptersAddTheSum(t *testing.T) {
 		_, err := lora.Combine("x", []lora.Weighted{{Adapter: openAdapter(t, name), Weight: 1}})
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", name, err, says)
+		}
+	}
+}
+
+// A weight that is not a number would make every number of the model none.
+func TestWeightsAreNumbers(t *testing.T) {
+	for _, weight := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e300} {
+		a := &lora.Adapter{Name: "a"}
+		build := func() (nn.Model, error) { return nil, errors.New("not built") }
+		if _, err := lora.Merge(build, nil, []lora.Weighted{{Adapter: a, Weight: weight}}); err == nil || !strings.Contains(err.Error(), "its weight is") {
+			t.Errorf("%v: %v", weight, err)
+		}
+		if _, err := lora.Combine("c", []lora.Weighted{{Adapter: a, Weight: weight}}); err == nil || !strings.Contains(err.Error(), "its weight is") {
+			t.Errorf("%v: %v", weight, err)
 		}
 	}
 }

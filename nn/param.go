@@ -70,8 +70,15 @@ func (p *Param) Value(b *graph.Builder) graph.Value {
 		return 0
 	case p.Storage == dtype.Invalid || p.Storage == b.DType:
 		return b.Param(p.Name, op.Type{DType: b.DType, Shape: p.Shape}, p.Frozen)
+	case p.Storage.Block() && !p.Frozen:
+		b.Fail("param %s is stored as %v and not frozen: block formats cannot be trained", p.Name, p.Storage)
+		return 0
 	}
-	return p.dequantized(b)
+	w := b.Param(p.Name, op.Type{DType: p.Storage, Shape: p.Shape}, p.Frozen)
+	if p.Storage.Block() {
+		return b.Dequantize(w)
+	}
+	return b.Cast(w, b.DType)
 }
 
 // quantized is the param in its block format where the matmul should read it so: with few
@@ -89,16 +96,3 @@ func (p *Param) quantized(b *graph.Builder, x graph.Value) graph.Value {
 
 // fewRows is up to how many rows a quantized weight is decoded inside the matmul.
 const fewRows = 16
-
-// dequantized gives the weight in the type the model computes in.
-func (p *Param) dequantized(b *graph.Builder) graph.Value {
-	if p.Storage.Block() && !p.Frozen {
-		b.Fail("param %s is stored as %v and not frozen: block formats cannot be trained", p.Name, p.Storage)
-		return 0
-	}
-	w := b.Param(p.Name, op.Type{DType: p.Storage, Shape: p.Shape}, p.Frozen)
-	if p.Storage.Block() {
-		return b.Dequantize(w)
-	}
-	return b.Cast(w, b.DType)
-}

@@ -45,10 +45,7 @@ func (s *Sequential) Blocks() []Block {
 			if from == 0 {
 				in = []graph.Value{s.input(b)}
 			}
-			x := in[0]
-			for _, l := range s.Layers[from:to] {
-				x = l.Forward(b, x)
-			}
+			x := NewSequential(s.Layers[from:to]...).Forward(b, in[0])
 			if to == len(s.Layers) {
 				x = s.Loss.Forward(b, x)
 			}
@@ -78,13 +75,11 @@ func (s *Sequential) starts() []int {
 	}
 	starts, weighty := []int{0}, false
 	for i, l := range s.Layers {
-		if !hasWeights(l) {
-			continue
-		}
-		if weighty {
+		has := hasWeights(l)
+		if has && weighty {
 			starts = append(starts, i)
 		}
-		weighty = true
+		weighty = weighty || has
 	}
 	return starts
 }

@@ -3,6 +3,7 @@ package nn
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,7 +39,12 @@ func (w *walk) value(v reflect.Value, name string) error {
 	case reflect.Struct:
 		return w.module(v, name)
 	case reflect.Slice, reflect.Array:
-		return w.list(v, name)
+		for i := range v.Len() {
+			if err := w.value(v.Index(i), join(name, strconv.Itoa(i))); err != nil {
+				return fmt.Errorf("%d: %w", i, err)
+			}
+		}
+		return nil
 	}
 	if v.Type().Implements(layerType) { // a layer without weights, such as ReLU
 		return nil
@@ -50,10 +56,8 @@ func (w *walk) pointer(v reflect.Value, name string) error {
 	if v.IsNil() {
 		return w.value(reflect.Value{}, name)
 	}
-	for _, open := range w.open {
-		if open.Pointer() == v.Pointer() && open.Type() == v.Type() {
-			return fmt.Errorf("is part of itself")
-		}
+	if slices.ContainsFunc(w.open, func(o reflect.Value) bool { return o.Pointer() == v.Pointer() && o.Type() == v.Type() }) {
+		return fmt.Errorf("is part of itself")
 	}
 	w.open = append(w.open, v)
 	err := w.value(v.Elem(), name)
@@ -84,15 +88,6 @@ func (w *walk) module(v reflect.Value, name string) error {
 		}
 		if err := w.value(value, join(name, f.tag)); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
-		}
-	}
-	return nil
-}
-
-func (w *walk) list(v reflect.Value, name string) error {
-	for i := range v.Len() {
-		if err := w.value(v.Index(i), join(name, strconv.Itoa(i))); err != nil {
-			return fmt.Errorf("%d: %w", i, err)
 		}
 	}
 	return nil

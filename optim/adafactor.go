@@ -56,7 +56,7 @@ func init() {
 			}
 			return []string{ExpAvg}
 		},
-		OtherStates: factoredStates,
+		OtherStates: factored,
 		No8Bit:      true,
 		Rate: func(c Config, iteration int, lr float64) float64 {
 			if c.Get("relative_step") != 0 {
@@ -113,36 +113,25 @@ func inferAdafactor(a op.Attr, in []op.Type) ([]op.Type, error) {
 	}
 	first := len(in) - 1 - len(squares)
 	for i, s := range squares {
-		want := op.Type{DType: dtype.F32, Shape: s}
-		if !in[first+i].Equal(want) {
-			return nil, fmt.Errorf("operand %d is %v next to the weight %v, want %v", first+i, in[first+i], in[0], want)
+		if !in[first+i].Equal(s.Type) {
+			return nil, fmt.Errorf("operand %d is %v next to the weight %v, want %v", first+i, in[first+i], in[0], s.Type)
 		}
 	}
 	kept := 1 + len(states)
 	return append(append(append([]op.Type{}, out[:kept]...), in[first:len(in)-1]...), out[kept:]...), nil
 }
 
-// factored are the shapes of the squares that Adafactor keeps: rows and columns, or of a
-// vector all.
-func factored(s shape.Shape) []shape.Shape {
+// factored are the states of squares that Adafactor keeps of a param: rows and columns, or
+// of a vector all, under the names that other implementations have for them.
+func factored(s shape.Shape) []op.State {
+	state := func(name string, part shape.Shape) op.State {
+		return op.State{Name: name, Type: op.Type{DType: dtype.F32, Shape: part}}
+	}
 	n := len(s)
 	if n < 2 {
-		return []shape.Shape{s}
+		return []op.State{state("exp_avg_sq", s)}
 	}
-	return []shape.Shape{s[: n-1 : n-1], append(s[:n-2:n-2], s[n-1])}
-}
-
-// factoredStates are the states of squares that Adafactor keeps of a param, under the
-// names that other implementations have for them.
-func factoredStates(s shape.Shape) []op.State {
-	names, list := []string{"exp_avg_sq_row", "exp_avg_sq_col"}, []op.State{}
-	if len(s) < 2 {
-		names = []string{"exp_avg_sq"}
-	}
-	for i, part := range factored(s) {
-		list = append(list, op.State{Name: names[i], Type: op.Type{DType: dtype.F32, Shape: part}})
-	}
-	return list
+	return []op.State{state("exp_avg_sq_row", s[:n-1:n-1]), state("exp_avg_sq_col", append(s[:n-2:n-2], s[n-1]))}
 }
 
 // costAdafactor: the gradient is read for rows, for columns, for the size of the step
@@ -155,37 +144,39 @@ func referenceAdafactor(c op.Call, in, out []op.Array, args op.Args) {
 	if skipped(c, in, out) {
 		return
 	}
-	a := referenceNumbers(args.Scalars)
+	var a [7]float64 // the scalars in the precision of references
+	for i := range a {
+		a[i] = float64(args.Scalars[i])
+	}
+	rate, decay, beta1, take, eps, minScale, threshold := a[0], a[1], a[2], a[3], a[4], a[5], a[6]
 	squares := len(factored(in[0].Type.Shape))
 	first := len(in) - 1 - squares
 	for i := first; i < len(in)-1; i++ {
 		copy(out[i-1].F, in[i].F)
 	}
-	step := referenceSteps(in[0].Type.Shape, in[1].F, in[len(in)-1].F[0], a, out[first-1:first-1+squares])
-	most := max(1, rootMeanSquare(step)/a.threshold)
-	rate := a.rate
-	if a.minScale > 0 {
-		rate *= max(a.minScale, rootMeanSquare(in[0].F))
+	step := referenceSteps(in[0].Type.Shape, in[1].F, in[len(in)-1].F[0], take, eps, out[first-1:first-1+squares])
+	most := max(1, rootMeanSquare(step)/threshold)
+	if minScale > 0 {
+		rate *= max(minScale, rootMeanSquare(in[0].F))
 	}
 	for i, w := range in[0].F {
 		u := rate * step[i] / most
 		if first == 3 {
-			u = a.beta1*in[2].F[i] + (1-a.beta1)*u
+			u = beta1*in[2].F[i] + (1-beta1)*u
 			out[1].F[i] = u
 			if t := c.In[2].DType; t == dtype.BF16 {
 				out[1].F[i] = storedState(t, float32(u), 0, args, i)
 			}
 		}
-		out[0].F[i] = w - rate*a.decay*w - u
+		out[0].F[i] = w - rate*decay*w - u
 	}
 	storeWeight(c, out, args)
 }
 
 // referenceSteps changes the squares and gives the steps before their size is bounded.
-func referenceSteps(s shape.Shape, g []float64, clip float64, a adafactorNumbers, squares []op.Array) []float64 {
+func referenceSteps(s shape.Shape, g []float64, clip, take, eps float64, squares []op.Array) []float64 {
 	step := make([]float64, len(g))
-	square := func(i int) float64 { return g[i]*clip*g[i]*clip + a.eps }
-	take := a.take
+	square := func(i int) float64 { return g[i]*clip*g[i]*clip + eps }
 	if len(squares) == 1 {
 		for i, v := range squares[0].F {
 			v += (square(i) - v) * take
@@ -225,13 +216,6 @@ func referenceSteps(s shape.Shape, g []float64, clip float64, a adafactorNumbers
 	return step
 }
 
-// adafactorNumbers are the scalars in the precision of references.
-type adafactorNumbers struct{ rate, decay, beta1, take, eps, minScale, threshold float64 }
-
-func referenceNumbers(s op.Scalars) adafactorNumbers {
-	return adafactorNumbers{float64(s[0]), float64(s[1]), float64(s[2]), float64(s[3]), float64(s[4]), float64(s[5]), float64(s[6])}
-}
-
 func rootMeanSquare(list []float64) float64 {
 	var sum float64
 	for _, f := range list {
@@ -242,35 +226,31 @@ func rootMeanSquare(list []float64) float64 {
 
 func adafactorCases(l *op.CaseList) {
 	for _, dims := range [][]int{{1}, {1031}, {5, 7}, {33, 129}, {600, 3}, {2, 9, 70}} {
-		adafactorCasesOf(l, dims...)
-	}
-}
-
-func adafactorCasesOf(l *op.CaseList, dims ...int) {
-	positive := func(a op.Array, u func(int) float64) {
-		for i := range a.F {
-			a.F[i] = 0.1 + u(i)
+		positive := func(a op.Array, u func(int) float64) {
+			for i := range a.F {
+				a.F[i] = 0.1 + u(i)
+			}
 		}
-	}
-	w, g, clip := op.FilledF32(op.Spread, dims...), l.X(dims...), op.Numbers(0.75, 2)
-	var squares []op.Operand
-	for _, s := range factored(w.Type.Shape) {
-		squares = append(squares, op.Operand{Type: op.Type{DType: dtype.F32, Shape: s}, Fill: positive})
-	}
-	name := w.Type.Shape.String()
-	add := func(what string, attr op.Attr, args AdafactorStep, kept ...op.Operand) {
-		in := append([]op.Operand{w, g}, kept...)
-		l.Add(name+what, Adafactor, attr, append(append(in, squares...), clip)...).Args.Scalars = args.Scalars()
-	}
-	relative := AdafactorStep{Rate: 1e-2, Take: 0.4, Eps: 1e-30, MinScale: 1e-3, Threshold: 1}
-	fixed := AdafactorStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Take: 0.2, Eps: 1e-30, Threshold: 0.5}
-	add("", op.Attr{}, relative)
-	add(" at a fixed rate, copy", op.Attr{To: dtype.BF16}, fixed)
-	w.Type.DType = dtype.BF16
-	add(" bf16", op.Attr{}, relative)
-	w.Type.DType = dtype.F32
-	add(" first iteration", op.Attr{}, AdafactorStep{Rate: 1e-2, Take: 1, Eps: 1e-30, MinScale: 1e-3, Threshold: 1})
-	for _, kept := range []dtype.Type{dtype.F32, dtype.BF16} {
-		add(" with a mean in "+kept.String(), op.Attr{}, fixed, op.SpreadAs(kept, dims...))
+		w, g, clip := op.FilledF32(op.Spread, dims...), l.X(dims...), op.Numbers(0.75, 2)
+		var squares []op.Operand
+		for _, s := range factored(w.Type.Shape) {
+			squares = append(squares, op.Operand{Type: s.Type, Fill: positive})
+		}
+		name := w.Type.Shape.String()
+		add := func(what string, attr op.Attr, args AdafactorStep, kept ...op.Operand) {
+			in := append([]op.Operand{w, g}, kept...)
+			l.Add(name+what, Adafactor, attr, append(append(in, squares...), clip)...).Args.Scalars = args.Scalars()
+		}
+		relative := AdafactorStep{Rate: 1e-2, Take: 0.4, Eps: 1e-30, MinScale: 1e-3, Threshold: 1}
+		fixed := AdafactorStep{Rate: 1e-2, Decay: 0.1, Beta1: 0.9, Take: 0.2, Eps: 1e-30, Threshold: 0.5}
+		add("", op.Attr{}, relative)
+		add(" at a fixed rate, copy", op.Attr{To: dtype.BF16}, fixed)
+		w.Type.DType = dtype.BF16
+		add(" bf16", op.Attr{}, relative)
+		w.Type.DType = dtype.F32
+		add(" first iteration", op.Attr{}, AdafactorStep{Rate: 1e-2, Take: 1, Eps: 1e-30, MinScale: 1e-3, Threshold: 1})
+		for _, kept := range []dtype.Type{dtype.F32, dtype.BF16} {
+			add(" with a mean in "+kept.String(), op.Attr{}, fixed, op.SpreadAs(kept, dims...))
+		}
 	}
 }

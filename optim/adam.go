@@ -23,15 +23,9 @@ func init() {
 		{Name: "eps", Default: 1e-8, Help: "added to the root of the squares"},
 	}
 	Register(Rule{Name: "adamw", Help: "Adam whose weight decay shrinks the weights directly", LR: 1e-3, WeightDecay: 1e-2, Options: options,
-		Kind: Adam, States: states,
-		Scalars: func(c Config, iteration int, lr, decay float32) op.Scalars {
-			return adamStep(c, iteration, lr, decay, true).Scalars()
-		}})
+		Kind: Adam, States: states, Scalars: adamScalars(true)})
 	Register(Rule{Name: "adam", Help: "Adam with bias correction, whose weight decay joins the gradient", LR: 1e-3, Options: options,
-		Kind: Adam, States: states,
-		Scalars: func(c Config, iteration int, lr, decay float32) op.Scalars {
-			return adamStep(c, iteration, lr, decay, false).Scalars()
-		}})
+		Kind: Adam, States: states, Scalars: adamScalars(false)})
 	RegisterUpdate(Update{
 		Kind:    Adam,
 		Scalars: []string{"couple", "beta1", "rest1", "beta2", "rest2", "root", "eps", "rate", "shrink"},
@@ -64,15 +58,17 @@ func (a AdamStep) Scalars() op.Scalars {
 	return op.Scalars{couple, a.Beta1, 1 - a.Beta1, a.Beta2, 1 - a.Beta2, 1 / a.Bias2, a.Eps, a.Rate / a.Bias1, shrink}
 }
 
-// adamStep computes the bias corrections from the betas as float32 holds them, for those
+// adamScalars computes the bias corrections from the betas as float32 holds them, for those
 // are what the running means are made with: 1 - float32(0.999) is off 0.001 by 1e-5, and
 // so would be the step if only one of the two were rounded.
-func adamStep(c Config, iteration int, lr, decay float32, decoupled bool) AdamStep {
-	a := AdamStep{Rate: lr, Decay: decay, Beta1: float32(c.Get("beta1")), Beta2: float32(c.Get("beta2")), Eps: float32(c.Get("eps")), Decoupled: decoupled}
-	t := float64(iteration)
-	a.Bias1 = float32(1 - math.Pow(float64(a.Beta1), t))
-	a.Bias2 = float32(math.Sqrt(1 - math.Pow(float64(a.Beta2), t)))
-	return a
+func adamScalars(decoupled bool) func(c Config, iteration int, lr, decay float32) op.Scalars {
+	return func(c Config, iteration int, lr, decay float32) op.Scalars {
+		a := AdamStep{Rate: lr, Decay: decay, Beta1: float32(c.Get("beta1")), Beta2: float32(c.Get("beta2")), Eps: float32(c.Get("eps")), Decoupled: decoupled}
+		t := float64(iteration)
+		a.Bias1 = float32(1 - math.Pow(float64(a.Beta1), t))
+		a.Bias2 = float32(math.Sqrt(1 - math.Pow(float64(a.Beta2), t)))
+		return a.Scalars()
+	}
 }
 
 func updateAdam(s *op.Scalars, w, g float32, states []Cell) float32 {

@@ -3,6 +3,7 @@ package optim
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -33,12 +34,7 @@ func (n NoDecay) Decays() (func(param string) bool, error) {
 		skip = append(skip, re)
 	}
 	return func(param string) bool {
-		for _, re := range skip {
-			if re.MatchString(param) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(skip, func(re *regexp.Regexp) bool { return re.MatchString(param) })
 	}, nil
 }
 

@@ -13,7 +13,9 @@ import (
 // "paged" means that states may be stored on the host. Here they always may, wherever the
 // plan puts them, so the word is accepted and changes nothing.
 func findByName(text string) (*Rule, dtype.Type, error) {
-	name := normalizeName(text)
+	name := strings.ToLower(strings.TrimSpace(text))
+	name = strings.ReplaceAll(name[strings.LastIndex(name, ".")+1:], "_", "")
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "paged"), "fused")
 	storage := dtype.Invalid
 	for _, s := range storages() {
 		if rest, ok := strings.CutSuffix(name, s.name); ok && rest != "" {
@@ -32,12 +34,4 @@ func findByName(text string) (*Rule, dtype.Type, error) {
 		return r, storage, fmt.Errorf("there is no optimizer %q; there are %s, with %s for their states", strings.TrimSpace(text), strings.Join(Names(), ", "), StorageEndings())
 	}
 	return r, storage, nil
-}
-
-// normalizeName is a name without what only says where it comes from.
-func normalizeName(text string) string {
-	name := strings.ToLower(strings.TrimSpace(text))
-	name = name[strings.LastIndex(name, ".")+1:]
-	name = strings.ReplaceAll(name, "_", "")
-	return strings.TrimPrefix(strings.TrimPrefix(name, "paged"), "fused")
 }

@@ -2,6 +2,7 @@ package optim
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 )
@@ -81,14 +82,8 @@ func optionText(o option) string {
 			return strconv.FormatBool(*t != 0)
 		}
 		return strconv.FormatFloat(*t, 'g', -1, 64)
-	case *int:
-		return strconv.Itoa(*t)
-	case *bool:
-		return strconv.FormatBool(*t)
-	case *string:
-		return *t
 	}
-	return ""
+	return fmt.Sprint(reflect.ValueOf(o.target).Elem())
 }
 
 func parseFlag(value string) (float64, error) {

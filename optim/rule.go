@@ -1,7 +1,9 @@
 package optim
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -77,14 +79,8 @@ const Default = "adamw"
 
 // Names lists the optimizers: the default one, then the others in alphabetical order.
 func Names() []string {
-	names := []string{Default}
-	for name := range rules {
-		if name != Default {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names[1:])
-	return names
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(rules)), func(name string) bool { return name == Default })
+	return append([]string{Default}, others...)
 }
 
 // help describes every optimizer and its options, a few lines each.
@@ -132,10 +128,7 @@ func (r *Rule) check(c Config) error {
 	list := append([]Option{{Name: "lr"}, {Name: "weight_decay"}}, r.Options...)
 	values := append([]float64{c.LR, c.WeightDecay}, c.values[:]...)
 	for i, o := range list {
-		v, below := values[i], o.Below
-		if below == 0 {
-			below = math.MaxFloat32
-		}
+		v, below := values[i], cmp.Or(o.Below, math.MaxFloat32)
 		size := v
 		if o.Negative {
 			size = -v

@@ -39,13 +39,10 @@ func (s *Schedule) options() []option {
 	}
 }
 
-// defaultGamma is PyTorch's.
-const defaultGamma = 0.1
-
 func defaultSchedule(kind string) Schedule {
 	s := Schedule{Kind: kind}
 	if kind == Step {
-		s.Gamma = defaultGamma
+		s.Gamma = 0.1 // PyTorch's
 	}
 	return s
 }

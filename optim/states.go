@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -36,11 +37,7 @@ func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error
 	return func(param string, s shape.Shape) []op.State {
 		list := make([]op.State, len(names))
 		for i, name := range names {
-			t := c.Storage
-			if own, ok := codecs[name]; ok {
-				t = own
-			}
-			t = c.stateType(exceptions, param, t, s.Elements())
+			t := c.stateType(exceptions, param, cmp.Or(codecs[name], c.Storage), s.Elements())
 			list[i] = op.State{Name: name, Type: op.Type{DType: r.stored(name, t), Shape: s}}
 		}
 		if r.OtherStates != nil {
@@ -52,17 +49,10 @@ func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error
 
 // stateType is the type of the states of a param, where t is that of others.
 func (c Config) stateType(exceptions []exception, param string, t dtype.Type, elements int64) dtype.Type {
-	for _, e := range exceptions {
-		if e.covers.MatchString(param) {
-			t = e.storage
-			break
-		}
+	if i := slices.IndexFunc(exceptions, func(e exception) bool { return e.covers.MatchString(param) }); i >= 0 {
+		t = exceptions[i].storage
 	}
-	least := int64(c.Min8BitSize)
-	if least == 0 {
-		least = min8BitSize
-	}
-	if t == dtype.Invalid || t.Block() && elements < least {
+	if t == dtype.Invalid || t.Block() && elements < int64(cmp.Or(c.Min8BitSize, min8BitSize)) {
 		return dtype.F32
 	}
 	return t
@@ -72,13 +62,11 @@ func (c Config) stateType(exceptions []exception, param string, t dtype.Type, el
 func stateNames() (names []string) {
 	for _, u := range updates {
 		for _, s := range u.States {
-			if !slices.Contains(names, s.Name) {
-				names = append(names, s.Name)
-			}
+			names = append(names, s.Name)
 		}
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }
 
 // parseCodecs reads "exp_avg:8bit;exp_avg_sq:fp16".

@@ -54,14 +54,6 @@ func (s UpdateState) stored(t dtype.Type) dtype.Type {
 	return t
 }
 
-// codecs lists the block types that the state may have.
-func (s UpdateState) codecs() (types []dtype.Type) {
-	for _, c := range quant.States() {
-		types = append(types, s.stored(c.Type))
-	}
-	return types
-}
-
 // Cell is one element of a state during a step.
 type Cell struct {
 	Value float32
@@ -114,7 +106,9 @@ func (u *Update) infer(a op.Attr, in []op.Type) ([]op.Type, error) {
 	}
 	codecs := make([][]dtype.Type, n)
 	for i := range codecs {
-		codecs[i] = u.States[i].codecs()
+		for _, c := range quant.States() {
+			codecs[i] = append(codecs[i], u.States[i].stored(c.Type))
+		}
 	}
 	return inferUpdate(a, in, codecs)
 }
@@ -159,10 +153,8 @@ func (u *Update) reference(c op.Call, in, out []op.Array, args op.Args) {
 		return
 	}
 	states := in[2 : len(in)-1]
-	cells, quantized := make([]Cell, len(states)), false
-	for _, s := range states {
-		quantized = quantized || s.Type.DType.Block()
-	}
+	cells := make([]Cell, len(states))
+	quantized := slices.ContainsFunc(states, func(s op.Array) bool { return s.Type.DType.Block() })
 	clip := float32(in[len(in)-1].F[0])
 	for i := range out[0].F {
 		w, g := float32(in[0].F[i]), float32(in[1].F[i])*clip

@@ -109,6 +109,7 @@ func (r *Recipe) Check() error {
 	return refuse(r.Given,
 		idle{adapterSettings, r.Training.Adapter == "", "the options of the adapter in " + r.Training.Adapter + " count"},
 		idle{[]string{"journal-every"}, r.Disk != "" || r.DeepSpeed != "", "the journal is on disk; give --disk"},
+		idle{[]string{"allow-changes"}, r.Output.Resume, "it is about a run that is continued; give --resume"},
 		idle{[]string{"epochs"}, r.Training.MaxSteps == 0, "--max-steps says how long to train; give one of them"},
 		idle{[]string{"eval-batches"}, r.Evaluates(), "nothing is evaluated; give --eval-steps, --eval-split or --eval-data"},
 		idle{[]string{"format", "fields"}, lines, "no file holds JSON lines; their names end in .jsonl"},

@@ -2,10 +2,10 @@ package recipe
 
 import (
 	"fmt"
-	"os"
 
 	"spillway/deepspeed"
 	"spillway/dtype"
+	"spillway/internal/vfs"
 )
 
 // DeepSpeedDisk takes the folder to offload to from DeepSpeed's configuration, if there is
@@ -15,7 +15,7 @@ func (p *Plan) DeepSpeedDisk() error {
 	if p.DeepSpeed == "" || p.Disk != "" {
 		return nil
 	}
-	text, err := os.ReadFile(p.DeepSpeed)
+	text, err := vfs.ReadFile(vfs.OS, p.DeepSpeed, maxFile)
 	if err != nil {
 		return fmt.Errorf("reading DeepSpeed's configuration: %w", err)
 	}
@@ -32,7 +32,7 @@ func (p *Plan) ApplyDeepSpeed(devices int, given func(setting string) bool) (*de
 	if p.DeepSpeed == "" {
 		return nil, nil, nil
 	}
-	text, err := os.ReadFile(p.DeepSpeed)
+	text, err := vfs.ReadFile(vfs.OS, p.DeepSpeed, maxFile)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading DeepSpeed's configuration: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"spillway"
 	"spillway/dtype"
 	"spillway/hf"
+	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/nn"
@@ -169,7 +169,7 @@ func (p *Plan) setPrecision(text string) error {
 // readDeviceMap takes the map from the text, or from the file it names.
 func (p *Plan) readDeviceMap(text string) error {
 	if !slices.Contains(placement.Words, text) && !strings.HasPrefix(strings.TrimSpace(text), "{") {
-		raw, err := os.ReadFile(text)
+		raw, err := vfs.ReadFile(vfs.OS, text, maxFile)
 		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("it is neither %s, a JSON object nor a file", strings.Join(placement.Words, ", "))
 		}

@@ -18,13 +18,14 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"spillway/data"
+	"spillway/internal/vfs"
 	"spillway/optim"
 	"spillway/units"
 )
@@ -127,6 +128,7 @@ type Output struct {
 	Keep         int    // newest checkpoints to keep; 0 for all
 	JournalEvery int64  // steps between commits of the journal on disk
 	Resume       bool
+	AllowChanges bool   // resume with other settings than the run had
 	PlanFile     string // carry out this plan instead of making one
 	Log          string // append a JSON object per step, or to FILE.csv a line
 	Timeline     string // write when each instruction of the third step ran
@@ -245,6 +247,7 @@ func (o *Output) flags(f *flag.FlagSet) {
 	atLeast(f, &o.Keep, 0, "keep", "keep the newest `N` checkpoints, 0 for all")
 	atLeast(f, &o.JournalEvery, 0, "journal-every", "commit every `N`-th step to the journal on --disk: fewer writes, more to do again after a kill")
 	f.BoolVar(&o.Resume, "resume", false, "continue from the newest checkpoint in --out, or from the last step in the journal on --disk")
+	f.BoolVar(&o.AllowChanges, "allow-changes", false, "with --resume: go on with another learning rate, schedule, clipping, batch size or seed than the run had")
 	f.StringVar(&o.PlanFile, "plan", "", "carry out the plan in `FILE`, from plan --save, instead of making one")
 	f.StringVar(&o.Log, "log", "", "append a JSON object per step to `FILE`, or a line of a table to FILE.csv")
 	f.StringVar(&o.Timeline, "timeline", "", "write when each instruction of the third step ran to `FILE`, which Perfetto and chrome://tracing show")
@@ -278,7 +281,7 @@ func Read(file string) (*Recipe, error) {
 
 // Read takes from a file what is not set yet, so that what was set before wins.
 func (r *Recipe) Read(file string) error {
-	raw, err := os.ReadFile(file)
+	raw, err := vfs.ReadFile(vfs.OS, file, maxFile)
 	if err != nil {
 		return fmt.Errorf("reading the recipe: %w", err)
 	}
@@ -288,7 +291,7 @@ func (r *Recipe) Read(file string) error {
 	}
 	given := map[string]bool{}
 	for _, s := range d.settings {
-		given[s.name] = r.Given(s.name)
+		given[s.name] = r.Given(s.name) || instead[s.name] != "" && r.Given(instead[s.name])
 	}
 	for _, s := range d.settings {
 		if given[s.name] {
@@ -309,17 +312,63 @@ const (
 	VersionKey = "version"
 )
 
+// instead are settings that say the same as others in another way: what was set before
+// wins in either.
+var instead = map[string]string{"epochs": "max-steps", "max-steps": "epochs", "eval-split": "eval-data", "eval-data": "eval-split"}
+
 // Write writes what is set as a recipe, and everything else with its default as comments.
 func (r *Recipe) Write(w io.Writer) error {
+	return r.writeAs(w, func(_, value string) (string, bool) { return value, true })
+}
+
+// RunName is the name of the recipe in the folder of its run.
+const RunName = "recipe.yaml"
+
+// named are the settings that may name files and folders.
+var named = []string{ModelKey, "data", "eval-data", "tokenizer", "chat-template", "deepspeed", "device-map", "disk", "adapter", "log", "timeline", "plan"}
+
+// WriteRun writes the recipe to the folder of its run, so that it can be continued from
+// there alone: files have absolute names.
+func (r *Recipe) WriteRun(dir string) error {
+	return vfs.Replace(vfs.OS, filepath.Join(dir, RunName), func(w io.Writer) error {
+		return r.writeAs(w, func(name, value string) (string, bool) {
+			there, err := vfs.Exists(vfs.OS, value)
+			if slices.Contains(named, name) && (there && err == nil || name == "disk" || name == "log" || name == "timeline") {
+				if path, err := filepath.Abs(value); err == nil {
+					value = path
+				}
+			}
+			return value, !slices.Contains([]string{"out", "resume", "allow-changes"}, name)
+		})
+	})
+}
+
+// ReadRun takes what is not set yet from the recipe in the folder of the run that is
+// continued, if there is one.
+func (r *Recipe) ReadRun() error {
+	file := filepath.Join(cmp.Or(r.Output.Dir, "trained-"+filepath.Base(r.Model)), RunName)
+	if there, err := vfs.Exists(vfs.OS, file); err != nil || !there {
+		return err
+	}
+	return r.Read(file)
+}
+
+// writeAs writes what is set, with other values than it has, or not at all.
+func (r *Recipe) writeAs(w io.Writer, as func(name, value string) (string, bool)) error {
 	set := map[string][]string{}
 	known := slices.DeleteFunc(r.keys(), func(k *flag.Flag) bool { return Aliases[k.Name] != "" })
 	for _, k := range known {
 		if k.Name != VersionKey && !r.Given(k.Name) {
 			continue
 		}
-		set[k.Name] = []string{k.Value.String()}
+		values := []string{k.Value.String()}
 		if list, ok := k.Value.(*List); ok {
-			set[k.Name] = list.values
+			values = list.values
+		}
+		for _, v := range values {
+			if v, ok := as(k.Name, v); ok {
+				set[k.Name] = append(set[k.Name], v)
+			}
 		}
 	}
 	return write(w, known, set)

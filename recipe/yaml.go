@@ -36,11 +36,41 @@ type document struct {
 // maxFile is the size of the largest recipe that is read, in bytes.
 const maxFile = 1 << 20
 
+// maxNesting is how deep brackets and dashes may be nested in a recipe, whose settings are
+// flat: the parser takes memory by the square of the depth.
+const maxNesting = 32
+
+// checkNesting refuses a file that is nested deeper than any recipe.
+func (r document) checkNesting(raw []byte) error {
+	depth := 0
+	for i, line := range strings.Split(string(raw), "\n") {
+		for _, c := range line {
+			switch c {
+			case '[', '{':
+				depth++
+			case ']', '}':
+				depth = max(depth-1, 0)
+			}
+			if depth > maxNesting {
+				break
+			}
+		}
+		begin := line[:len(line)-len(strings.TrimLeft(line, " \t-?:"))]
+		if depth > maxNesting || strings.Count(begin, "- ")+strings.Count(begin, "? ")+strings.Count(begin, ": ") > maxNesting {
+			return &Error{File: r.file, Line: i + 1, Column: 1, Err: fmt.Errorf("brackets or dashes nested more than %d deep; a recipe is a list of settings", maxNesting)}
+		}
+	}
+	return nil
+}
+
 // parse reads a file whose keys must be known. Keys may be written with _ for -.
 func parse(file string, raw []byte, known []*flag.Flag) (document, error) {
 	r := document{file: file}
 	if len(raw) > maxFile {
 		return r, fmt.Errorf("%s: a recipe of %d bytes; at most %d are read", file, len(raw), maxFile)
+	}
+	if err := r.checkNesting(raw); err != nil {
+		return r, err
 	}
 	parsed, err := parser.ParseBytes(raw, 0)
 	var syntax *yaml.SyntaxError

@@ -13,6 +13,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/hf"
+	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/nn"
 	"spillway/quant"
@@ -41,13 +42,13 @@ func Open(name string) (m *Model, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		config, err := arch.Preset(name)
 		if err != nil {
-			return nil, fmt.Errorf("opening model %s: there is no such folder, and %w", name, err)
+			return nil, fmt.Errorf("opening model %s: %w", name, err)
 		}
 		return fromConfig(name, config)
 	case err != nil:
 		return nil, fmt.Errorf("opening model %s: %w", name, err)
 	case !info.IsDir():
-		config, err := os.ReadFile(name)
+		config, err := vfs.ReadFile(vfs.OS, name, maxConfig)
 		if err != nil {
 			return nil, err
 		}
@@ -78,6 +79,9 @@ func fromConfig(name string, config []byte) (*Model, error) {
 		return m, err
 	}}, err
 }
+
+// maxConfig bounds a config.json, in bytes.
+const maxConfig = 16 << 20
 
 // custom is the model_type of models that are Go code.
 const custom = "custom"

@@ -235,8 +235,19 @@ func (o Options) withSizes() (Options, error) {
 		}
 		o.MicroBatches = int(o.BatchSize / o.MicroBatchSize)
 	}
+	if o.MicroBatches > maxMicroBatches {
+		return o, fmt.Errorf("a batch of %d sequences in micro-batches of %d: that are %d, at most %d are planned; make them larger", o.BatchSize, o.MicroBatchSize, o.MicroBatches, maxMicroBatches)
+	}
 	return o, nil
 }
+
+// Limits far above any run, so that a slip of the finger is an answer and not an hour of
+// planning.
+const (
+	maxSequences    = 1 << 16 // of a batch
+	maxMicroBatches = 1 << 14 // of a batch; the largest known runs have some hundreds
+	maxSeq          = 1 << 24 // positions of a sequence
+)
 
 // Check refuses settings that contradict each other, whatever the model.
 func (o Options) Check() error {
@@ -244,6 +255,10 @@ func (o Options) Check() error {
 	case o.BatchSize < 0 || o.MicroBatchSize < 0 || o.MicroBatches < 0 || o.GradientAccumulation < 0 || o.Seq < 0 || o.ReservedMemory < 0:
 		return fmt.Errorf("batch size %d, micro-batch size %d, %d micro-batches, %d accumulated by device, %d positions, %v of reserved memory: none can be negative",
 			o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.ReservedMemory)
+	case o.MicroBatches > maxMicroBatches || o.GradientAccumulation > maxMicroBatches:
+		return fmt.Errorf("%d micro-batches, %d accumulated by device: at most %d are planned; make them larger", o.MicroBatches, o.GradientAccumulation, maxMicroBatches)
+	case o.BatchSize > maxSequences || o.MicroBatchSize > maxSequences || o.Seq > maxSeq:
+		return fmt.Errorf("a batch of %d sequences, micro-batches of %d, %d positions: at most %d sequences and %d positions are planned", o.BatchSize, o.MicroBatchSize, o.Seq, maxSequences, maxSeq)
 	case !(o.Clip >= 0):
 		return fmt.Errorf("clipping gradients to a norm of %v; it cannot be negative", o.Clip)
 	case o.Document > 0 && !o.Packed:

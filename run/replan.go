@@ -107,7 +107,12 @@ func (r *Run) Compressed() (*Run, error) {
 	if r.Options.StatePolicy == (optim.Policy{}) || r.Options.compressed {
 		return nil, nil
 	}
-	return r.Model.Plan(r.Options.compressing())
+	if r.compressed != nil && r.compressedFrom == r.Plan && r.Options.Disk == "" { // else a disk may have filled
+		return r.compressed, nil
+	}
+	next, err := r.Model.Plan(r.Options.compressing())
+	r.compressed, r.compressedFrom = next, r.Plan
+	return next, err
 }
 
 // Compress carries the run over to a plan with compressed states. A journaled run

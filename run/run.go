@@ -59,6 +59,11 @@ type Run struct {
 	parked   *weights.Parked    // nil unless the run is parked
 	past     Transfers          // of executors that are closed
 
+	// compressed is the run once its policy has compressed the states, planned from the
+	// plan compressedFrom; nil until it is asked for.
+	compressed     *Run
+	compressedFrom *plan.Plan
+
 	requested atomic.Pointer[func(*Options)]
 }
 

@@ -31,7 +31,7 @@ func TestOpenRefuses(t *testing.T) {
 	empty := t.TempDir()
 	odd := configFile(t, `{"model_type":"mamba"}`)
 	for name, says := range map[string]string{
-		"no-such-model": "no model is named",
+		"no-such-model": `no folder and no preset "no-such-model"`,
 		empty:           "not a model folder",
 		odd:             `"mamba" is not known`,
 	} {

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"spillway"
 	"spillway/convert"
@@ -80,5 +81,22 @@ func TestQLoRAHoldsWhatTheFolderHas(t *testing.T) {
 	options.Task, options.Adapters.Base = spillway.LoRA, dtype.Invalid
 	if _, err := quantizedLlama(t, convert.Options{Linear: quant.NF4, NoDoubleQuant: true}).Trace(options, 1, 8); err != nil {
 		t.Errorf("decoded by lora: %v", err)
+	}
+}
+
+// Sizes that no machine has are refused at once instead of planned for hours.
+func TestAbsurdSizesAreRefused(t *testing.T) {
+	m := open(t, "tiny-llama")
+	for _, o := range []spillway.Options{
+		{Task: spillway.Train, BatchSize: 100_000_000},
+		{Task: spillway.Train, MicroBatchSize: 1, MicroBatches: 1_000_000},
+		{Task: spillway.Train, GradientAccumulation: 1_000_000},
+		{Task: spillway.Train, BatchSize: 60_000, MicroBatchSize: 1},
+		{Task: spillway.Train, Seq: 100_000_000},
+	} {
+		start := time.Now()
+		if _, err := m.Plan(o); err == nil || !strings.Contains(err.Error(), "planned") || time.Since(start) > time.Minute {
+			t.Errorf("%+v: %v after %v", o.BatchSize, err, time.Since(start))
+		}
 	}
 }

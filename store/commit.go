@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"slices"
@@ -24,9 +23,6 @@ func (d *Disk) Recover() (iteration int64, err error) {
 		return none, fmt.Errorf("disk: recovering with %d allocations already made", len(d.live))
 	}
 	m, err := readManifest(d.disk, d.path(manifestName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return none, fmt.Errorf("disk: %s: %w", d.dir, ErrNoCommit)
-	}
 	if err != nil {
 		return none, fmt.Errorf("disk: recovering: %w", err)
 	}
@@ -113,7 +109,10 @@ func (d *Disk) Commit(iteration int64) error {
 	}
 	d.committed, d.begun = m, none
 	for _, c := range m.Memories {
-		c.versions = d.live[c.Number].pages.markCommitted()
+		p := d.live[c.Number].pages
+		p.committed.copyFrom(p.now)
+		p.changed.Store(false)
+		c.versions = p.committed
 	}
 	return d.clean()
 }
@@ -158,13 +157,6 @@ func (d *Disk) publish(m *manifest) error {
 		m.pages.frozen.Store(true)
 	}
 	return err
-}
-
-// markCommitted takes the pages as they are now for committed, and returns them.
-func (p *pages) markCommitted() versions {
-	p.committed.copyFrom(p.now)
-	p.changed.Store(false)
-	return p.committed
 }
 
 // Rollback forgets what was written since the last commit, in journaled regions, and ends

@@ -12,9 +12,6 @@ import (
 // disk. ErrNoCommit where there is none.
 func LastCommit(dir string) (iteration int64, err error) {
 	m, err := readManifest(vfs.OS, filepath.Join(dir, manifestName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return none, ErrNoCommit
-	}
 	if err != nil {
 		return none, err
 	}

@@ -99,15 +99,6 @@ func (l *layout) number(k Kind, count *int64, from int64) {
 	}
 }
 
-// unplaced is the regions without their pages.
-func (l *layout) unplaced() []Region {
-	list := make([]Region, len(l.regions))
-	for i, r := range l.regions {
-		list[i] = r.Region
-	}
-	return list
-}
-
 // ownBytes counts the bytes in a file of the disk: all but those in place.
 func (l *layout) ownBytes() (bytes int64) {
 	for _, r := range l.regions {
@@ -136,10 +127,7 @@ func (l *layout) fileBytes() int64 { return (2*l.journaled + l.scratch) * pageBy
 
 // at is where a generation of a page is in the file.
 func (l *layout) at(page int64, g generation) int64 {
-	switch {
-	case page >= l.journaled:
-		page += l.journaled // scratch pages follow both generations of journaled ones
-	case g == second:
+	if g == second || page >= l.journaled { // scratch pages follow both generations of journaled ones
 		page += l.journaled
 	}
 	return page * pageBytes

@@ -9,7 +9,7 @@ import (
 // are as many at once as workers copy, so a list will do.
 type pageLocks struct {
 	mu      sync.Mutex
-	changed *sync.Cond
+	changed sync.Cond // of mu
 	held    []lockedRange
 }
 
@@ -17,8 +17,6 @@ type lockedRange struct {
 	lo, hi int64
 	write  bool
 }
-
-func (r *pageLocks) init() { r.changed = sync.NewCond(&r.mu) }
 
 // lock waits until no lock on a page of lo to hi conflicts.
 func (r *pageLocks) lock(lo, hi int64, write bool) {

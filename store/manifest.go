@@ -10,6 +10,7 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"unsafe"
@@ -22,8 +23,10 @@ const manifestName = "manifest"
 // magic begins a manifest; the digit is its version. 2: regions are journaled.
 const magic = "spilldk2"
 
-// maxHead bounds the text at the head of a manifest.
-const maxHead = 256 << 20
+const (
+	maxHead    = 256 << 20 // bytes of the text at the head of a manifest, at most
+	sumsAtOnce = 1 << 10   // checksums that are read or written together
+)
 
 // manifest is a committed state: for each allocation its regions, and for each journaled
 // page where it is and its checksum. As a file it is the magic, the length of a JSON
@@ -60,13 +63,14 @@ func (m *manifest) memory(number int) *committedMemory {
 
 // commitOf describes an allocation as it is now.
 func commitOf(m *memory) *committedMemory {
-	c := &committedMemory{Number: m.number, Bytes: m.size, Regions: m.layout.unplaced(), Files: map[string]int64{}}
-	for i := range c.Regions {
-		if r := &c.Regions[i]; r.Kind == InPlace {
-			base := filepath.Base(r.File)
-			c.Files[base] = m.files[r.File].size
-			r.File = base
+	c := &committedMemory{Number: m.number, Bytes: m.size, Files: map[string]int64{}}
+	for _, placed := range m.layout.regions {
+		r := placed.Region
+		if r.Kind == InPlace {
+			r.File = filepath.Base(r.File)
+			c.Files[r.File] = m.files[placed.File].size
 		}
+		c.Regions = append(c.Regions, r)
 	}
 	n := m.layout.journaled
 	c.versions = versions{m.pages.now.where[:n], m.pages.now.sums[:n]}
@@ -107,21 +111,15 @@ func (m *manifest) write(w io.Writer) error {
 	binary.Write(buffered, binary.LittleEndian, uint32(len(head)))
 	buffered.Write(head)
 	for _, c := range m.Memories {
-		c.versions.write(buffered)
+		buffered.Write(c.versions.whereBytes())
+		for sums := range slices.Chunk(c.versions.sums, sumsAtOnce) {
+			binary.Write(buffered, binary.LittleEndian, sums)
+		}
 	}
 	if err := buffered.Flush(); err != nil { // also what the writes above met
 		return err
 	}
 	return binary.Write(w, binary.LittleEndian, sum.Sum32())
-}
-
-func (v versions) write(w *bufio.Writer) {
-	w.Write(v.whereBytes())
-	var word [4]byte
-	for _, s := range v.sums {
-		binary.LittleEndian.PutUint32(word[:], s)
-		w.Write(word[:])
-	}
 }
 
 // whereBytes views the generations as bytes, which they are.
@@ -130,8 +128,12 @@ func (v versions) whereBytes() []byte {
 }
 
 // readManifest reads a manifest and holds every length against the size of the file.
+// Without one the error is ErrNoCommit.
 func readManifest(disk vfs.FS, path string) (*manifest, error) {
 	f, err := disk.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", filepath.Dir(path), ErrNoCommit)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -176,21 +178,21 @@ type summedReader struct {
 	left int64 // bytes of the file not yet read
 }
 
-func (r *summedReader) full(p []byte) error {
+// Read fills all of p.
+func (r *summedReader) Read(p []byte) (int, error) {
 	if int64(len(p)) > r.left {
-		return fmt.Errorf("%d bytes are left of it, %d are needed", r.left, len(p))
+		return 0, fmt.Errorf("%d bytes are left of it, %d are needed", r.left, len(p))
 	}
-	if _, err := io.ReadFull(r.r, p); err != nil {
-		return err
+	if n, err := io.ReadFull(r.r, p); err != nil {
+		return n, err
 	}
 	r.left -= int64(len(p))
-	r.sum.Write(p)
-	return nil
+	return r.sum.Write(p)
 }
 
 func (r *summedReader) head() ([]byte, error) {
 	var start [len(magic) + 4]byte
-	if err := r.full(start[:]); err != nil {
+	if _, err := r.Read(start[:]); err != nil {
 		return nil, err
 	}
 	if string(start[:len(magic)]) != magic {
@@ -201,7 +203,8 @@ func (r *summedReader) head() ([]byte, error) {
 		return nil, fmt.Errorf("a head of %d bytes in a file with %d left", n, r.left)
 	}
 	head := make([]byte, n)
-	return head, r.full(head)
+	_, err := r.Read(head)
+	return head, err
 }
 
 // versions reads the tables of an allocation.
@@ -217,30 +220,27 @@ func (r *summedReader) versions(c *committedMemory) error {
 		return fmt.Errorf("%d pages in a file with %d bytes left", l.journaled, r.left)
 	}
 	c.versions = newVersions(l.journaled)
-	if err := r.full(c.versions.whereBytes()); err != nil {
+	if _, err := r.Read(c.versions.whereBytes()); err != nil {
 		return err
 	}
 	if slices.Max(append(c.versions.whereBytes(), 0)) > byte(second) {
 		return fmt.Errorf("a page is in a generation that does not exist")
 	}
-	var word [4]byte
-	for i := range c.versions.sums {
-		if err := r.full(word[:]); err != nil {
+	for sums := range slices.Chunk(c.versions.sums, sumsAtOnce) {
+		if err := binary.Read(r, binary.LittleEndian, sums); err != nil {
 			return err
 		}
-		c.versions.sums[i] = binary.LittleEndian.Uint32(word[:])
 	}
 	return nil
 }
 
 // end compares the checksum at the end of the file.
 func (r *summedReader) end() error {
-	want := r.sum.Sum32()
-	var word [4]byte
-	if err := r.full(word[:]); err != nil {
+	want, got := r.sum.Sum32(), uint32(0)
+	if err := binary.Read(r, binary.LittleEndian, &got); err != nil {
 		return err
 	}
-	if got := binary.LittleEndian.Uint32(word[:]); got != want || r.left != 0 {
+	if got != want || r.left != 0 {
 		return fmt.Errorf("its checksum is %08x, it says %08x, with %d bytes after it", want, got, r.left)
 	}
 	return nil

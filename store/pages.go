@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -52,7 +53,7 @@ type pages struct {
 
 func newPages(l *layout, name string) *pages {
 	p := &pages{layout: l, name: name, now: newVersions(l.journaled + l.scratch), committed: newVersions(l.journaled)}
-	p.locks.init()
+	p.locks.changed.L = &p.locks.mu
 	return p
 }
 
@@ -91,7 +92,7 @@ func (p *pages) load(page, n int64, buf []byte) error {
 	}
 	at := p.layout.at(page, g)
 	if got, err := p.file.ReadAt(buf, at); got < len(buf) {
-		return fmt.Errorf("disk: read %d of %d bytes at %d of %s: %w", got, len(buf), at, p.name, or(err, io.ErrUnexpectedEOF))
+		return fmt.Errorf("disk: read %d of %d bytes at %d of %s: %w", got, len(buf), at, p.name, cmp.Or(err, io.ErrUnexpectedEOF))
 	}
 	for i := range n {
 		if sum := crc32.Checksum(buf[i*pageBytes:(i+1)*pageBytes], castagnoli); sum != p.now.sums[page+i] {
@@ -112,21 +113,13 @@ func (p *pages) save(page, n int64, g generation, buf []byte) error {
 	at := p.layout.at(page, g)
 	if put, err := p.file.WriteAt(buf, at); put < len(buf) || err != nil {
 		p.broken.Store(true)
-		return fmt.Errorf("disk: wrote %d of %d bytes at %d of %s: %w", put, len(buf), at, p.name, or(err, io.ErrShortWrite))
+		return fmt.Errorf("disk: wrote %d of %d bytes at %d of %s: %w", put, len(buf), at, p.name, cmp.Or(err, io.ErrShortWrite))
 	}
 	for i := range n {
 		p.now.where[page+i] = g
 		p.now.sums[page+i] = crc32.Checksum(buf[i*pageBytes:(i+1)*pageBytes], castagnoli)
 	}
 	return nil
-}
-
-// or is the error of a disk that did less than asked, also where it reported none.
-func or(err, silent error) error {
-	if err == nil {
-		return silent
-	}
-	return err
 }
 
 // isDirect says whether whole pages can be read or written where they are in memory.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 
 	"spillway/device"
@@ -83,10 +84,7 @@ func (q *queue) Close() error {
 	q.disk.mu.Lock()
 	delete(q.disk.queues, q)
 	q.disk.mu.Unlock()
-	if late := q.end(); err == nil {
-		err = late
-	}
-	return err
+	return cmp.Or(err, q.end())
 }
 
 // end stops the goroutines after what is queued. A second end does nothing.

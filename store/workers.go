@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"spillway/internal/offheap"
 )
@@ -21,9 +22,7 @@ type workerPool struct {
 	alive  sync.WaitGroup // workers
 	ending sync.Once
 	memory *offheap.Region
-
-	mu     sync.Mutex
-	failed error // the first error of the current copy
+	failed atomic.Pointer[error] // the first of the current copy
 }
 
 // job is a part of a copy: a read, a write, or where both memories are on disk, both.
@@ -67,37 +66,24 @@ func (c *workerPool) end() (err error) {
 
 func (c *workerPool) serve(w *worker) {
 	for j := range c.jobs {
-		if c.first() == nil {
+		if c.failed.Load() == nil {
 			if err := j.do(w); err != nil {
-				c.fail(err)
+				failed := err // of its own, so that what succeeds allocates nothing
+				c.failed.CompareAndSwap(nil, &failed)
 			}
 		}
 		c.doing.Done()
 	}
 }
 
-func (c *workerPool) first() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failed
-}
-
-func (c *workerPool) fail(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.failed == nil {
-		c.failed = err
-	}
-}
-
 // copy carries out a transfer and returns its first error.
 func (c *workerPool) copy(t transfer) error {
-	c.failed = nil
+	c.failed.Store(nil)
 	j, err := t.job()
 	if err != nil {
 		return err
 	}
-	for left := t.src.Bytes; left > 0 && c.first() == nil; {
+	for left := t.src.Bytes; left > 0 && c.failed.Load() == nil; {
 		piece := j.cut(left)
 		c.doing.Add(1)
 		c.jobs <- piece
@@ -108,7 +94,10 @@ func (c *workerPool) copy(t transfer) error {
 		}
 	}
 	c.doing.Wait()
-	return c.failed
+	if failed := c.failed.Load(); failed != nil {
+		return *failed
+	}
+	return nil
 }
 
 // job is a whole transfer, not yet cut.

@@ -2,10 +2,13 @@ package tokenizer
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -143,5 +146,31 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	}
 	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v, want an error that names the file", err)
+	}
+}
+
+// A file that is too large, or a pipe, is refused before anything of it is read.
+func TestOpenLooksBeforeItReads(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokenizer.json")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(file.Truncate(600<<20), file.Close()); err != nil { // sparse
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = Open(path)
+	runtime.ReadMemStats(&after)
+	if err == nil || after.TotalAlloc-before.TotalAlloc > 1<<20 {
+		t.Errorf("%d bytes allocated, %v", after.TotalAlloc-before.TotalAlloc, err)
+	}
+	pipe := filepath.Join(t.TempDir(), "tokenizer.json")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip("no pipes here")
+	}
+	if _, err := Open(pipe); err == nil || !strings.Contains(err.Error(), "pipe") {
+		t.Errorf("a pipe: %v", err)
 	}
 }

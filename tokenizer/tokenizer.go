@@ -21,10 +21,10 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"sync"
 	"unicode/utf8"
+
+	"spillway/internal/vfs"
 )
 
 // Tokenizer turns text into ids and ids into text. It is safe for concurrent use.
@@ -43,7 +43,7 @@ type Tokenizer struct {
 
 // maxFile is the size in bytes of the largest file that is read. The largest known has
 // 33 MB.
-const maxFile = 256 << 20
+const maxFile = 128 << 20
 
 // failure is what reading a file, encoding and decoding panic with, deep inside their
 // stages; the exported functions return the error.
@@ -83,15 +83,7 @@ func within(name string, do func()) {
 func Open(path string) (*Tokenizer, error) { return open(path, Parse) }
 
 func open(path string, parse func([]byte) (*Tokenizer, error)) (*Tokenizer, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open tokenizer: %w", err)
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxFile)
-	}
+	data, err := vfs.ReadFile(vfs.OS, path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("open tokenizer: %w", err)
 	}

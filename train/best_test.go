@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"spillway"
@@ -65,9 +66,16 @@ func TestPatience(t *testing.T) {
 		t.Errorf("the best and the last should be kept: %v, %v", entries, err)
 	}
 
+	if path, notice := checkpoint.Choose(dir); path != r.BestCheckpoint || !strings.Contains(notice, "stopped early") {
+		t.Errorf("of the run's folder others take %s: %q", path, notice)
+	}
+
 	var parts []train.Report
 	other := t.TempDir()
-	rising(t, other, train.Config{Iterations: at + ev.Every}, ev, &parts)
+	half := rising(t, other, train.Config{Iterations: at + ev.Every}, ev, &parts)
+	if path, notice := checkpoint.Choose(other); path != half.Checkpoint || notice != "" {
+		t.Errorf("of a run that was not stopped others take %s: %q", path, notice)
+	}
 	again := rising(t, other, train.Config{Iterations: 400}, ev, &parts)
 	if !again.Stopped || again.Iterations != r.Iterations || *again.Best != *r.Best {
 		t.Errorf("in two parts %+v, at once %+v", again, r)

@@ -17,7 +17,7 @@ import (
 type Evaluation struct {
 	Every   int64 // iterations between evaluations; 0: only after the last, which is always evaluated
 	Feed    Feed  // evaluated from its current position to its end
-	Batches int64 // the largest number of batches, of a micro-batch each; 0 means all
+	Batches int64 // the largest number of batches, each of as many sequences as a step has; 0 means all
 	// Patience ends the run after this many evaluations in a row that are no better than
 	// the best before them; 0 means never.
 	Patience int64
@@ -29,8 +29,8 @@ type Evaluation struct {
 }
 
 // Loss returns the mean loss over all tokens of the feed that are in the loss. Each
-// micro-batch of the plan holds a batch with a mean of its own, so the result does not
-// depend on how many there are. The plan trains and has the phase, or is of the task eval.
+// micro-batch of the plan has a mean of its own, so that missing ones at the end of the
+// feed count for nothing. The plan trains and has the phase, or is of the task eval.
 func (v *Evaluation) Loss(e *executor.Executor) (mean float64, err error) {
 	evaluate := func() error {
 		if e.Plan().Optimizer == nil {
@@ -44,19 +44,20 @@ func (v *Evaluation) Loss(e *executor.Executor) (mean float64, err error) {
 		err = v.Feed.Seek(v.start)
 	}
 	var sum float64
-	var batches, counted int64
+	var filled, counted int64
+	most := v.Batches * int64(e.Plan().MicroBatches)
 	for more := true; more && err == nil; {
 		var counts []int64
-		for more && len(counts) < e.Plan().MicroBatches && (v.Batches == 0 || batches < v.Batches) {
+		for more && len(counts) < e.Plan().MicroBatches && (most == 0 || filled < most) {
 			count, err := v.fill(e, len(counts))
 			if more = !errors.Is(err, io.EOF); !more {
 				break
 			}
 			if err != nil {
-				return 0, fmt.Errorf("batch %d: %w", batches, err)
+				return 0, fmt.Errorf("micro-batch %d: %w", filled, err)
 			}
 			counts = append(counts, count)
-			batches++
+			filled++
 		}
 		if len(counts) == 0 {
 			break

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"spillway"
 	"spillway/checkpoint"
 	"spillway/data"
 	"spillway/internal/vfs"
@@ -146,5 +147,41 @@ func TestDamagedCheckpointsDoNotCount(t *testing.T) {
 	}
 	if slices.Sort(good); !slices.Equal(good, []int64{4, 5}) {
 		t.Errorf("good checkpoints of %v are left, want 4 and 5", good)
+	}
+}
+
+// A run with other settings is refused with a line for each that differs, and goes on with
+// them where that is allowed and possible.
+func TestResumingWithOtherSettings(t *testing.T) {
+	dir := t.TempDir()
+	c := saving(t, dir, 0)
+	c.Iterations = 3
+	runTo(t, context.Background(), c)
+	resume := func(o string, change func(*train.Config)) (train.Result, []string, error) {
+		c := saving(t, dir, 0)
+		var notices []string
+		c.Iterations, c.Notice = 5, func(text string) { notices = append(notices, text) }
+		change(&c)
+		other := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Clip: 1, Optimizer: optimizer(t, o)})
+		r, err := train.Run(context.Background(), other, feed(t, data.Config{Seed: 8}), c)
+		return r, notices, err
+	}
+	longer := func(c *train.Config) { c.Schedule.Total = 60 }
+	_, _, err := resume("adamw:lr=0.5", longer)
+	for _, says := range []string{
+		"\n  the learning rate (--learning-rate): 0.001 in that run, 0.5 now\n",
+		"\n  the length of the schedule (it follows --max-steps or --epochs): 30 in that run, 60 now\n",
+		"--allow-changes",
+	} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v does not say %q", err, says)
+		}
+	}
+	if _, _, err := resume("lion", func(c *train.Config) { c.AllowChanges = true }); err == nil || !strings.Contains(err.Error(), "the optimizer (--optimizer) cannot change") && !strings.Contains(err.Error(), "cannot change within a run") {
+		t.Errorf("with another optimizer: %v", err)
+	}
+	r, notices, err := resume("adamw:lr=0.5", func(c *train.Config) { longer(c); c.AllowChanges = true })
+	if err != nil || r.Iterations != 5 || len(notices) != 2 || !strings.Contains(notices[0], "0.001 in that run, 0.5 now") {
+		t.Errorf("%+v, notices %q, %v", r, notices, err)
 	}
 }

@@ -59,6 +59,11 @@ func Run(ctx context.Context, r *run.Run, feed Feed, c Config) (result Result, e
 	if err != nil {
 		return result, err
 	}
+	if c.Started != nil {
+		if err := c.Started(); err != nil {
+			return result, err
+		}
+	}
 	if result, err = t.Run(ctx); err == nil && r.Journal() != nil && c.Save != nil {
 		err = r.Journal().Discard() // the checkpoint has it
 	}

@@ -45,6 +45,7 @@ type state struct {
 	Clip                  float64         `json:"clip"`
 	Seed                  uint64          `json:"seed"`
 	SequencesPerIteration int64           `json:"sequences_per_iteration"`
+	MicroBatchSize        int64           `json:"micro_batch_size"` // gradients are summed by micro-batches
 	Feed                  json.RawMessage `json:"feed"`
 	// LossScale of the next iteration, if the loss is scaled.
 	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
@@ -56,10 +57,21 @@ type state struct {
 	Compression *optim.Compression `json:"compression,omitempty"`
 }
 
+// MicroBatchSize is how many sequences a micro-batch of the run had that saved a checkpoint.
+// Gradients are summed by micro-batches, so a run that goes on with others has other bits.
+func MicroBatchSize(path string) (int64, error) {
+	var s state
+	text, err := os.ReadFile(filepath.Join(path, checkpoint.TrainerName))
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	return s.MicroBatchSize, err
+}
+
 func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
 	p, o := t.run.Plan, t.run.Options
-	s := state{Iteration: t.done, Optimizer: o.Optimizer, Schedule: t.c.Schedule, Clip: o.MaxNorm(), Seed: t.c.Seed, SequencesPerIteration: p.MicroBatchSize * int64(p.MicroBatches),
+	s := state{Iteration: t.done, Optimizer: o.Optimizer, Schedule: t.c.Schedule, Clip: o.MaxNorm(), Seed: t.c.Seed, SequencesPerIteration: p.MicroBatchSize * int64(p.MicroBatches), MicroBatchSize: p.MicroBatchSize,
 		Feed: feed, LossScale: t.scale, Best: t.best, Evaluated: t.evaluated}
 	if o.StatePolicy != (optim.Policy{}) {
 		s.Policy, s.Compression = &o.StatePolicy, &t.wanted
@@ -154,6 +166,9 @@ func (t *Trainer) saveTo(dir checkpoint.Dir) error {
 	dir.Damaged = t.damaged
 	if t.keepsBest() && t.best != nil {
 		dir.AlwaysKeep = t.best.Iteration
+		if t.outOfPatience() {
+			snapshot.Best = t.best.Iteration
+		}
 	}
 	path, err := dir.Save(snapshot)
 	if path == "" {
@@ -313,7 +328,7 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	if now.Compression != nil && was.Compression != nil {
 		now.Compression = was.Compression
 	}
-	if err := sameRun(was, now); err != nil {
+	if err := t.allow(was, now); err != nil {
 		return err
 	}
 	if err := t.resumePolicy(was.Compression); err != nil {
@@ -323,22 +338,6 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 		return err
 	}
 	t.done, t.scale, t.best, t.evaluated = was.Iteration, was.LossScale, was.Best, was.Evaluated
-	return nil
-}
-
-// sameRun returns an error if two states differ.
-func sameRun(was, now state) error {
-	a, err := json.Marshal(was)
-	if err != nil {
-		return err
-	}
-	b, err := json.Marshal(now)
-	if err != nil {
-		return err
-	}
-	if string(a) != string(b) {
-		return fmt.Errorf("that run had %s, this one has %s; use the same settings, or save to another folder", a, b)
-	}
 	return nil
 }
 

@@ -119,7 +119,7 @@ func TestOtherRunsAreNotResumed(t *testing.T) {
 		}
 	}
 	larger := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 3, Packed: true, Clip: 1})
-	if _, err := train.New(start(t, larger), feed(t, data.Config{Seed: 8}), saving(t, dir, 0)); err == nil || !strings.Contains(err.Error(), "sequences_per_iteration") {
+	if _, err := train.New(start(t, larger), feed(t, data.Config{Seed: 8}), saving(t, dir, 0)); err == nil || !strings.Contains(err.Error(), "sequences per step") {
 		t.Errorf("a larger batch: %v", err)
 	}
 	// The same batch in other pieces is the same run.

@@ -39,6 +39,8 @@ type Config struct {
 	// Report is called after every ReportEvery-th iteration (0: each) and the last.
 	Report      func(Report)
 	ReportEvery int64
+	// Started is called by the function Run when everything is ready for the first iteration.
+	Started func() error
 	// Notice is called when something differs from what was asked for: a damaged checkpoint
 	// was skipped, the plan changed.
 	Notice func(string)
@@ -46,6 +48,9 @@ type Config struct {
 	Save     *Save       // nil saves no checkpoints
 	Journal  Journal     // nil means the run's own, if it has one
 	Evaluate *Evaluation // nil evaluates nothing
+	// AllowChanges lets a run resume with another learning rate, schedule, clipping, batch
+	// size or seed than it had; a notice says what has changed. Else that is an error.
+	AllowChanges bool
 	// JournalEvery is the number of iterations that one commit makes durable; 0 counts as 1.
 	JournalEvery int64
 

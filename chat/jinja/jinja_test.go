@@ -130,7 +130,7 @@ func TestHostileTemplates(t *testing.T) {
 			if err == nil {
 				t.Errorf("it gives %d bytes", len(got.Text))
 			}
-			if took > 5*time.Second { // on a busy machine; alone the longest takes half a second
+			if took > 30*time.Second { // on a busy machine; alone the longest takes half a second
 				t.Errorf("it takes %v", took)
 			}
 			if most := 128<<20 + 32*int64(len(source)); peak > most { // of which half is garbage
@@ -257,7 +257,7 @@ func FuzzTemplate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, source string) {
 		start := time.Now()
 		got, err := render(source, variables)
-		if took := time.Since(start); took > 5*time.Second { // on a busy machine
+		if took := time.Since(start); took > 30*time.Second { // on a busy machine
 			t.Errorf("it takes %v", took)
 		}
 		if err == nil && len(got.Text) > maxText {

@@ -47,7 +47,7 @@ func TestFineTuningPage(t *testing.T) {
 			}
 		}
 	}
-	if seen[""] != 2 || seen["jsonl"] != 4 || seen["yaml"] != 1 {
+	if seen[""] != 3 || seen["jsonl"] != 4 || seen["yaml"] != 1 {
 		t.Errorf("the page has %v", seen)
 	}
 	for _, flag := range regexp.MustCompile("`--([a-z-]+)").FindAllStringSubmatch(string(raw), -1) {

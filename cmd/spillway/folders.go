@@ -13,14 +13,15 @@ import (
 
 // folderResult is the object that quantize, merge and export write with --json.
 type folderResult struct {
-	Path    string  `json:"path"`
-	Kind    string  `json:"kind"` // "model" or "adapter"
-	Format  string  `json:"format,omitempty"`
-	Tensors int     `json:"tensors"` // weights, a coded one counting once
-	Changed int     `json:"changed"` // those with other numbers or another type
-	Before  int64   `json:"bytes_before"`
-	Bytes   int64   `json:"bytes"`
-	Seconds float64 `json:"seconds"`
+	Path    string   `json:"path"`
+	Kind    string   `json:"kind"` // "model" or "adapter"
+	Format  string   `json:"format,omitempty"`
+	Tensors int      `json:"tensors"` // weights, a coded one counting once
+	Changed int      `json:"changed"` // those with other numbers or another type
+	Before  int64    `json:"bytes_before"`
+	Bytes   int64    `json:"bytes"`
+	Seconds float64  `json:"seconds"`
+	Notices []string `json:"notices,omitempty"`
 }
 
 func newFolderResult(path string, r convert.Result) folderResult {
@@ -28,13 +29,18 @@ func newFolderResult(path string, r convert.Result) folderResult {
 	if r.Adapter {
 		kind = "adapter"
 	}
-	return folderResult{Path: path, Kind: kind, Tensors: r.Tensors, Changed: r.Changed, Before: r.Before, Bytes: r.Bytes, Seconds: r.Took.Seconds()}
+	return folderResult{Path: path, Kind: kind, Tensors: r.Tensors, Changed: r.Changed, Before: r.Before, Bytes: r.Bytes, Seconds: r.Took.Seconds(), Notices: r.Notices}
 }
 
 // write tells what was written, as one object or in a line.
 func (r folderResult) write(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return writeJSON(w, r)
+	}
+	for _, n := range r.Notices {
+		if _, err := fmt.Fprintln(w, n); err != nil {
+			return err
+		}
 	}
 	format := ""
 	if r.Format != "" {

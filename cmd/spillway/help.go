@@ -31,7 +31,7 @@ var flagGroups = []struct {
 		"lora-bias", "init-lora-weights", "use-rslora", "use-dora", "quantization", "no-quantize", "llm-int8-threshold"}},
 	{"Memory and devices", []string{"max-host-memory", "disk", "journal-every", "device-map", "optimizer-device", "deepspeed", "plan"}},
 	{"Advice", []string{"max-batch-size", "max-seq-len", "explain", "compare"}},
-	{"Output", []string{"save", "save-steps", "keep", "log", "timeline", "instructions", "recipe", "print-recipe", "dry-run", "json", "help"}},
+	{"Output", []string{"save", "save-steps", "keep", "allow-changes", "log", "timeline", "instructions", "recipe", "print-recipe", "dry-run", "json", "help"}},
 }
 
 // usage writes what stands below the text of a command's help: examples, commands and flags.

@@ -87,20 +87,25 @@ func (r *planReport) write(w io.Writer) error {
 	return err
 }
 
-// planOf describes the plan of a job that is about to run, and why its device was chosen.
-func planOf(job *spillway.Run, why string) *planReport {
-	r := describePlan(job, nil)
+// planOf describes the plan of a job that is about to run, with that of its state policy
+// later, and why its device was chosen.
+func planOf(job *spillway.Run, why string) (r *planReport, err error) {
+	r = describePlan(job, nil)
 	m := job.Options.Machine
 	r.deviceReason, r.Goal, r.Machine = why, describeGoal(job.Options), machineReport{m, m.String(), job.Options.Device}
-	return r
+	r.Compressed, err = planCompressed(job)
+	return r, err
 }
 
 // showPlan tells the plan of a job to people, before it runs.
 func showPlan(w io.Writer, job *spillway.Run, why string) error {
-	if err := planOf(job, why).write(w); err != nil {
-		return err
+	r, err := planOf(job, why)
+	if err == nil {
+		err = r.write(w)
 	}
-	_, err := io.WriteString(w, "\n")
+	if err == nil {
+		_, err = io.WriteString(w, "\n")
+	}
 	return err
 }
 

@@ -42,7 +42,8 @@ longer improves.
 Every flag can also be in a recipe, a YAML file (--recipe); flags override it.
 --print-recipe writes one from the flags given.
 
-Checkpoints are model folders that other programs can load. Ctrl-C finishes the current
+Checkpoints are model folders that other programs can load; the recipe of the run is next
+to them, so that train --resume --out DIR is all it takes to continue. Ctrl-C finishes the current
 step, saves and exits with code 130; --resume continues from there, bit for bit. So do TERM
 and HUP, with 143 and 129. A second Ctrl-C quits at once. On USR1 (kill -USR1) the run is planned again, between two steps, for the memory
 that is available then.
@@ -58,7 +59,7 @@ removed when the run has ended and saved.`,
   spillway train ./model --data book.txt --max-memory 2GiB --batch-size 32 --max-steps 2000
   spillway train ./model --data book.txt --disk /mnt/nvme/run --max-memory 1GiB --max-host-memory 4GiB --max-steps 100
   spillway train ./model --data book.txt --optimizer paged_adamw_8bit --log run.csv --max-steps 2000
-  spillway train small-llama --data book.txt --max-steps 500 --out run --resume`,
+  spillway train --resume --out run`,
 	}
 	asJSON := jsonFlag(cmd)
 	file := cmd.Flags().String("recipe", "", "take what the flags leave out from the YAML `FILE`")
@@ -70,7 +71,7 @@ removed when the run has ended and saved.`,
 	bind(cmd, r.Flags(), recipe.ModelKey, recipe.VersionKey)
 	completeModels(cmd)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) > 1 || len(args) == 0 && *file == "" {
+		if len(args) > 1 || len(args) == 0 && *file == "" && !(r.Output.Resume && r.Output.Dir != "") {
 			return usageErrorf("%d arguments given, it takes 1: MODEL", len(args))
 		}
 		return nil
@@ -83,6 +84,11 @@ removed when the run has ended and saved.`,
 		}
 		if *file != "" {
 			if err := r.Read(*file); err != nil {
+				return err
+			}
+		}
+		if r.Output.Resume {
+			if err := r.ReadRun(); err != nil {
 				return err
 			}
 		}
@@ -136,7 +142,11 @@ func trainCommand(ctx context.Context, sh shell, o trainOptions, r *recipe.Recip
 		return err
 	}
 	if o.dryRun {
-		d := dryReport{planOf(run.Job, run.Rig.Reason), run.Corpus.Summary, run.Corpus.Steps, run.Resumed, nil}
+		shown, err := planOf(run.Job, run.Rig.Reason)
+		if err != nil {
+			return err
+		}
+		d := dryReport{shown, run.Corpus.Summary, run.Corpus.Steps, run.Resumed, nil}
 		if o.sample {
 			d.Sample = run.Corpus.Sample
 		}

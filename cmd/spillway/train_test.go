@@ -229,3 +229,114 @@ func TestProgressLine(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+// A run is continued from its folder alone, from wherever the program is started, to the
+// bits of a run at once; flags that are given win over those it had.
+func TestResumeFromTheFolderAlone(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	raw, err := os.ReadFile(prose(t))
+	if err == nil {
+		err = os.WriteFile("text.jsonl", raw, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, parts := filepath.Join(dir, "whole"), filepath.Join(dir, "parts")
+	flags := []string{"--data", "text.jsonl", "--seed", "7", "--max-grad-norm", "1", "--lr-scheduler", "cosine:total=6"}
+	trainTiny(t, append(flags, "--max-steps", "6", "--out", whole)...).object(t)
+	trainTiny(t, append(flags, "--max-steps", "3", "--out", parts)...).object(t)
+	t.Chdir(t.TempDir())
+	if v := command(t, "train", "--resume", "--out", parts, "--max-steps", "6", "--json").object(t); at(t, v, "steps") != 6.0 {
+		t.Errorf("%v", v)
+	}
+	a, _ := sums(t, filepath.Join(whole, "step-00000006"))
+	b, _ := sums(t, filepath.Join(parts, "step-00000006"))
+	for name := range a {
+		if a[name] != b[name] {
+			t.Errorf("%s differs", name)
+		}
+	}
+	if r := command(t, "train", "--resume", "--out", parts, "--max-steps", "8", "--learning-rate", "1e-3"); r.code != exitFailed || !strings.Contains(r.err, "\n  the learning rate (--learning-rate): 0.005 in that run, 0.001 now\n") {
+		t.Errorf("with another learning rate: %d %s", r.code, r.err)
+	}
+	if r := command(t, "train", "--resume", "--out", filepath.Join(dir, "nothing")); r.code == exitOK || strings.Contains(r.err, "panic") {
+		t.Errorf("without a run: %d %s", r.code, r.err)
+	}
+}
+
+// Of many training runs into one folder one wins; the others say who holds it.
+func TestRunsIntoOneFolder(t *testing.T) {
+	text, out := prose(t), filepath.Join(t.TempDir(), "run")
+	results := make(chan result)
+	for range 5 {
+		go func() {
+			results <- trainTiny(t, "--data", text, "--max-steps", "20", "--save-steps", "1", "--out", out)
+		}()
+	}
+	won := 0
+	for range 5 {
+		switch r := <-results; {
+		case r.code == exitOK:
+			won++
+		case !strings.Contains(r.err, "is being written by") && !strings.Contains(r.err, "has a checkpoint of step"):
+			t.Errorf("exit code %d: %s", r.code, r.err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d of 5 won", won)
+	}
+	c, err := checkpoint.Dir{Path: out}.Latest()
+	if err != nil || c.Iteration != 20 || len(c.Skipped) > 0 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	c.Close() // opened for reading
+}
+
+// Everything that will run is in the plan that is shown: evaluations, and what a policy
+// makes of the optimizer state later.
+func TestTrainShowsWhatWillRun(t *testing.T) {
+	r := command(t, "train", "tiny-llama", "--batch-size", "2", "--seq-len", "64", "--data", prose(t), "--max-steps", "4", "--eval-steps", "2",
+		"--state-policy", "low-memory:warmup=2", "--out", filepath.Join(t.TempDir(), "run"))
+	for _, line := range []string{"\nevaluation ", "\nafter warm-up ", "\nloss "} {
+		if !strings.Contains(r.out, line) {
+			t.Errorf("there is no line%s in\n%s%s", line, r.out, r.err)
+		}
+	}
+}
+
+// Of many that write one folder one wins, whatever they are; the others say so and leave
+// nothing.
+func TestManyWritersOfOneFolder(t *testing.T) {
+	parent := t.TempDir()
+	model, out := filepath.Join(parent, "model"), filepath.Join(parent, "out")
+	if r := command(t, "init", "tiny-llama", "--out", model); r.code != exitOK {
+		t.Fatal(r.err)
+	}
+	lines := [][]string{{"init", "tiny-llama", "--out", out}, {"quantize", model, out}, {"export", model, out}, {"export", model, out, "--dtype", "bf16"}}
+	results := make(chan result)
+	const each = 50
+	for range each {
+		for _, args := range lines {
+			go func() { results <- command(t, args...) }()
+		}
+	}
+	won := 0
+	for range each * len(lines) {
+		switch r := <-results; {
+		case r.code == exitOK:
+			won++
+		case !strings.Contains(r.err, "is being written by") && !strings.Contains(r.err, "exists already") && !strings.Contains(r.err, "was made meanwhile"):
+			t.Errorf("exit code %d: %s", r.code, r.err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d won", won)
+	}
+	if left, err := os.ReadDir(parent); err != nil || len(left) != 2 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if r := command(t, "inspect", out); r.code != exitOK {
+		t.Errorf("what was written is not whole: %s%s", r.out, r.err)
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -130,6 +131,14 @@ func TestTrainEvaluates(t *testing.T) {
 	}
 	if _, err := os.Stat(at(t, v, "best_checkpoint").(string)); err != nil {
 		t.Error(err)
+	}
+	// What is exported of the run is the best, and says so.
+	exported := filepath.Join(dir, "exported")
+	r := command(t, "export", filepath.Join(dir, "run"), exported)
+	a, err := os.ReadFile(filepath.Join(exported, "model.safetensors"))
+	b, bad := os.ReadFile(filepath.Join(at(t, v, "best_checkpoint").(string), "model.safetensors"))
+	if r.code != exitOK || !strings.Contains(r.out, "stopped early: taking its best checkpoint") || err != nil || bad != nil || !bytes.Equal(a, b) {
+		t.Errorf("exported %d bytes of %d: %+v, %v, %v", len(a), len(b), r, err, bad)
 	}
 	f, err := os.Open(log)
 	if err != nil {

@@ -156,6 +156,9 @@ func (f *Folder) rawFile(name string, t dtype.Type, e indexEntry) (none tensorfi
 // index.
 func (f *Folder) linkedFile(name string, t dtype.Type, e indexEntry) (none tensorfile.Tensor, err error) {
 	file := f.linked[e.File]
+	if filepath.Ext(e.File) != safetensors.Format.Extension {
+		return none, fmt.Errorf("its safetensors_file %q is no %s file", e.File, safetensors.Format.Extension)
+	}
 	if file == nil {
 		if file, err = safetensors.OpenOn(f.disk, e.File); err != nil {
 			return none, err

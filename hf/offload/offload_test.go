@@ -133,18 +133,19 @@ func TestBadFolders(t *testing.T) {
 		{`{"a": {"dtype": "float32", "shape": [-2]}}`, "-2"},
 		{`{"a": {"dtype": "float32", "shape": [4611686018427387904, 4]}}`, "a"},
 		{`{"a": {"dtype": "float32"}}`, "neither"},
+		{`{"a": {"dtype": "float32", "safetensors_file": "/dev/zero", "weight_name": "a"}}`, "no .safetensors file"},
 		{`{"../a": {"dtype": "float32", "shape": [2]}}`, "name"},
 		{`{"": {"dtype": "float32", "shape": [2]}}`, "name"},
 		{`{"b": {"dtype": "float32", "shape": [2]}}`, "b.dat"},
-		{`{"a": {"dtype": "float32", "safetensors_file": "/nowhere", "weight_name": "a"}}`, "nowhere"},
-		{`{"a": {"dtype": "float32", "safetensors_file": "/w", "weight_name": "b"}}`, "b"},
-		{`{"a": {"dtype": "float16", "safetensors_file": "/w", "weight_name": "w"}}`, "f16"},
+		{`{"a": {"dtype": "float32", "safetensors_file": "/nowhere.safetensors", "weight_name": "a"}}`, "nowhere"},
+		{`{"a": {"dtype": "float32", "safetensors_file": "/w.safetensors", "weight_name": "b"}}`, "b"},
+		{`{"a": {"dtype": "float16", "safetensors_file": "/w.safetensors", "weight_name": "w"}}`, "f16"},
 	} {
 		disk := vfs.NewMemory(1 << 20)
 		put := func(name, text string) {
 			must(t, vfs.WriteFile(disk, name, func(w io.Writer) error { _, err := io.WriteString(w, text); return err }))
 		}
-		must(t, safetensors.WriteFile(disk, "/w", []tensorfile.Output{{Name: "w", Type: dtype.F32, Shape: shape.Of(1), Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}}))
+		must(t, safetensors.WriteFile(disk, "/w.safetensors", []tensorfile.Output{{Name: "w", Type: dtype.F32, Shape: shape.Of(1), Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}}))
 		put("/a.dat", "12345678")
 		put("/"+IndexName, c.index)
 		if _, err := OpenOn(disk, "/"); err == nil || !strings.Contains(err.Error(), c.says) {

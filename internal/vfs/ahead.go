@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -91,10 +92,7 @@ func (f *aheadFile) ReadAt(p []byte, off int64) (done int, err error) {
 		err = s.err
 		f.release(s)
 		if done += n; n == 0 {
-			if err == nil {
-				err = io.EOF
-			}
-			return done, err
+			return done, cmp.Or(err, io.EOF)
 		}
 	}
 	return done, nil

@@ -1,13 +1,13 @@
 package vfs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -36,7 +36,7 @@ func Claim(path string) (release func() error, err error) {
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 			holder, _ := io.ReadAll(io.LimitReader(f, 1<<10)) // it says more, no more
 			if errors.Is(err, syscall.EWOULDBLOCK) {
-				err = &HeldError{path, strings.TrimSpace(string(holder))}
+				err = &HeldError{path, cmp.Or(string(holder), "another process")} // that has not said who it is yet
 			}
 			return nil, errors.Join(err, f.Close())
 		}

@@ -60,14 +60,11 @@ func (f *Faults) Open(name string) (File, error) { return f.file(name, f.Disk.Op
 func (f *Faults) Create(name string) (File, error) { return f.file(name, f.Disk.Create) }
 
 func (f *Faults) file(name string, open func(string) (File, error)) (File, error) {
-	if err := f.enter(); err != nil {
-		return nil, err
-	}
-	inner, err := open(name)
+	inner, err := ask(f, open, name)
 	if err != nil {
 		return nil, err
 	}
-	return &faultyFile{File: inner, faults: f, name: name}, nil
+	return &faultyWriter{faultyFile{inner, f, name, 1}, inner}, nil
 }
 
 // OpenInPlace implements FS.
@@ -79,99 +76,78 @@ func (f *Faults) OpenInPlace(name string, write bool) (InPlace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &faultyInPlace{InPlace: inner, faults: f, name: name}, nil
+	return &faultyInPlace{faultyFile{inner, f, name, Block}, inner}, nil
 }
 
 // Mkdir implements FS.
-func (f *Faults) Mkdir(name string) error {
-	return f.try(func() error { return f.Disk.Mkdir(name) })
-}
+func (f *Faults) Mkdir(name string) error { return f.try(f.Disk.Mkdir, name) }
 
 // Rename implements FS.
 func (f *Faults) Rename(from, to string) error {
-	return f.try(func() error { return f.Disk.Rename(from, to) })
+	return f.try(func(from string) error { return f.Disk.Rename(from, to) }, from)
 }
 
 // Remove implements FS.
-func (f *Faults) Remove(name string) error {
-	return f.try(func() error { return f.Disk.Remove(name) })
-}
+func (f *Faults) Remove(name string) error { return f.try(f.Disk.Remove, name) }
 
 // SyncDir implements FS.
-func (f *Faults) SyncDir(dir string) error {
-	return f.try(func() error { return f.Disk.SyncDir(dir) })
-}
+func (f *Faults) SyncDir(dir string) error { return f.try(f.Disk.SyncDir, dir) }
 
-func (f *Faults) try(do func() error) error {
+// List implements FS.
+func (f *Faults) List(dir string) ([]string, error) { return ask(f, f.Disk.List, dir) }
+
+// Stat implements FS.
+func (f *Faults) Stat(name string) (Info, error) { return ask(f, f.Disk.Stat, name) }
+
+// Lock implements FS.
+func (f *Faults) Lock(dir string) (io.Closer, error) { return ask(f, f.Disk.Lock, dir) }
+
+// Free implements FS.
+func (f *Faults) Free(dir string) (int64, error) { return ask(f, f.Disk.Free, dir) }
+
+func (f *Faults) try(call func(string) error, name string) error {
 	if err := f.enter(); err != nil {
 		return err
 	}
-	return do()
+	return call(name)
 }
 
-// List implements FS.
-func (f *Faults) List(dir string) ([]string, error) {
+func ask[T any](f *Faults, call func(string) (T, error), name string) (t T, err error) {
 	if err := f.enter(); err != nil {
-		return nil, err
+		return t, err
 	}
-	return f.Disk.List(dir)
+	return call(name)
 }
 
-// Stat implements FS.
-func (f *Faults) Stat(name string) (Info, error) {
-	if err := f.enter(); err != nil {
-		return Info{}, err
-	}
-	return f.Disk.Stat(name)
-}
-
-// Lock implements FS.
-func (f *Faults) Lock(dir string) (io.Closer, error) {
-	if err := f.enter(); err != nil {
-		return nil, err
-	}
-	return f.Disk.Lock(dir)
-}
-
-// Free implements FS.
-func (f *Faults) Free(dir string) (int64, error) {
-	if err := f.enter(); err != nil {
-		return 0, err
-	}
-	return f.Disk.Free(dir)
-}
-
-// faultyFile is an open file whose calls count too.
+// faultyFile is an open file whose calls count too. Half a write is whole blocks.
 type faultyFile struct {
-	File
+	opened
 	faults *Faults
 	name   string
+	block  int // bytes
 }
 
+// ReadAt counts the call, and lets Corrupt change what was read.
 func (f *faultyFile) ReadAt(p []byte, off int64) (int, error) {
-	return f.faults.read(f.name, f.File, p, off)
-}
-
-// read counts the call, and lets Corrupt change what was read.
-func (f *Faults) read(name string, from io.ReaderAt, p []byte, off int64) (int, error) {
-	if err := f.enter(); err != nil {
+	if err := f.faults.enter(); err != nil {
 		return 0, err
 	}
-	n, err := from.ReadAt(p, off)
-	if f.Corrupt != nil {
-		f.Corrupt(name, off, p[:n])
+	n, err := f.opened.ReadAt(p, off)
+	if f.faults.Corrupt != nil {
+		f.faults.Corrupt(f.name, off, p[:n])
 	}
 	return n, err
 }
 
-func (f *faultyFile) Write(p []byte) (int, error) { return f.write(p, f.File.Write) }
-
 func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
-	return f.write(p, func(p []byte) (int, error) { return f.File.WriteAt(p, off) })
+	return f.write(p, func(p []byte) (int, error) { return f.opened.WriteAt(p, off) })
 }
 
 func (f *faultyFile) write(p []byte, do func([]byte) (int, error)) (int, error) {
 	allowed, fault := f.faults.admit(len(p))
+	if allowed < len(p) {
+		allowed -= allowed % f.block
+	}
 	if allowed == 0 && fault != nil {
 		return 0, fault
 	}
@@ -201,54 +177,39 @@ func (f *Faults) admit(n int) (int, error) {
 }
 
 func (f *faultyFile) Sync() error {
-	return f.faults.try(f.File.Sync)
+	if err := f.faults.enter(); err != nil {
+		return err
+	}
+	return f.opened.Sync()
 }
 
 func (f *faultyFile) Size() (int64, error) {
 	if err := f.faults.enter(); err != nil {
 		return 0, err
 	}
-	return f.File.Size()
+	return f.opened.Size()
 }
 
-// faultyInPlace is a file open for reading and writing anywhere whose calls count.
-// Half a write is whole blocks.
+// faultyWriter is a faulty File.
+type faultyWriter struct {
+	faultyFile
+	inner io.Writer
+}
+
+func (f *faultyWriter) Write(p []byte) (int, error) { return f.write(p, f.inner.Write) }
+
+// faultyInPlace is a faulty file open for reading and writing anywhere.
 type faultyInPlace struct {
-	InPlace
-	faults *Faults
-	name   string
-}
-
-func (f *faultyInPlace) ReadAt(p []byte, off int64) (int, error) {
-	return f.faults.read(f.name, f.InPlace, p, off)
-}
-
-func (f *faultyInPlace) WriteAt(p []byte, off int64) (int, error) {
-	allowed, fault := f.faults.admit(len(p))
-	if allowed < len(p) {
-		allowed = allowed / Block * Block
-	}
-	if allowed == 0 && fault != nil {
-		return 0, fault
-	}
-	n, err := f.InPlace.WriteAt(p[:allowed], off)
-	return n, errors.Join(err, fault)
+	faultyFile
+	inner InPlace
 }
 
 func (f *faultyInPlace) Reserve(bytes int64) error {
-	return f.faults.try(func() error {
-		if limit := f.faults.Capacity; limit > 0 && bytes > limit {
-			return syscall.ENOSPC
-		}
-		return f.InPlace.Reserve(bytes)
-	})
-}
-
-func (f *faultyInPlace) Sync() error { return f.faults.try(f.InPlace.Sync) }
-
-func (f *faultyInPlace) Size() (int64, error) {
 	if err := f.faults.enter(); err != nil {
-		return 0, err
+		return err
 	}
-	return f.InPlace.Size()
+	if limit := f.faults.Capacity; limit > 0 && bytes > limit {
+		return syscall.ENOSPC
+	}
+	return f.inner.Reserve(bytes)
 }

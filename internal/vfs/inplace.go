@@ -18,16 +18,10 @@ const Block = 4096
 // goroutines. A read that meets the end of the file gives io.EOF with the bytes
 // before it.
 type InPlace interface {
-	io.ReaderAt
-	io.WriterAt
-	io.Closer
+	opened
 	// Reserve makes the file at least so long, with space on the disk for every byte;
 	// bytes not yet written read as zeros.
 	Reserve(bytes int64) error
-	// Sync makes the bytes written so far durable.
-	Sync() error
-	// Size is the length in bytes.
-	Size() (int64, error)
 }
 
 // aligned refuses what direct I/O cannot do, on every kind of disk alike.

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ type change func(entries map[string]*node)
 
 // NewMemory makes an empty disk of the given capacity in bytes.
 func NewMemory(capacity int64) *Memory {
-	return &Memory{root: newFolder(), capacity: capacity}
+	return &Memory{root: newFolder(), capacity: capacity, locked: map[string]bool{}}
 }
 
 func newFolder() *node {
@@ -222,9 +223,6 @@ func (m *Memory) Lock(dir string) (io.Closer, error) {
 	if m.locked[dir] {
 		return nil, &fs.PathError{Op: "lock", Path: dir, Err: ErrLocked}
 	}
-	if m.locked == nil {
-		m.locked = map[string]bool{}
-	}
 	m.locked[dir] = true
 	return memoryLock{m, dir}, nil
 }
@@ -263,7 +261,7 @@ func (n *node) size() int64 {
 func (m *Memory) AfterPowerLoss(rng *rand.Rand) *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &Memory{root: m.root.survivor(rng), capacity: m.capacity}
+	return &Memory{root: m.root.survivor(rng), capacity: m.capacity, locked: map[string]bool{}}
 }
 
 func (n *node) survivor(rng *rand.Rand) *node {
@@ -307,14 +305,7 @@ type memoryFile struct {
 func (f *memoryFile) ReadAt(p []byte, off int64) (int, error) {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
-	if off >= int64(len(f.node.data)) {
-		return 0, io.EOF
-	}
-	n := copy(p, f.node.data[off:])
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
+	return bytes.NewReader(f.node.data).ReadAt(p, off)
 }
 
 func (f *memoryFile) Write(p []byte) (int, error) {

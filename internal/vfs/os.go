@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"syscall"
@@ -12,11 +13,24 @@ var OS FS = osFS{}
 
 type osFS struct{}
 
-func (osFS) Open(name string) (File, error)   { return wrap(os.Open(name)) }
+func (osFS) Open(name string) (File, error)   { return wrap(OpenRegular(name)) }
 func (osFS) Create(name string) (File, error) { return wrap(os.Create(name)) }
 func (osFS) Mkdir(name string) error          { return os.Mkdir(name, 0o777) }
 func (osFS) Rename(from, to string) error     { return os.Rename(from, to) }
 func (osFS) Remove(name string) error         { return os.Remove(name) }
+
+// OpenRegular opens a file for reading. Pipes and devices are refused: opening or reading
+// one may wait for ever.
+func OpenRegular(name string) (*os.File, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, fmt.Errorf("%s is a pipe or a device, want a file", name)
+	}
+	return os.Open(name)
+}
 
 func (osFS) List(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)

@@ -53,10 +53,15 @@ type FS interface {
 var ErrLocked = errors.New("in use by another process")
 
 // File is an open file. One from Open is for reading, one from Create for writing in order.
+// WriteAt writes over bytes that were written before.
 type File interface {
-	io.ReaderAt
 	io.Writer
-	// WriterAt writes over bytes that were written before.
+	opened
+}
+
+// opened is what all open files do.
+type opened interface {
+	io.ReaderAt
 	io.WriterAt
 	io.Closer
 	// Sync makes the bytes written so far durable.

@@ -157,7 +157,7 @@ func (j *Journal) record(state []byte) error {
 	head := make([]byte, stateBytes)
 	binary.LittleEndian.PutUint64(head, uint64(len(state)))
 	copy(head[8:], state)
-	w := j.tape.writer()
+	w := &tapeWriter{tape: j.tape}
 	if _, err := w.Write(head); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (j *Journal) record(state []byte) error {
 
 // recover reads the tape.
 func (j *Journal) recover() error {
-	head, r := make([]byte, stateBytes), j.tape.reader()
+	head, r := make([]byte, stateBytes), &tapeReader{tape: j.tape}
 	if _, err := io.ReadFull(r, head); err != nil {
 		return err
 	}

@@ -44,9 +44,6 @@ func (t *tape) close() error {
 	return errors.Join(errs...)
 }
 
-func (t *tape) writer() *tapeWriter { return &tapeWriter{tape: t} }
-func (t *tape) reader() *tapeReader { return &tapeReader{tape: t} }
-
 // buffers gives the first n bytes of the stage, and n bytes of the tape at an offset.
 func (t *tape) buffers(at, n int64) (stage, tape device.Buffer) {
 	return device.Buffer{Memory: t.stage, Bytes: n}, device.Buffer{Memory: t.memory, Offset: at, Bytes: n}
