@@ -195,12 +195,11 @@ func (g *GPURow) bound(f *plan.Forecast, matmuls units.Flops, rates machine.Devi
 func usefulFlops(p *plan.Plan) (sum float64) {
 	for _, s := range p.Slabs {
 		for _, w := range s.Params {
-			per := 2.0
-			switch {
-			case p.Optimizer != nil && w.Frozen():
+			per := 6.0
+			if p.Optimizer == nil {
+				per = 2
+			} else if w.Frozen() {
 				per = 4
-			case p.Optimizer != nil:
-				per = 6
 			}
 			sum += per * float64(w.Type.Shape.Elements())
 		}

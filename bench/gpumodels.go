@@ -34,9 +34,9 @@ var benchConfigs = map[string]string{
 func openBench(name string) (*spillway.Model, error) {
 	switch name {
 	case modelLinear:
-		return spillway.Define(name, linearStack), nil
+		return spillway.Define(name, func() (nn.Model, error) { return linearStack(), nil }), nil
 	case modelLinearTable:
-		m := spillway.Define(name, linearTable)
+		m := spillway.Define(name, func() (nn.Model, error) { return linearTable(), nil })
 		m.Info.Vocab = linearWidth
 		return m, nil
 	}
@@ -60,7 +60,7 @@ func openBench(name string) (*spillway.Model, error) {
 const linearWidth = 4096
 
 // linearStack is sixteen linear layers, without biases.
-func linearStack() (nn.Model, error) {
+func linearStack() *nn.Sequential {
 	stack := nn.NewSequential()
 	for range 16 {
 		l := nn.NewLinear(linearWidth, linearWidth)
@@ -68,18 +68,14 @@ func linearStack() (nn.Model, error) {
 		stack.Layers = append(stack.Layers, l)
 	}
 	stack.Input, stack.Loss = shape.Of(linearWidth), nn.MeanSquare
-	return stack, nil
+	return stack
 }
 
 // linearTable is the stack with an embedding before it and a loss after it. With the
 // embedding on the GPU almost nothing but weights crosses the link.
-func linearTable() (nn.Model, error) {
-	made, err := linearStack()
-	if err != nil {
-		return nil, err
-	}
-	stack := made.(*nn.Sequential)
+func linearTable() *nn.Sequential {
+	stack := linearStack()
 	stack.Layers = append([]nn.Layer{nn.NewEmbedding(linearWidth, linearWidth)}, stack.Layers...)
 	stack.Input, stack.Loss = nil, nn.CrossEntropy
-	return stack, nil
+	return stack
 }

@@ -128,7 +128,7 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 	if err != nil {
 		return err
 	}
-	if share := d.limit(); share < 1 {
+	if share := one(d, 1, d.between(0.1, 1)); share < 1 { // half of the runs are not limited
 		limit := fmt.Sprintf("%dMiB", max(int64(share*float64(finetune.StandardPeak(run.Job.Plan)))>>20, 1))
 		if err := run.Close(); err != nil {
 			return err
@@ -227,9 +227,6 @@ func (d drawing) run(i int) *RandomRow {
 	}
 	return &RandomRow{Name: name, Model: raw, Settings: settings, Documents: documents}
 }
-
-// limit draws the share of the memory to use; half of the runs are not limited.
-func (d drawing) limit() float64 { return one(d, 1, d.between(0.1, 1)) }
 
 // randomEnd is the token at the end of documents.
 const randomEnd = 2

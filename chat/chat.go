@@ -95,7 +95,11 @@ func (t *Template) Render(c Conversation, prompt bool) (string, error) {
 
 // render renders the first n messages.
 func (t *Template) render(c Conversation, n int, prompt bool) (jinja.Rendered, error) {
-	v := map[string]any{"messages": messageList(c.Messages[:n]), "tools": c.tools, "documents": nil, "add_generation_prompt": prompt}
+	list := &jinja.List{Items: make([]any, n)}
+	for i, m := range c.Messages[:n] {
+		list.Items[i] = m.fields
+	}
+	v := map[string]any{"messages": list, "tools": c.tools, "documents": nil, "add_generation_prompt": prompt}
 	for name, word := range t.SpecialTokens {
 		v[name] = word
 	}
@@ -105,14 +109,6 @@ func (t *Template) render(c Conversation, n int, prompt bool) (jinja.Rendered, e
 		now = time.Now()
 	}
 	return t.jinja.Render(v, now)
-}
-
-func messageList(list []Message) *jinja.List {
-	l := &jinja.List{Items: make([]any, len(list))}
-	for i, m := range list {
-		l.Items[i] = m.fields
-	}
-	return l
 }
 
 var errNoAnswer = errors.New("no message is from the assistant, so there is nothing to train on")
@@ -137,12 +133,7 @@ func (t *Template) markedTexts(c Conversation) ([]Text, error) {
 	if err != nil {
 		return nil, err
 	}
-	var answers []Message
-	for _, m := range c.Messages {
-		if m.isAnswer() {
-			answers = append(answers, m)
-		}
-	}
+	answers := slices.DeleteFunc(slices.Clone(c.Messages), func(m Message) bool { return !m.isAnswer() })
 	if len(answers) != len(r.Generated) {
 		return nil, fmt.Errorf("%s marks %d answers, the conversation has %d", t.Name, len(r.Generated), len(answers))
 	}

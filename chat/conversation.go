@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,10 +69,7 @@ func (m Message) checkContent() error {
 // fromLegacy turns a message with from and value into one with role and content.
 func fromLegacy(old *jinja.Dict, from string) *jinja.Dict {
 	d := jinja.NewDict()
-	if role, ok := roles[from]; ok {
-		from = role
-	}
-	d.Set("role", from)
+	d.Set("role", cmp.Or(roles[from], from))
 	d.Set("content", old.Values["value"])
 	for _, k := range old.Names() {
 		if k != "from" && k != "value" {
@@ -102,13 +100,11 @@ func aliasReasoning(d *jinja.Dict) {
 // SetTools sets the tools of the conversation, a JSON list.
 func (c *Conversation) SetTools(raw json.RawMessage) error {
 	v, err := jinja.FromJSON(raw)
+	if s, ok := v.(string); ok && err == nil { // some data sets have the list as a string
+		v, err = jinja.FromJSON([]byte(s))
+	}
 	if err != nil {
 		return fmt.Errorf("tools: %w", err)
-	}
-	if s, ok := v.(string); ok { // some data sets have the list as a string
-		if v, err = jinja.FromJSON([]byte(s)); err != nil {
-			return fmt.Errorf("tools: %w", err)
-		}
 	}
 	if _, ok := v.(*jinja.List); !ok && v != nil {
 		return errors.New("tools are a list of objects")

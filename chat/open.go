@@ -68,15 +68,11 @@ func OpenFile(path, dir string) (*Template, error) {
 }
 
 func openSource(dir string, config map[string]json.RawMessage) (*Template, error) {
-	path := filepath.Join(dir, templateFile)
-	source, err := readFile(path)
-	if err == nil {
-		return Parse(path, string(source))
-	}
+	t, err := OpenFile(filepath.Join(dir, templateFile), "")
 	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading a chat template: %w", err)
+		return t, err
 	}
-	path = filepath.Join(dir, legacyFile)
+	path := filepath.Join(dir, legacyFile)
 	old, err := readObject(path)
 	if err != nil {
 		return nil, err

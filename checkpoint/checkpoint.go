@@ -128,16 +128,9 @@ func (d Dir) List() ([]Entry, error) {
 		if !ok || suffix == partialSuffix || suffix == removingSuffix {
 			continue
 		}
-		e := Entry{Path: filepath.Join(d.Path, n), Iteration: iteration}
-		m, err := readManifest(d.fs(), e.Path)
-		if err == nil && m.Iteration != iteration {
-			err = fmt.Errorf("%s: its manifest is of iteration %d", e.Path, m.Iteration)
-		}
-		e.Saved, e.Best, e.Err = m.Saved, m.Best, err
-		if err != nil {
-			e.Saved = 0
-		}
-		found = append(found, e)
+		path := filepath.Join(d.Path, n)
+		m, err := readManifest(d.fs(), path)
+		found = append(found, Entry{Path: path, Iteration: iteration, Saved: m.Saved, Best: m.Best, Err: err})
 	}
 	slices.SortFunc(found, func(a, b Entry) int {
 		switch {

@@ -226,7 +226,7 @@ func TestSaveRefuses(t *testing.T) {
 	if err := disk.Mkdir("/other"); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeText(disk, "/other/"+TrainerName, nil); err != nil {
+	if err := vfs.WriteBytes(disk, "/other/"+TrainerName, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*Snapshot){

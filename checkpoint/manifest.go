@@ -48,6 +48,8 @@ type sealedManifest struct {
 	CRC      uint32          `json:"crc32c"`
 }
 
+// readManifest reads the manifest in a folder, which may be named after its iteration.
+// Where it is of another one, what it says of the best checkpoint still counts.
 func readManifest(disk vfs.FS, dir string) (manifest, error) {
 	path := filepath.Join(dir, ManifestName)
 	raw, err := vfs.ReadFile(disk, path, maxJSON)
@@ -57,6 +59,9 @@ func readManifest(disk vfs.FS, dir string) (manifest, error) {
 	m, err := parseManifest(raw)
 	if err != nil {
 		return manifest{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if iteration, _, ok := parseName(filepath.Base(dir)); ok && iteration != m.Iteration {
+		return manifest{Best: m.Best}, fmt.Errorf("%s: its manifest is of iteration %d", dir, m.Iteration)
 	}
 	return m, nil
 }

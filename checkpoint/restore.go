@@ -31,10 +31,7 @@ type Checkpoint struct {
 // the error is ErrNone.
 func (d Dir) Latest() (*Checkpoint, error) {
 	found, err := d.List()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w in %s", ErrNone, d.Path)
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var skipped []error
@@ -89,9 +86,6 @@ func OpenOn(disk vfs.FS, path string) (*Checkpoint, error) {
 	m, err := readManifest(disk, path)
 	if err != nil {
 		return nil, err
-	}
-	if iteration, _, ok := parseName(filepath.Base(path)); ok && iteration != m.Iteration {
-		return nil, fmt.Errorf("%s: its manifest is of iteration %d", path, m.Iteration)
 	}
 	if err := m.verify(disk, path); err != nil {
 		return nil, err

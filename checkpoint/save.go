@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"path/filepath"
 	"slices"
 	"time"
@@ -127,7 +126,7 @@ func (s Snapshot) fill(disk vfs.FS, dir string, saved int64) error {
 	if len(trainer) > maxJSON {
 		return fmt.Errorf("%s would have %d bytes, at most %d are allowed: save large things as tensors", TrainerName, len(trainer), maxJSON)
 	}
-	if err := writeText(sums, filepath.Join(dir, TrainerName), trainer); err != nil {
+	if err := vfs.WriteBytes(sums, filepath.Join(dir, TrainerName), append(trainer, '\n')); err != nil {
 		return err
 	}
 	m := manifest{formatVersion, s.Iteration, saved, map[string]checksum{}, s.Best}
@@ -142,14 +141,7 @@ func (s Snapshot) fill(disk vfs.FS, dir string, saved int64) error {
 	if err != nil {
 		return err
 	}
-	return writeText(sums, filepath.Join(dir, ManifestName), text)
-}
-
-func writeText(disk vfs.FS, path string, text []byte) error {
-	return vfs.WriteFile(disk, path, func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
+	return vfs.WriteBytes(sums, filepath.Join(dir, ManifestName), append(text, '\n'))
 }
 
 // restoreReplaced brings the hidden one back if the new checkpoint did not get its name.

@@ -94,58 +94,42 @@ type Options struct {
 
 // Run trains the model, has it write a text, and checks what the plan promised.
 func Run(ctx context.Context, o Options) (r Report, err error) {
-	d := &demo{Options: o}
-	d.Steps, d.Patience = cmp.Or(o.Steps, steps), cmp.Or(o.Patience, patience)
-	return d.run(ctx)
-}
-
-// Milestone is after how many steps a line of progress is worth keeping: ten in all.
-func Milestone(o Options) int64 { return max(cmp.Or(o.Steps, steps)/10, 1) }
-
-type demo struct{ Options }
-
-func (d *demo) run(ctx context.Context) (r Report, err error) {
-	if found, err := (checkpoint.Dir{Path: d.Out}).List(); d.Out != "" && err == nil && len(found) > 0 {
-		return r, fmt.Errorf("%s has a trained model already, of %d steps: name another folder, or remove this one", d.Out, found[0].Iteration)
+	o.Steps, o.Patience = cmp.Or(o.Steps, steps), cmp.Or(o.Patience, patience)
+	if found, err := (checkpoint.Dir{Path: o.Out}).List(); o.Out != "" && err == nil && len(found) > 0 {
+		return r, fmt.Errorf("%s has a trained model already, of %d steps: name another folder, or remove this one", o.Out, found[0].Iteration)
 	}
 	dir, err := os.MkdirTemp("", "spillway-demo-")
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	m, err := model(dir)
+	path := filepath.Join(dir, "moby-llama.json") // a config alone: the weights are random
+	if err := os.WriteFile(path, config, 0o644); err != nil {
+		return r, err
+	}
+	m, err := spillway.Open(path)
 	if err != nil {
 		return r, err
 	}
 	defer m.Close() // opened for reading
-	folder := d.Out
-	if folder == "" {
-		folder = filepath.Join(dir, "trained")
-	}
-	if r, err = d.train(ctx, m, folder); err != nil {
+	if r, err = o.train(ctx, m, cmp.Or(o.Out, filepath.Join(dir, "trained"))); err != nil {
 		return r, err
 	}
-	if r.Sample, err = d.sample(ctx, r.Checkpoint); err != nil {
+	if r.Sample, err = o.sample(ctx, r.Checkpoint); err != nil {
 		return r, err
 	}
-	if d.Out == "" {
+	if o.Out == "" {
 		r.Checkpoint = "" // it goes with the temporary folder
 	}
 	r.check()
 	return r, nil
 }
 
-// model is a config alone: its weights are random.
-func model(dir string) (*spillway.Model, error) {
-	path := filepath.Join(dir, "moby-llama.json")
-	if err := os.WriteFile(path, config, 0o644); err != nil {
-		return nil, err
-	}
-	return spillway.Open(path)
-}
+// Milestone is after how many steps a line of progress is worth keeping: ten in all.
+func Milestone(o Options) int64 { return max(cmp.Or(o.Steps, steps)/10, 1) }
 
 // train shows the plan, trains, and measures the process meanwhile.
-func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r Report, err error) {
+func (d Options) train(ctx context.Context, m *spillway.Model, folder string) (r Report, err error) {
 	optimizer, err := optim.Parse("adamw")
 	if err != nil {
 		return r, err
@@ -157,11 +141,9 @@ func (d *demo) train(ctx context.Context, m *spillway.Model, folder string) (r R
 	}
 	defer func() { err = errors.Join(err, here.Close()) }()
 	o := onDevices(spillway.Options{Task: spillway.Train, MicroBatchSize: batch, Seq: seq, Packed: true, Optimizer: optimizer}, here)
-	budget, err := budgetOf(m, o)
-	if err != nil {
+	if o.Budget, err = budgetOf(m, o); err != nil {
 		return r, err
 	}
-	o.Budget = budget
 	job, err := m.Plan(o)
 	if err != nil {
 		return r, err
@@ -239,7 +221,7 @@ func budgetOf(m *spillway.Model, o spillway.Options) (int64, error) {
 }
 
 // sample has the trained model continue a prompt.
-func (d *demo) sample(ctx context.Context, path string) (text string, err error) {
+func (d Options) sample(ctx context.Context, path string) (text string, err error) {
 	m, err := spillway.Open(path)
 	if err != nil {
 		return "", err

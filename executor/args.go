@@ -47,29 +47,23 @@ func (a *args) set(now, pending IterationArgs) {
 		r.args.Key = op.Key(now.Seed, now.Iteration, uint64(r.block))
 		r.args.Row = now.FirstSequence + r.sequence
 	}
-	for i := range a.updates {
-		if u := &a.updates[i]; !u.deferred {
-			u.set(now)
-		}
-	}
-	a.setDeferred(pending)
+	a.setUpdates(false, now)
+	a.setUpdates(true, pending)
 	if a.clip != nil {
 		a.clip.Scalars = op.ClipScalars(now.MaxNorm, now.LossScale)
 	}
 }
 
-func (a *args) setDeferred(pending IterationArgs) {
-	for i := range a.updates {
-		if u := &a.updates[i]; u.deferred {
-			u.set(pending)
+// setUpdates fills in the numbers of the updates that are deferred, or of the others.
+func (a *args) setUpdates(deferred bool, n IterationArgs) {
+	for _, u := range a.updates {
+		if u.deferred != deferred {
+			continue
 		}
-	}
-}
-
-func (u *updateArgs) set(n IterationArgs) {
-	// Weights of a slab are rounded with a random stream of their own, no block's.
-	u.args.Scalars, u.args.Key, u.args.Row = n.Optimizer, op.Key(n.Seed, n.Iteration, uint64(u.slab), 1), uint64(u.element)
-	if !u.decay {
-		u.args.Scalars = n.NoDecay
+		// Weights of a slab are rounded with a random stream of their own, no block's.
+		u.args.Scalars, u.args.Key, u.args.Row = n.Optimizer, op.Key(n.Seed, n.Iteration, uint64(u.slab), 1), uint64(u.element)
+		if !u.decay {
+			u.args.Scalars = n.NoDecay
+		}
 	}
 }

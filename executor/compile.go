@@ -34,7 +34,8 @@ type compiler struct {
 	tally   *tally
 	out     *program                      // that is being compiled
 	kernels map[programOn][]device.Kernel // one per node
-	updates updateKernels
+	updates map[string]device.Kernel      // by what updateKernel writes to key
+	key     []byte
 	// Kernels that a device has joined, by what they depend on.
 	joined        map[programOn]func(device.Queue) error
 	joinedUpdates map[updateOn]func(device.Queue) error

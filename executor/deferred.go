@@ -21,26 +21,13 @@ type pending struct {
 	args   IterationArgs
 }
 
-// postpone remembers an iteration whose updates are not all made. Whoever looks at
-// gradients sees them at once.
-func (r *runner) postpone(args IterationArgs) error {
-	if !r.main.deferred {
-		return nil
-	}
-	r.pending = pending{true, args}
-	if r.onGradient == nil {
-		return nil
-	}
-	return r.Flush()
-}
-
 // Flush completes the last iteration: it waits for copies that carry over and makes
 // deferred updates. Reading and writing weights or states flushes by itself.
 func (r *runner) Flush() error {
 	if err := r.awaitCarried(); err != nil || !r.pending.exists {
 		return err
 	}
-	r.main.args.setDeferred(r.pending.args)
+	r.main.args.setUpdates(true, r.pending.args)
 	err := r.issueDeferred()
 	if err == nil {
 		err = r.Sync()

@@ -16,6 +16,8 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"spillway/device"
 	"spillway/plan"
@@ -42,7 +44,7 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 	if e.memory, err = newMemory(p, devices); err != nil {
 		return e, fmt.Errorf("starting the plan for %s: %w", p.Model, err)
 	}
-	c := &compiler{memory: e.memory, tally: e.tally, kernels: map[programOn][]device.Kernel{}, updates: updateKernels{kernels: map[string]device.Kernel{}},
+	c := &compiler{memory: e.memory, tally: e.tally, kernels: map[programOn][]device.Kernel{}, updates: map[string]device.Kernel{},
 		joined: map[programOn]func(device.Queue) error{}, joinedUpdates: map[updateOn]func(device.Queue) error{}}
 	if e.main, err = c.compile(p); err != nil {
 		return e, fmt.Errorf("preparing the plan for %s: %w", p.Model, err)
@@ -89,19 +91,15 @@ func (e *Executor) ArenaBytes(arena int) int64 { return e.memory.arenas[arena].S
 
 // Close waits for the queues and frees the arenas; the devices stay open.
 func (e *Executor) Close() error {
-	var errs []error
-	if e.memory != nil {
-		programs := []*program{e.main}
-		for _, p := range e.phases {
-			programs = append(programs, p)
-		}
-		for _, p := range programs {
-			if p != nil && p.graph.replay != nil {
-				errs = append(errs, e.Sync(), p.graph.replay.Close())
-				p.graph.replay = nil
-			}
-		}
-		errs = append(errs, e.memory.close())
+	if e.memory == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	var errs []error
+	for _, p := range slices.AppendSeq([]*program{e.main}, maps.Values(e.phases)) {
+		if p != nil && p.graph.replay != nil {
+			errs = append(errs, e.Sync(), p.graph.replay.Close())
+			p.graph.replay = nil
+		}
+	}
+	return errors.Join(append(errs, e.memory.close())...)
 }

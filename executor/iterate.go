@@ -42,7 +42,13 @@ func (r *runner) Iterate(ctx context.Context, args IterationArgs) error {
 	}
 	r.tally.Iterations++
 	r.reportEvents()
-	return r.postpone(args)
+	if r.main.deferred {
+		r.pending = pending{true, args}
+	}
+	if r.main.deferred && r.onGradient != nil { // whoever looks at gradients sees them at once
+		return r.Flush()
+	}
+	return nil
 }
 
 // RunPhase runs the instructions of a phase once. Updates of the last iteration are
@@ -70,8 +76,10 @@ func (r *runner) issueAll(ctx context.Context, p *program) error {
 			c.done, c.last = c.last, c.done
 		}
 	}
-	if err := r.tracer.begin(r.memory); err != nil {
-		return err
+	for d, ev := range r.tracer.began { // while nothing runs
+		if err := r.memory.queue(d, plan.Compute).Record(ev); err != nil {
+			return fmt.Errorf("tracing: %w", err)
+		}
 	}
 	for i := range p.instructions {
 		c := &p.instructions[i]
@@ -140,7 +148,10 @@ func (r *runner) waitFor(p *program, s *plan.Instruction, q device.Queue) error 
 }
 
 // Sync waits for all queues, also for what was carried over, and returns their errors.
-func (r *runner) Sync() error {
+func (r *runner) Sync() (met error) {
 	r.carried.running = false
-	return r.memory.sync()
+	for _, q := range r.memory.queues {
+		met = errors.Join(met, q.Sync())
+	}
+	return met
 }

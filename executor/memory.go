@@ -58,16 +58,6 @@ func (m *memory) close() error {
 	return errors.Join(errs...)
 }
 
-// sync waits for all queues and returns their errors.
-func (m *memory) sync() (met error) {
-	for _, q := range m.queues {
-		if err := q.Sync(); err != nil {
-			met = errors.Join(met, err)
-		}
-	}
-	return met
-}
-
 // queue of a lane of a device.
 func (m *memory) queue(dev int, lane plan.Lane) device.Queue {
 	s := plan.Instruction{Device: dev, Lane: lane}

@@ -8,7 +8,7 @@ import (
 	"spillway/plan"
 )
 
-// run prepares a launch for every node of a program.
+// run prepares a launch for every node of a program, or of all as one kernel.
 func (c *compiler) run(s *plan.Instruction) (func(device.Queue) error, error) {
 	on := programOn{s.Program, s.Device}
 	kernels, err := c.programKernels(on)
@@ -16,7 +16,10 @@ func (c *compiler) run(s *plan.Instruction) (func(device.Queue) error, error) {
 		return nil, err
 	}
 	if j, ok := c.devices[s.Device].(device.Joiner); ok {
-		return c.joinedRun(on, j, kernels), nil
+		if c.joined[on] == nil { // the same in all its runs
+			c.joined[on] = c.launches([]launch{{kernel: j.Join(kernels)}})
+		}
+		return c.joined[on], nil
 	}
 	prog := &c.plan.Programs[s.Program]
 	list := make([]launch, len(prog.Graph.Nodes))
@@ -66,14 +69,4 @@ func (c *compiler) programKernels(on programOn) ([]device.Kernel, error) {
 	}
 	c.kernels[on] = list
 	return list, nil
-}
-
-// joinedRun runs a program as one kernel, the same in all its runs.
-func (c *compiler) joinedRun(on programOn, j device.Joiner, kernels []device.Kernel) func(device.Queue) error {
-	issue, ok := c.joined[on]
-	if !ok {
-		issue = c.launches([]launch{{kernel: j.Join(kernels)}})
-		c.joined[on] = issue
-	}
-	return issue
 }

@@ -57,16 +57,6 @@ func (r *runner) Trace(sink trace.Sink) error {
 	return nil
 }
 
-// begin records the beginning of an iteration on every device, while nothing runs.
-func (t *tracer) begin(m *memory) error {
-	for d, ev := range t.began {
-		if err := m.queue(d, plan.Compute).Record(ev); err != nil {
-			return fmt.Errorf("tracing: %w", err)
-		}
-	}
-	return nil
-}
-
 // reportEvents gives the events of the iteration that just ended to the sink. A free has
 // no time of its own: it is when the instruction before it ended.
 func (r *runner) reportEvents() {

@@ -30,7 +30,7 @@ func (c *compiler) update(s *plan.Instruction) (func(device.Queue) error, error)
 }
 
 func (c *compiler) updateLaunch(s *plan.Instruction, span plan.Span) (launch, error) {
-	k, err := c.updates.find(c.devices, s.Device, c.plan.Optimizer, span)
+	k, err := c.updateKernel(s.Device, span)
 	if err != nil {
 		return launch{}, err
 	}
@@ -75,32 +75,27 @@ func (c *compiler) updateOperands(s *plan.Instruction, span plan.Span) (in, out 
 	return in, out, err
 }
 
-// updateKernels are kernels of updates, one for all that are the same call. A slab in
+// updateKernel finds the kernel of an update, one for all that are the same call. A slab in
 // small pieces has very many updates, so that finding a kernel makes no garbage.
-type updateKernels struct {
-	kernels map[string]device.Kernel // by what find writes to key
-	key     []byte
-}
-
-func (u *updateKernels) find(devices []device.Device, dev int, o *plan.Optimizer, s plan.Span) (device.Kernel, error) {
-	key := append(u.key[:0], byte(dev), byte(s.Type))
+func (c *compiler) updateKernel(dev int, s plan.Span) (device.Kernel, error) {
+	key := append(c.key[:0], byte(dev), byte(s.Type))
 	for _, n := range s.Shape {
 		key = binary.AppendVarint(key, n)
 	}
 	for _, state := range s.States {
 		key = append(key, byte(state.Type.DType))
 	}
-	u.key = key
-	if k, ok := u.kernels[string(key)]; ok {
+	c.key = key
+	if k, ok := c.updates[string(key)]; ok {
 		return k, nil
 	}
-	call, err := o.Call(s)
+	call, err := c.plan.Optimizer.Call(s)
 	if err != nil {
 		return nil, err
 	}
-	k, err := devices[dev].Kernel(call)
+	k, err := c.devices[dev].Kernel(call)
 	if err == nil {
-		u.kernels[string(key)] = k
+		c.updates[string(key)] = k
 	}
 	return k, err
 }
@@ -108,20 +103,16 @@ func (u *updateKernels) find(devices []device.Device, dev int, o *plan.Optimizer
 // joinedUpdate updates a piece with one kernel, the same for all pieces with the same
 // layout.
 func (c *compiler) joinedUpdate(s *plan.Instruction, j device.Joiner) (func(device.Queue) error, error) {
-	o, slab := c.plan.Optimizer, &c.plan.Slabs[s.Slab]
+	slab := &c.plan.Slabs[s.Slab]
 	on := updateOn{s.Device, string(appendLayout(nil, slab, slab.Pieces[s.Piece]))}
 	if issue, ok := c.joinedUpdates[on]; ok {
 		return issue, nil
 	}
 	var kernels []device.Kernel
-	for _, span := range o.Spans(slab, slab.Pieces[s.Piece]) {
-		call, err := o.Call(span)
+	for _, span := range c.plan.Optimizer.Spans(slab, slab.Pieces[s.Piece]) {
+		k, err := c.updateKernel(s.Device, span)
 		if err != nil {
 			return nil, fmt.Errorf("params from %s on: %w", span.Name, err)
-		}
-		k, err := c.devices[s.Device].Kernel(call)
-		if err != nil {
-			return nil, err
 		}
 		kernels = append(kernels, k)
 	}

@@ -107,19 +107,7 @@ func (g *Generator) Logits(ctx context.Context) ([]float32, error) {
 // fill writes the window and its padding into the batch tensors.
 func (g *Generator) fill(window []int32, seq int) error {
 	for _, part := range g.run.Plan.Batch {
-		at := func(i int) int32 { return int32(i) }
-		switch part.Name {
-		case "tokens":
-			at = func(i int) int32 {
-				if i < len(window) {
-					return window[i]
-				}
-				return 0
-			}
-		case "segments":
-			at = func(int) int32 { return 0 }
-		case "positions":
-		default:
+		if !slices.Contains([]string{"tokens", "positions", "segments"}, part.Name) {
 			return fmt.Errorf("the model reads the batch tensor %q, which a text does not have", part.Name)
 		}
 		to, err := g.run.Executor().BatchTensor(0, part.Name)
@@ -127,7 +115,14 @@ func (g *Generator) fill(window []int32, seq int) error {
 			return err
 		}
 		for i := range seq {
-			binary.LittleEndian.PutUint32(to[4*i:], uint32(at(i)))
+			value := int32(0) // of segments, and of tokens in the padding
+			switch {
+			case part.Name == "positions":
+				value = int32(i)
+			case part.Name == "tokens" && i < len(window):
+				value = window[i]
+			}
+			binary.LittleEndian.PutUint32(to[4*i:], uint32(value))
 		}
 	}
 	return g.run.Executor().CheckBatch()

@@ -30,7 +30,13 @@ func (s Sampler) Check() error {
 // same seed and logits give the same text.
 func (s Sampler) Pick(logits []float32, position uint64) int32 {
 	if s.Temperature == 0 || s.TopK == 1 {
-		return greedy(logits)
+		best := 0
+		for i, l := range logits {
+			if l > logits[best] {
+				best = i
+			}
+		}
+		return int32(best)
 	}
 	likely := s.candidates(logits)
 	var total float64
@@ -44,16 +50,6 @@ func (s Sampler) Pick(logits []float32, position uint64) int32 {
 		}
 	}
 	return likely[len(likely)-1].token // the sum was rounded up
-}
-
-func greedy(logits []float32) int32 {
-	best := 0
-	for i, l := range logits {
-		if l > logits[best] {
-			best = i
-		}
-	}
-	return int32(best)
 }
 
 // candidate is a token with its unnormalized probability.

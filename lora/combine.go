@@ -43,11 +43,9 @@ func Combine(name string, list []Weighted) (*Adapter, error) {
 
 // lowRankPart is one adapter of a layer and the factor it is multiplied by.
 type lowRankPart struct {
-	adapter      *Adapter
-	factor       float64
-	rank         int64
-	in, out      int64
-	down, upName string
+	adapter       *Adapter
+	factor        float64
+	rank, in, out int64
 }
 
 // collectParts adds the layers of an adapter to parts, which has them by layer.
@@ -69,7 +67,7 @@ func collectParts(w Weighted, parts map[string][]lowRankPart) error {
 		}
 		down := a.Shape(name)
 		rank, alpha := sizes(layer)
-		s := lowRankPart{a, w.Weight * a.Options.scale(rank, alpha), down[0], down[1], a.Shape(up)[0], name, up}
+		s := lowRankPart{a, w.Weight * a.Options.scale(rank, alpha), down[0], down[1], a.Shape(up)[0]}
 		if other := parts[layer]; len(other) > 0 && (other[0].in != s.in || other[0].out != s.out) {
 			return fmt.Errorf("its layer %s is [%d %d], another adapter's is [%d %d]", layer, s.out, s.in, other[0].out, other[0].in)
 		}
@@ -78,55 +76,48 @@ func collectParts(w Weighted, parts map[string][]lowRankPart) error {
 	return nil
 }
 
-// joinParts concatenates the adapters of a layer and returns the sum of their ranks.
+// joinParts concatenates the adapters of a layer, each B times its factor, and returns the
+// sum of their ranks.
 func (c *Adapter) joinParts(layer string, parts []lowRankPart) (rank int64) {
 	for _, s := range parts {
 		rank += s.rank
 	}
-	in, out := parts[0].in, parts[0].out
-	c.tensors[layer+".lora_A.weight"] = tensor{shape.Shape{rank, in}, func(dst []float32, first int64) error {
-		return readRange(dst, first, rank*in, func(all []float32) error { return stackRows(all, parts) })
-	}}
-	c.tensors[layer+".lora_B.weight"] = tensor{shape.Shape{out, rank}, func(dst []float32, first int64) error {
-		return readRange(dst, first, out*rank, func(all []float32) error { return joinColumns(all, int(rank), parts) })
-	}}
+	down, up := layer+".lora_A.weight", layer+".lora_B.weight"
+	c.tensors[down] = joined(shape.Shape{rank, parts[0].in}, func(all []float32) error { // along their rows
+		for _, s := range parts {
+			n := s.rank * s.in
+			if err := s.adapter.Read(down, 0, all[:n]); err != nil {
+				return err
+			}
+			all = all[n:]
+		}
+		return nil
+	})
+	c.tensors[up] = joined(shape.Shape{parts[0].out, rank}, func(all []float32) error { // along their columns
+		column := 0
+		for _, s := range parts {
+			list, err := s.adapter.values(up)
+			if err != nil {
+				return err
+			}
+			for i, f := range list {
+				all[i/int(s.rank)*int(rank)+column+i%int(s.rank)] = float32(s.factor * float64(f))
+			}
+			column += int(s.rank)
+		}
+		return nil
+	})
 	return rank
 }
 
-// readRange makes a whole tensor, which is small, and copies the elements asked for.
-func readRange(dst []float32, first, n int64, fill func(all []float32) error) error {
-	all := make([]float32, n)
-	err := fill(all)
-	copy(dst, all[first:])
-	return err
-}
-
-// stackRows concatenates the A matrices along their rows.
-func stackRows(all []float32, parts []lowRankPart) error {
-	for _, s := range parts {
-		n := s.rank * s.in
-		if err := s.adapter.Read(s.down, 0, all[:n]); err != nil {
-			return err
-		}
-		all = all[n:]
-	}
-	return nil
-}
-
-// joinColumns concatenates the B matrices along their columns, each times its factor.
-func joinColumns(all []float32, rank int, parts []lowRankPart) error {
-	column := 0
-	for _, s := range parts {
-		up, err := s.adapter.values(s.upName)
-		if err != nil {
-			return err
-		}
-		for i, f := range up {
-			all[i/int(s.rank)*rank+column+i%int(s.rank)] = float32(s.factor * float64(f))
-		}
-		column += int(s.rank)
-	}
-	return nil
+// joined is a tensor that is made whole, for it is small, whenever elements are asked for.
+func joined(s shape.Shape, fill func(all []float32) error) tensor {
+	return tensor{s, func(dst []float32, first int64) error {
+		all := make([]float32, s.Elements())
+		err := fill(all)
+		copy(dst, all[first:])
+		return err
+	}}
 }
 
 // Folder is what the adapter's folder is written from. base names the model it is for.
@@ -136,11 +127,11 @@ func (a *Adapter) Folder(base string) (hf.Adapter, error) {
 	for _, name := range a.Params() {
 		t := a.tensors[name]
 		out.Tensors = append(out.Tensors, tensorfile.Output{Name: name, Type: dtype.F32, Shape: t.shape, Write: func(w io.Writer) error {
-			all := make([]float32, t.shape.Elements())
-			if err := t.read(all, 0); err != nil {
+			all, err := a.values(name)
+			if err != nil {
 				return err
 			}
-			_, err := w.Write(quant.F32Bytes(all))
+			_, err = w.Write(quant.F32Bytes(all))
 			return err
 		}})
 	}

@@ -12,6 +12,7 @@ package lora
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"spillway/dtype"
 	"spillway/hf"
@@ -123,11 +124,6 @@ func (o Options) attach(m nn.Model) ([]string, error) {
 			p.weight.Storage, p.weight.OutlierThreshold = o.Base, o.Outliers
 		}
 	}
-	return o.add(chosen)
-}
-
-// add gives the chosen layers their adapters and returns their names.
-func (o Options) add(chosen []linear) ([]string, error) {
 	sizes, err := o.rankAndAlpha()
 	if err != nil {
 		return nil, err
@@ -162,16 +158,13 @@ func (o Options) check() error {
 
 // checkWords refuses values of Bias and Init that do not exist.
 func (o Options) checkWords() error {
-	switch o.Bias {
-	case "", NoBias, AllBiases, LoRAOnly:
-	default:
+	switch {
+	case !slices.Contains([]Bias{"", NoBias, AllBiases, LoRAOnly}, o.Bias):
 		return fmt.Errorf("bias is %q; known are %s, %s and %s", o.Bias, NoBias, AllBiases, LoRAOnly)
+	case !slices.Contains([]hf.AdapterInit{"", hf.InitDefault, hf.InitGaussian, hf.InitRandom}, o.Init):
+		return fmt.Errorf("adapters cannot start as %q; known are %s, %s and %s", o.Init, hf.InitDefault, hf.InitGaussian, hf.InitRandom)
 	}
-	switch o.Init {
-	case "", hf.InitDefault, hf.InitGaussian, hf.InitRandom:
-		return nil
-	}
-	return fmt.Errorf("adapters cannot start as %q; known are %s, %s and %s", o.Init, hf.InitDefault, hf.InitGaussian, hf.InitRandom)
+	return nil
 }
 
 // scale is the factor of what an adapter adds.

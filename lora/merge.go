@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"spillway/nn"
@@ -48,12 +49,10 @@ type Merged struct {
 
 // addition is one adapter of one layer.
 type addition struct {
-	adapter *Adapter
-	module  string
-	factor  float64 // scale times weight
-	outIn   bool    // the weight is [out in]
-	in, out int64
-	dora    bool
+	linear
+	from   *Adapter
+	factor float64 // scale times weight
+	dora   bool
 }
 
 // Merge adds adapters to the values of a model; build makes a new copy of the model each
@@ -127,19 +126,13 @@ func (a *Adapter) attachTo(net nn.Model) ([]linear, error) {
 		return nil, err
 	}
 	all, err := linears(net)
-	var layers []linear
-	for _, p := range all {
-		if *p.adapter != nil {
-			layers = append(layers, p)
-		}
-	}
-	return layers, err
+	return slices.DeleteFunc(all, func(p linear) bool { return *p.adapter == nil }), err
 }
 
 // addLayer records what an adapter adds to a layer.
 func (m *Merged) addLayer(p linear, w Weighted) error {
 	at := *p.adapter
-	a := &addition{w.Adapter, p.name, at.Scale * w.Weight, p.outIn, p.in, p.out, at.Magnitude != nil}
+	a := &addition{p, w.Adapter, at.Scale * w.Weight, at.Magnitude != nil}
 	others := m.weights[p.weight.Name]
 	switch {
 	case a.dora && (w.Weight != 1 || len(others) > 0) || len(others) > 0 && others[0].dora:
@@ -179,7 +172,7 @@ func (m *Merged) Read(param string, first int64, dst []float32) error {
 
 func (m *Merged) addBiases(param string, first int64, dst []float32) error {
 	for _, a := range m.biases[param] {
-		bias, err := a.adapter.values(a.module + ".lora_B.bias")
+		bias, err := a.from.values(a.name + ".lora_B.bias")
 		if err != nil {
 			return err
 		}
@@ -214,11 +207,11 @@ func (m *Merged) load(param string) ([]*lowRank, error) {
 
 func (a *addition) load() (*lowRank, error) {
 	l := &lowRank{in: int(a.in), out: int(a.out), outIn: a.outIn}
-	down, err := a.adapter.values(a.module + ".lora_A.weight")
+	down, err := a.from.values(a.name + ".lora_A.weight")
 	if err != nil {
 		return nil, err
 	}
-	up, err := a.adapter.values(a.module + ".lora_B.weight")
+	up, err := a.from.values(a.name + ".lora_B.weight")
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +229,7 @@ func (a *addition) load() (*lowRank, error) {
 // findOutputScale computes, for DoRA, what brings each output of the sum to the magnitude
 // that was trained: that magnitude over the norm the sum has.
 func (l *lowRank) findOutputScale(base Values, weight string, a *addition) error {
-	magnitudes, err := a.adapter.values(a.module + ".lora_magnitude_vector")
+	magnitudes, err := a.from.values(a.name + ".lora_magnitude_vector")
 	if err != nil {
 		return err
 	}

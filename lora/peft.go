@@ -1,7 +1,9 @@
 package lora
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"spillway/hf"
@@ -11,7 +13,9 @@ import (
 // are not known here are refused.
 func FromPEFT(c *hf.AdapterConfig) (Options, error) {
 	unknown := c.Variants()
-	if changesBase(c.Init) {
+	// PEFT subtracts such an adapter's first values from the base each time it is loaded.
+	start := strings.ToLower(string(c.Init))
+	if slices.ContainsFunc([]string{"pissa", "olora", "corda", "loftq", "lora_ga"}, func(name string) bool { return strings.HasPrefix(start, name) }) {
 		unknown = append(unknown, fmt.Sprintf("init_lora_weights=%q (which changes the base)", c.Init))
 	}
 	if len(unknown) > 0 {
@@ -41,17 +45,6 @@ func FromPEFT(c *hf.AdapterConfig) (Options, error) {
 	return o, o.check()
 }
 
-// changesBase says whether an initialization changes the base: PEFT subtracts such an
-// adapter's first values from the base each time it is loaded.
-func changesBase(init hf.AdapterInit) bool {
-	for _, name := range []string{"pissa", "olora", "corda", "loftq", "lora_ga"} {
-		if strings.HasPrefix(strings.ToLower(string(init)), name) {
-			return true
-		}
-	}
-	return false
-}
-
 // PEFT is the options as the PEFT library's config, for an adapter of a causal language
 // model. base names the model; transposed says that it stores linear weights as [in out],
 // as GPT-2 does.
@@ -72,12 +65,7 @@ func (o Options) PEFT(base string, transposed bool) (*hf.AdapterConfig, error) {
 	}
 	c.Exclude = hf.Modules{Names: o.Exclude, Pattern: o.ExcludePattern}
 	c.Layers, c.LayersPattern = hf.Layers{Numbers: o.Layers}, hf.Modules{Names: o.LayersPattern}
-	if o.Bias != "" {
-		c.Bias = string(o.Bias)
-	}
-	if o.Init != "" {
-		c.Init = o.Init
-	}
+	c.Bias, c.Init = cmp.Or(string(o.Bias), c.Bias), cmp.Or(o.Init, c.Init)
 	for module, r := range o.RankPattern {
 		c.RankPattern[module] = int(r)
 	}

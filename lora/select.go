@@ -40,18 +40,15 @@ func compile(before, pattern, after string) (*regexp.Regexp, error) {
 // has says whether a layer is selected.
 func (s *selection) has(layer string) (found bool) {
 	for _, name := range s.names {
-		if s.matches(name, layer) {
+		matches := layer == name || strings.HasSuffix(layer, "."+name)
+		if s.pattern != nil {
+			matches = s.pattern.MatchString(layer)
+		}
+		if matches {
 			s.matched[name], found = true, true
 		}
 	}
 	return found
-}
-
-func (s *selection) matches(name, layer string) bool {
-	if s.pattern != nil {
-		return s.pattern.MatchString(layer)
-	}
-	return layer == name || strings.HasSuffix(layer, "."+name)
 }
 
 // unmatched is an error if a name matched no layer.

@@ -87,7 +87,6 @@ func attentionOperands(a Attr, in []Type, fixed int) error {
 }
 
 func attentionMasks(a Attr, in []Type, b, t, s int64) error {
-	next := 0
 	for _, m := range []struct {
 		has  bool
 		name string
@@ -100,10 +99,10 @@ func attentionMasks(a Attr, in []Type, b, t, s int64) error {
 		if !m.has {
 			continue
 		}
-		if !in[next].Equal(m.want) {
-			return fmt.Errorf("%s is %v, want %v", m.name, in[next], m.want)
+		if !in[0].Equal(m.want) {
+			return fmt.Errorf("%s is %v, want %v", m.name, in[0], m.want)
 		}
-		next++
+		in = in[1:]
 	}
 	return nil
 }

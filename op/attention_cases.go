@@ -104,14 +104,12 @@ func padding(n, b, s int) Operand {
 
 // someInf is an additive mask with -inf at about a fifth of its places.
 func someInf(t, s int) Operand {
-	return FilledF32(func(a Array, u func(int) float64) {
-		for i := range a.F {
-			a.F[i] = 2*u(i) - 1
-			if u(i) < 0.2 {
-				a.F[i] = math.Inf(-1)
-			}
+	return FilledF32(fillBy(func(_ int, u float64) float64 {
+		if u < 0.2 {
+			return math.Inf(-1)
 		}
-	}, t, s)
+		return 2*u - 1
+	}), t, s)
 }
 
 // rowInf is an additive mask that hides everything from one query.

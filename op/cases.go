@@ -128,25 +128,23 @@ func (l *CaseList) X(dims ...int) Operand { return Operand{Type{l.DType, shape.O
 
 // Sized is x with numbers up to a size.
 func (l *CaseList) Sized(size float64, dims ...int) Operand {
-	return Operand{Type{l.DType, shape.Of(dims...)}, func(a Array, u func(int) float64) {
-		for i := range a.F {
-			a.F[i] = size * (2*u(i) - 1)
-		}
-	}}
+	return Operand{Type{l.DType, shape.Of(dims...)}, fillBy(func(_ int, u float64) float64 { return size * (2*u - 1) })}
 }
 
 // Constant holds one number everywhere.
 func (l *CaseList) Constant(f float64, dims ...int) Operand {
-	return Operand{Type{l.DType, shape.Of(dims...)}, func(a Array, _ func(int) float64) {
-		for i := range a.F {
-			a.F[i] = f
-		}
-	}}
+	return Operand{Type{l.DType, shape.Of(dims...)}, fillBy(func(int, float64) float64 { return f })}
 }
 
-func Spread(a Array, u func(int) float64) {
-	for i := range a.F {
-		a.F[i] = 2*u(i) - 1
+// Spread is numbers in [-1, 1).
+var Spread = fillBy(func(_ int, u float64) float64 { return 2*u - 1 })
+
+// fillBy makes each number from its position and a random number.
+func fillBy(f func(i int, u float64) float64) Fill {
+	return func(a Array, u func(int) float64) {
+		for i := range a.F {
+			a.F[i] = f(i, u(i))
+		}
 	}
 }
 

@@ -73,11 +73,7 @@ func (l *CaseList) sumSquares() {
 }
 
 func (l *CaseList) clipScale() {
-	partials := Operand{Type{dtype.F64, []int64{5}}, func(a Array, u func(int) float64) {
-		for i := range a.F {
-			a.F[i] = 4 * u(i)
-		}
-	}}
+	partials := Operand{Type{dtype.F64, []int64{5}}, fillBy(func(_ int, u float64) float64 { return 4 * u })}
 	overflown := Operand{partials.Type, func(a Array, u func(int) float64) {
 		partials.Fill(a, u)
 		a.F[2] = math.Inf(1)

@@ -21,8 +21,11 @@ func init() {
 }
 
 func inferEmbedding(a Attr, in []Type) ([]Type, error) {
-	if err := check(ids(in, 0), float(in, 1), rank(in, 1, 2), nonempty(in, 1)); err != nil {
+	if err := check(ids(in, 0), float(in, 1), rank(in, 1, 2)); err != nil {
 		return nil, err
+	}
+	if in[1].Shape.Elements() == 0 {
+		return nil, fmt.Errorf("operand 1 is %v, without elements", in[1])
 	}
 	return []Type{{in[1].DType, append(in[0].Shape[:len(in[0].Shape):len(in[0].Shape)], in[1].Shape.Last())}}, nil
 }

@@ -64,13 +64,8 @@ func inferLinearCrossEntropy(a Attr, in []Type) ([]Type, error) {
 const LinearCrossEntropyGrad Kind = "linear_cross_entropy_grad"
 
 func inferLinearCrossEntropyGrad(a Attr, in []Type) ([]Type, error) {
-	if err := check(linearLossOperands(in), scalars(in, 4)); err != nil {
-		return nil, err
-	}
-	if a.InputOnly {
-		return []Type{scalar32, in[0]}, nil
-	}
-	return []Type{scalar32, in[0], in[1]}, nil
+	out := []Type{scalar32, in[0], in[1]}[:2+len(linearLossParams(a))]
+	return out, check(linearLossOperands(in), scalars(in, 4))
 }
 
 func linearLossOperands(in []Type) error {

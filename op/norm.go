@@ -38,10 +38,11 @@ func inferRMSNorm(a Attr, in []Type) ([]Type, error) {
 const RMSNormGrad Kind = "rms_norm_grad"
 
 func inferRMSNormGrad(a Attr, in []Type) ([]Type, error) {
+	out := []Type{in[0], in[1]}
 	if a.InputOnly {
-		return []Type{in[0]}, check(float(in, 0, 1), group(in), same(in, 0, 2))
+		out = out[:1]
 	}
-	return []Type{in[0], in[1]}, check(float(in, 0, 1), group(in), same(in, 0, 2))
+	return out, check(float(in, 0, 1), group(in), same(in, 0, 2))
 }
 
 // LayerNorm: y = (x - mean) / sqrt(var + eps) · w (+ b with Attr.Bias).
@@ -65,16 +66,8 @@ func inferLayerNorm(a Attr, in []Type) ([]Type, error) {
 const LayerNormGrad Kind = "layer_norm_grad"
 
 func inferLayerNormGrad(a Attr, in []Type) ([]Type, error) {
-	if err := check(float(in, 0, 1), vector(in, 1, in[0].Shape.Last()), same(in, 0, 2)); err != nil {
-		return nil, err
-	}
-	switch {
-	case a.InputOnly:
-		return []Type{in[0]}, nil
-	case a.Bias:
-		return []Type{in[0], in[1], in[1]}, nil
-	}
-	return []Type{in[0], in[1]}, nil
+	out := []Type{in[0], in[1], in[1]}[:1+len(normParams(a))]
+	return out, check(float(in, 0, 1), vector(in, 1, in[0].Shape.Last()), same(in, 0, 2))
 }
 
 // group refuses a norm weight that does not divide the rows.

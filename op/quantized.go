@@ -3,6 +3,7 @@ package op
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"spillway/dtype"
 	"spillway/quant"
@@ -71,7 +72,9 @@ func referenceQuantizedMatmul(c Call, in, out []Array, args Args) {
 
 func referenceOutliers(c Call, in, out []Array) {
 	n, k := c.In[1].Shape[0], c.In[1].Shape[1]
-	x := rows(roundToF16(in[0].F), k)
+	halves := Array{Type: Type{dtype.F16, c.In[0].Shape}, F: slices.Clone(in[0].F)}
+	halves.Round()
+	x := rows(halves.F, k)
 	apart := make([]bool, k)
 	most := make([]float32, len(x))
 	for i, row := range x {
@@ -111,15 +114,6 @@ func RoundInt8(x, most float32) float64 {
 		return 0
 	}
 	return math.RoundToEven(float64(x * (127 / most)))
-}
-
-// roundToF16 rounds numbers to f16.
-func roundToF16(list []float64) []float64 {
-	out := make([]float64, len(list))
-	for i, f := range list {
-		out[i] = round(dtype.F16, f)
-	}
-	return out
 }
 
 func (l *CaseList) quantizedMatmul() {

@@ -84,9 +84,5 @@ func (l *CaseList) rope() {
 
 // frequencies of rotary positions, base 10000.
 func frequencies(half int) Operand {
-	return FilledF32(func(a Array, _ func(int) float64) {
-		for i := range a.F {
-			a.F[i] = math.Pow(10000, -float64(i)/float64(half))
-		}
-	}, half)
+	return FilledF32(fillBy(func(i int, _ float64) float64 { return math.Pow(10000, -float64(i)/float64(half)) }), half)
 }

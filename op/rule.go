@@ -1,6 +1,7 @@
 package op
 
 import (
+	"cmp"
 	"fmt"
 
 	"spillway/dtype"
@@ -82,23 +83,8 @@ func matrix(in []Type, i int) error {
 	return nil
 }
 
-// nonempty refuses an operand without elements.
-func nonempty(in []Type, i int) error {
-	if in[i].Shape.Elements() == 0 {
-		return fmt.Errorf("operand %d is %v, without elements", i, in[i])
-	}
-	return nil
-}
-
 // check returns the first error.
-func check(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+var check = cmp.Or[error]
 
 // scalar32 is the type of losses and scales.
 var scalar32 = Type{DType: dtype.F32, Shape: []int64{1}}

@@ -104,7 +104,10 @@ func (d *Dynamic) encodeScaled(dst []byte, src []float32, r float32, zero, below
 		active.dynamic(dst[:n], src[:n], r, d.encoder.cells, zero, below)
 		dst, src = dst[n:], src[n:]
 	}
-	d.encoder.findAll(dst, src, r)
+	cells := d.encoder.cells // stays in a register
+	for i, x := range src[:len(dst)] {
+		dst[i] = find(cells, x*r)
+	}
 	for i, c := range dst {
 		switch {
 		case uint32(c) != zero:

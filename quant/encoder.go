@@ -82,17 +82,9 @@ func find(cells *Cells, x float32) byte {
 // order maps the bits of floats to integers that compare as the floats do.
 func order(bits uint32) int32 { return int32(bits) ^ int32(bits)>>31&math.MaxInt32 }
 
-// findAll writes the codes of src·r.
-func (e *encoder) findAll(dst []byte, src []float32, r float32) {
-	cells := e.cells // stays in a register
-	for i, x := range src[:len(dst)] {
-		dst[i] = find(cells, x*r)
-	}
-}
-
 // findPairs writes the codes of src·r, two to a byte, the first in the upper half.
 func (e *encoder) findPairs(dst []byte, src []float32, r float32) {
-	cells := e.cells
+	cells := e.cells // stays in a register
 	src = src[:2*len(dst)]
 	for i := range dst {
 		dst[i] = find(cells, src[2*i]*r)<<4 | find(cells, src[2*i+1]*r)

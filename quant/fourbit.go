@@ -72,10 +72,6 @@ func (f *FourBit) Encode(codes []byte, absmax, src []float32, block int) {
 		active.fourBit(codes[:whole/2], absmax[:blocks], src[:whole], f.search)
 		codes, absmax, src = codes[whole/2:], absmax[blocks:], src[whole:]
 	}
-	f.encode(codes, absmax, src, block)
-}
-
-func (f *FourBit) encode(codes []byte, absmax, src []float32, block int) {
 	for b := range ceil(len(src), block) {
 		from, to := b*block, min((b+1)*block, len(src))
 		absmax[b] = AbsMax(src[from:to])

@@ -5,28 +5,18 @@ import (
 	"io"
 )
 
-// split4 cuts the storage of a 4-bit tensor of n elements into its parts.
-func split4(n int, b []byte) (codes, scales, groups, offset []byte) {
-	codes, b = b[:ceil(n, 2)], b[ceil(n, 2):]
-	blocks := ceil(n, FourBitBlock)
-	scales, b = b[:blocks], b[blocks:]
-	return codes, scales, b[:len(b)-4], b[len(b)-4:]
-}
-
 // View4 gives the codes and scales of a 4-bit tensor of n elements, in place. The storage
 // must have its exact size.
 func View4(n int, b []byte) (codes []byte, s Scales) {
-	codes, scales, groups, offset := split4(n, b)
-	return codes, Scales{scales, groups, getF32(offset, 0)}
+	codes, b = b[:ceil(n, 2)], b[ceil(n, 2):]
+	blocks, offset := ceil(n, FourBitBlock), len(b)-4
+	return codes, Scales{b[:blocks], b[blocks:offset], getF32(b[offset:], 0)}
 }
 
 func (f *FourBit) encodeTensor(dst []byte, src []float32, _ int) error {
-	codes, scales, groups, offset := split4(len(src), dst)
-	absmax := make([]float32, len(scales))
+	codes, absmax := dst[:ceil(len(src), 2)], make([]float32, ceil(len(src), FourBitBlock))
 	f.Encode(codes, absmax, src, FourBitBlock)
-	s := Scales{Codes: scales, Groups: groups}
-	s.encode(absmax, mean(absmax))
-	putF32(offset, 0, s.Offset)
+	NewScales(absmax).Append(codes) // in dst, behind the codes
 	return nil
 }
 

@@ -3,6 +3,7 @@ package quant
 import (
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 )
 
@@ -11,7 +12,7 @@ import (
 // disk while others are encoded, and all go on while the caller writes.
 type parallelReader struct {
 	parts int64
-	make  func(part int64, b *buffer) ([]byte, error)
+	make  func(part int64, b *buffer) error
 
 	buffers []*buffer
 	started int64
@@ -22,46 +23,38 @@ type parallelReader struct {
 // encodeParts reads as n numbers that are pulled and encoded a step at a time. A buffer has
 // the numbers of the part that begins at the element first, and size bytes for their codes.
 func encodeParts(n, step int64, from ReadFunc, size func(count int64) int64, encode func(first int64, b *buffer) error) *parallelReader {
-	return &parallelReader{parts: (n + step - 1) / step, make: func(part int64, b *buffer) ([]byte, error) {
+	return &parallelReader{parts: (n + step - 1) / step, make: func(part int64, b *buffer) error {
 		first := part * step
 		count := min(n-first, step)
-		b.resize(int(count), int(size(count)))
+		b.numbers = slices.Grow(b.numbers[:0], int(count))[:count]
+		b.bytes = slices.Grow(b.bytes[:0], int(size(count)))[:size(count)]
 		if err := from(first, b.numbers); err != nil {
-			return nil, err
+			return err
 		}
-		return b.bytes, encode(first, b)
+		return encode(first, b)
 	}}
 }
 
-// buffer is where one part is made.
+// buffer is where one part is made. Its memory is reused by the next.
 type buffer struct {
 	numbers []float32
 	bytes   []byte
 
 	done chan struct{}
-	out  []byte
 	err  error
 }
 
 // bufferPool has buffers for the next stream: weights follow each other by the hundred.
 var bufferPool = sync.Pool{New: func() any { return new(buffer) }}
 
-// resize gives a buffer its size. Memory is reused by the next part.
-func (r *buffer) resize(numbers, bytes int) {
-	if cap(r.numbers) < numbers {
-		r.numbers = make([]float32, numbers)
-	}
-	if cap(r.bytes) < bytes {
-		r.bytes = make([]byte, bytes)
-	}
-	r.numbers, r.bytes = r.numbers[:numbers], r.bytes[:bytes]
-}
-
 // Read gives bytes, and io.EOF after the last part.
 func (a *parallelReader) Read(p []byte) (int, error) {
 	for len(a.left) == 0 {
 		if a.taken == a.parts {
-			a.release()
+			for _, r := range a.buffers { // no part is being made or read
+				bufferPool.Put(r)
+			}
+			a.buffers = nil
 			return 0, io.EOF
 		}
 		if err := a.next(); err != nil {
@@ -86,16 +79,18 @@ func (a *parallelReader) next() error {
 		r.done = make(chan struct{})
 		go func() {
 			defer close(r.done)
-			r.out, r.err = a.make(part, r)
+			r.err = a.make(part, r)
 		}()
 	}
 	r := a.bufferOf(a.taken)
 	<-r.done
 	if r.err != nil {
-		a.wait() // nothing is read any more once the error is known
+		for part := a.taken; part < a.started; part++ { // nothing is read any more once the error is known
+			<-a.bufferOf(part).done
+		}
 		return r.err
 	}
-	a.left = r.out
+	a.left = r.bytes
 	a.taken++
 	return nil
 }
@@ -104,17 +99,3 @@ func (a *parallelReader) next() error {
 const extraBuffers = 2
 
 func (a *parallelReader) bufferOf(part int64) *buffer { return a.buffers[part%int64(len(a.buffers))] }
-
-// release is called at the end, when no part is being made or read.
-func (a *parallelReader) release() {
-	for _, r := range a.buffers {
-		bufferPool.Put(r)
-	}
-	a.buffers = nil
-}
-
-func (a *parallelReader) wait() {
-	for part := a.taken; part < a.started; part++ {
-		<-a.bufferOf(part).done
-	}
-}

@@ -47,9 +47,7 @@ func newSearch(bounds []float32, codes []byte) *search {
 }
 
 // portable is the path without assembly. Blocks and rows of other lengths take it too.
-func portable() path {
-	return path{"portable", nil, absMaxGo, rowI8Go, nil}
-}
+var portable = path{"portable", nil, absMaxGo, rowI8Go, nil}
 
 // absMaxGo gives the bits of the largest magnitude; bits are in the order of magnitudes.
 func absMaxGo(x []float32) uint32 {

@@ -3,7 +3,7 @@ package quant
 import "golang.org/x/sys/cpu"
 
 func available() []path {
-	all := []path{portable()}
+	all := []path{portable}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA { // every CPU that has both converts f16
 		all = append(all, path{"avx2", fourBitAVX2, largestAVX2, rowI8AVX2, dynamicAVX2})
 	}

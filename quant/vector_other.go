@@ -2,4 +2,4 @@
 
 package quant
 
-func available() []path { return []path{portable()} }
+func available() []path { return []path{portable} }

@@ -7,7 +7,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"spillway/units"
@@ -113,23 +112,7 @@ func (h hierarchy) read(dir string) (limit, left units.Bytes, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	used -= min(used, statValue(filepath.Join(dir, "memory.stat"), h.inactive))
+	stat, _ := readCounts(filepath.Join(dir, "memory.stat")) // without it all that is used counts
+	used -= min(used, max(stat[h.inactive], 0))
 	return units.Bytes(least), units.Bytes(max(least-used, 0)), nil
-}
-
-// statValue finds a key in a memory.stat file; 0 where it is missing.
-func statValue(path, key string) int64 {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if k, v, _ := strings.Cut(strings.TrimSpace(line), " "); k == key {
-			n, err := strconv.ParseInt(v, 10, 64)
-			if err == nil {
-				return max(n, 0)
-			}
-		}
-	}
-	return 0
 }

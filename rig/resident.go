@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +19,7 @@ func PeakResident() (int64, error) { return readStatus("VmHWM") }
 // readStatus reads a line of the process's status file. getrusage is of no use on Linux: a
 // process begins with the peak of its parent.
 func readStatus(name string) (int64, error) {
-	text, err := os.ReadFile("/proc/self/status")
+	kib, err := readCounts("/proc/self/status")
 	if errors.Is(err, fs.ErrNotExist) {
 		var usage unix.Rusage
 		err := unix.Getrusage(unix.RUSAGE_SELF, &usage)
@@ -31,14 +28,8 @@ func readStatus(name string) (int64, error) {
 		}
 		return usage.Maxrss << 10, err
 	}
-	if err != nil {
-		return 0, err
+	if _, has := kib[name]; err == nil && !has {
+		err = fmt.Errorf("/proc/self/status has no %s", name)
 	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 53)
-			return kib << 10, err
-		}
-	}
-	return 0, fmt.Errorf("/proc/self/status has no %s", name)
+	return kib[name] << 10, err
 }

@@ -82,26 +82,19 @@ func (s System) procFacts() (systemFacts, error) {
 // readMemory reads the installed and the available memory; kernels before 3.14 report only
 // what is free.
 func (f *systemFacts) readMemory(path string) error {
-	text, err := os.ReadFile(path)
+	kib, err := readCounts(path)
 	if err != nil {
 		return err
 	}
-	kib := map[string]units.Bytes{}
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(line, ":")
-		n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 52)
-		if err == nil {
-			kib[key] = units.Bytes(n) * units.KiB
-		}
-	}
-	var ok bool
-	if f.memory = kib["MemTotal"]; f.memory <= 0 {
+	if f.memory = units.Bytes(kib["MemTotal"]) * units.KiB; f.memory <= 0 {
 		return fmt.Errorf("%s has no MemTotal", path)
 	}
-	if f.usable, ok = kib["MemAvailable"]; !ok {
-		f.usable = kib["MemFree"]
+	free, ok := kib["MemAvailable"]
+	if !ok {
+		free = kib["MemFree"]
 		f.notes = append(f.notes, "the kernel does not report available memory; only what is free is counted")
 	}
+	f.usable = units.Bytes(free) * units.KiB
 	return nil
 }
 
@@ -143,6 +136,24 @@ func (f *systemFacts) readCPU(path string) error {
 		f.notes = append(f.notes, "the name of the CPU could not be read from "+path)
 	}
 	return lines.Err()
+}
+
+// readCounts reads a file of lines that begin with a name and a number, such as "MemTotal: 64 kB".
+func readCounts(path string) (map[string]int64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int64{}
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) > 1 {
+			n, err := strconv.ParseInt(words[1], 10, 53) // room for a unit
+			if err == nil {
+				counts[strings.TrimSuffix(words[0], ":")] = n
+			}
+		}
+	}
+	return counts, nil
 }
 
 // readNumber reads a file of one number; ok is false for "max" and for a missing file.

@@ -146,10 +146,10 @@ var shaped = map[op.Variant]func(t dtype.Type, x, y, z int64) (op.Call, error){
 	{Kind: op.MatMul}: func(t dtype.Type, m, n, k int64) (op.Call, error) {
 		return op.Make(op.MatMul, op.Attr{TransB: true}, of(t, m, k), of(t, n, k))
 	},
-	{Kind: op.Attention}:                    attention(0),
-	{Kind: op.Attention, Dropout: true}:     attention(typicalDropout),
-	{Kind: op.AttentionGrad}:                attentionGrad(0),
-	{Kind: op.AttentionGrad, Dropout: true}: attentionGrad(typicalDropout),
+	{Kind: op.Attention}:                    attention(op.Attention, 0),
+	{Kind: op.Attention, Dropout: true}:     attention(op.Attention, typicalDropout),
+	{Kind: op.AttentionGrad}:                attention(op.AttentionGrad, 0),
+	{Kind: op.AttentionGrad, Dropout: true}: attention(op.AttentionGrad, typicalDropout),
 	{Kind: op.LinearCrossEntropy}: func(t dtype.Type, rows, vocabulary, width int64) (op.Call, error) {
 		return op.Make(op.LinearCrossEntropy, op.Attr{}, of(t, rows, width), of(t, vocabulary, width), of(dtype.I32, rows), of(dtype.F32, 1))
 	},
@@ -162,24 +162,16 @@ var shaped = map[op.Variant]func(t dtype.Type, x, y, z int64) (op.Call, error){
 // time for any share.
 const typicalDropout = 0.1
 
-// attention makes causal attention.
-func attention(dropout float64) func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
+// attention makes causal attention, or its gradient.
+func attention(kind op.Kind, dropout float64) func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
 	return func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
 		q := of(t, 1, positions, heads*head)
-		return op.Make(op.Attention, causal(heads, head, dropout), q, q, q)
+		in := []op.Type{q, q, q}
+		if kind == op.AttentionGrad {
+			in = append(in, q, of(dtype.F32, 1, heads, positions), q)
+		}
+		return op.Make(kind, op.Attr{Heads: heads, KVHeads: heads, Causal: true, Scale: 1 / math.Sqrt(float64(head)), Prob: dropout}, in...)
 	}
-}
-
-// attentionGrad makes the gradient of causal attention.
-func attentionGrad(dropout float64) func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
-	return func(t dtype.Type, positions, heads, head int64) (op.Call, error) {
-		q := of(t, 1, positions, heads*head)
-		return op.Make(op.AttentionGrad, causal(heads, head, dropout), q, q, q, q, of(dtype.F32, 1, heads, positions), q)
-	}
-}
-
-func causal(heads, head int64, dropout float64) op.Attr {
-	return op.Attr{Heads: heads, KVHeads: heads, Causal: true, Scale: 1 / math.Sqrt(float64(head)), Prob: dropout}
 }
 
 // maker makes a call on a matrix of rows by width.

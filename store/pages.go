@@ -57,9 +57,6 @@ func newPages(l *layout, name string) *pages {
 	return p
 }
 
-// hostBytes is the memory of both tables.
-func (p *pages) hostBytes() int64 { return 5 * int64(len(p.now.where)+len(p.committed.where)) }
-
 // target is the generation that a page's next write goes to: never the committed one.
 func (p *pages) target(page int64) generation {
 	if page < p.layout.journaled && p.committed.where[page] == first {

@@ -164,7 +164,7 @@ func (d *Disk) HostBytes() int64 {
 	defer d.mu.Unlock()
 	bytes := int64(len(d.queues)) * poolBytes
 	for _, m := range d.live {
-		bytes += m.pages.hostBytes()
+		bytes += 5 * int64(len(m.pages.now.where)+len(m.pages.committed.where)) // of both tables
 	}
 	return bytes
 }

@@ -39,13 +39,12 @@ func (c converted) ReadAt(p []byte, at int64) (int, error) {
 		if err := c.numbers(numbers, i); err != nil {
 			return 0, err
 		}
+		raw := make([]byte, c.to.DType.Bytes(int64(len(numbers))))
 		if !c.to.DType.Block() {
-			raw := make([]byte, c.to.DType.Bytes(int64(len(numbers))))
 			encodeState(c.to.DType, raw, numbers)
 			put(p, raw, c.to.DType.Bytes(i)-at)
 			continue
 		}
-		raw := make([]byte, c.to.DType.Bytes(int64(len(numbers))))
 		if err := quant.Encode(c.to.DType, raw, numbers, len(numbers)); err != nil {
 			return 0, err
 		}
@@ -76,15 +75,14 @@ func (c converted) touched(at, end int64) (first, last int64) {
 // numbers reads stored elements from the start of a block on.
 func (c converted) numbers(dst []float32, first int64) error {
 	t, n := c.from.DType, int64(len(dst))
+	raw := make([]byte, t.Bytes(n)) // the storage of these alone
 	if !t.Block() {
-		raw := make([]byte, t.Bytes(n))
 		if _, err := c.stored.ReadAt(raw, c.offset+t.Bytes(first)); err != nil {
 			return err
 		}
 		t.Decode(dst, raw)
 		return nil
 	}
-	raw := make([]byte, t.Bytes(n)) // the storage of these alone
 	scales, codes := quant.View8(len(dst), raw)
 	if _, err := c.stored.ReadAt(scales, c.offset+first/quant.StateBlock*4); err != nil {
 		return err

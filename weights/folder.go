@@ -30,11 +30,13 @@ func FromSource(from tensorfile.Source, info arch.Info, params []spec.Param) (Va
 	used := map[string]bool{}
 	var missing []string
 	for _, p := range params {
-		found, ok := find(byName, info, p.Name)
-		if !ok {
+		names := info.FileNames(p.Name)
+		at := slices.IndexFunc(names, func(name string) bool { return byName[name].Name != "" })
+		if at < 0 {
 			missing = append(missing, p.Name)
 			continue
 		}
+		found := byName[names[at]]
 		if !found.Shape.Equal(p.Type.Shape) {
 			return nil, fmt.Errorf("tensor %s in %s has the shape %v, the model wants %v; is config.json the one of these weights?", found.Name, found.Path(), found.Shape, p.Type.Shape)
 		}
@@ -56,15 +58,6 @@ func FromSource(from tensorfile.Source, info arch.Info, params []spec.Param) (Va
 		return nil, fmt.Errorf("the folder has %s, for which the model has no use; is config.json the one of these weights?", shortList(unknown))
 	}
 	return f, nil
-}
-
-func find(byName map[string]stored.Tensor, info arch.Info, param string) (stored.Tensor, bool) {
-	for _, name := range info.FileNames(param) {
-		if found, ok := byName[name]; ok {
-			return found, true
-		}
-	}
-	return stored.Tensor{}, false
 }
 
 // shortList names the first of a list, so that an error stays readable.

@@ -138,8 +138,8 @@ func scramble(x uint64) uint64 {
 type repeated byte
 
 func (r repeated) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = byte(r)
+	for done := copy(p, []byte{byte(r)}); done < len(p); done *= 2 {
+		copy(p[done:], p[:done])
 	}
 	return len(p), nil
 }

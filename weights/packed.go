@@ -25,34 +25,19 @@ func packed(from Values, param string, t dtype.Type) (io.Reader, bool) {
 }
 
 // Packed of zeros is zero bytes in every block type.
-func (zeros) Packed(string, dtype.Type) (io.Reader, bool) { return zeroBytes{}, true }
+func (zeros) Packed(string, dtype.Type) (io.Reader, bool) { return repeated(0), true }
 
-type zeroBytes struct{}
-
-func (zeroBytes) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
-}
-
-// blocks reads as a tensor in a block type: byte for byte where the values are held so,
-// otherwise quantized from their numbers as they are read.
-func blocks(t executor.Tensor, from Values) (io.Reader, error) {
-	param, kind := t.Param.Name, t.Type.DType
-	if r, ok := packed(from, param, kind); ok {
-		return r, nil
-	}
-	r, err := quant.Storage(kind, t.Type.Shape.Rows(), t.Type.Shape.Last(), func(first int64, dst []float32) error { return from.Read(param, first, dst) })
-	if err != nil {
-		return nil, fmt.Errorf("param %s: %w", param, err)
-	}
-	return r, nil
-}
-
-// writeBlocks writes a tensor of a block type, whose chunks come in order.
+// writeBlocks writes a tensor of a block type, whose chunks come in order: byte for byte
+// where the values are held so, otherwise quantized from their numbers as they are read.
 func writeBlocks(e *executor.Executor, t executor.Tensor, from Values) error {
-	r, err := blocks(t, from)
-	if err != nil {
-		return err
+	param, kind := t.Param.Name, t.Type.DType
+	r, ok := packed(from, param, kind)
+	if !ok {
+		var err error
+		r, err = quant.Storage(kind, t.Type.Shape.Rows(), t.Type.Shape.Last(), func(first int64, dst []float32) error { return from.Read(param, first, dst) })
+		if err != nil {
+			return fmt.Errorf("param %s: %w", param, err)
+		}
 	}
 	return e.Write(t, func(_ int64, chunk []byte) error {
 		_, err := io.ReadFull(r, chunk)

@@ -46,11 +46,6 @@ func bytesOf(list []executor.Tensor) (n int64) {
 	return n
 }
 
-// trained is what training changes.
-func trained(e *executor.Executor) []executor.Tensor {
-	return slices.DeleteFunc(tensorsOf(e), func(t executor.Tensor) bool { return t.Param.Frozen() })
-}
-
 func tensorsOf(e *executor.Executor) []executor.Tensor { return append(e.Weights(), e.States()...) }
 
 // Park copies what an executor holds to host memory, or to a file in a folder if one
@@ -59,7 +54,9 @@ func Park(e *executor.Executor, folder string) (*Parked, error) { return park(e,
 
 // ParkTrained is Park without frozen weights, which Restore then leaves as they are.
 func ParkTrained(e *executor.Executor, folder string) (*Parked, error) {
-	return park(e, folder, trained)
+	return park(e, folder, func(e *executor.Executor) []executor.Tensor {
+		return slices.DeleteFunc(tensorsOf(e), func(t executor.Tensor) bool { return t.Param.Frozen() })
+	})
 }
 
 func park(e *executor.Executor, folder string, of func(*executor.Executor) []executor.Tensor) (*Parked, error) {
@@ -93,61 +90,45 @@ func (p *Parked) Restore(e *executor.Executor) error {
 	if len(tensors) != len(p.at) {
 		return fmt.Errorf("%d tensors of weights and state were parked, the plan has %d", len(p.at), len(tensors))
 	}
-	for _, t := range tensors {
-		if err := p.write(e, t); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.write(e, tensors)
 }
 
 // Weights writes the weights alone, for a plan without optimizer state.
-func (p *Parked) Weights(e *executor.Executor) error {
-	for _, t := range e.Weights() {
-		if err := p.write(e, t); err != nil {
+func (p *Parked) Weights(e *executor.Executor) error { return p.write(e, e.Weights()) }
+
+func (p *Parked) write(e *executor.Executor, tensors []executor.Tensor) error {
+	for _, t := range tensors {
+		at, ok := p.at[parkedName{t.Param.Name, t.State}]
+		same := ok && at.t.Equal(t.Type)
+		if !same && !(ok && t.State != "" && convertible(at.t, t.Type)) {
+			return fmt.Errorf("%s %s was parked as %v, the plan has it as %v", t.Param.Name, t.State, at.t, t.Type)
+		}
+		other := converted{at.t, t.Type, p.store, at.offset}
+		err := e.Write(t, func(offset int64, chunk []byte) (err error) {
+			if same {
+				_, err = p.store.ReadAt(chunk, at.offset+offset)
+			} else {
+				_, err = other.ReadAt(chunk, offset)
+			}
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (p *Parked) write(e *executor.Executor, t executor.Tensor) error {
-	at, ok := p.at[parkedName{t.Param.Name, t.State}]
-	same := ok && at.t.Equal(t.Type)
-	if !same && !(ok && t.State != "" && convertible(at.t, t.Type)) {
-		return fmt.Errorf("%s %s was parked as %v, the plan has it as %v", t.Param.Name, t.State, at.t, t.Type)
-	}
-	other := converted{at.t, t.Type, p.store, at.offset}
-	return e.Write(t, func(offset int64, chunk []byte) (err error) {
-		if same {
-			_, err = p.store.ReadAt(chunk, at.offset+offset)
-		} else {
-			_, err = other.ReadAt(chunk, offset)
-		}
-		return err
-	})
 }
 
 // Close gives the memory or the file back.
 func (p *Parked) Close() error { return p.store.Close() }
 
+// open gives memory, or in a folder a file without a name: it is gone when it is closed, or
+// the process ends.
 func open(bytes int64, folder string) (storage, error) {
-	if folder != "" {
-		return temporary(folder)
+	if folder == "" {
+		r, err := offheap.Alloc(bytes, false)
+		return memory{r}, err
 	}
-	r, err := offheap.Alloc(bytes, false)
-	return memory{r}, err
-}
-
-// memory is storage outside the Go heap.
-type memory struct{ region *offheap.Region }
-
-func (m memory) WriteAt(p []byte, at int64) (int, error) { return copy(m.region.Bytes()[at:], p), nil }
-func (m memory) ReadAt(p []byte, at int64) (int, error)  { return copy(p, m.region.Bytes()[at:]), nil }
-func (m memory) Close() error                            { return m.region.Free() }
-
-// temporary is a file without a name: it is gone when it is closed, or the process ends.
-func temporary(folder string) (storage, error) {
 	f, err := os.CreateTemp(folder, "parked-*")
 	if err != nil {
 		return nil, err
@@ -157,3 +138,10 @@ func temporary(folder string) (storage, error) {
 	}
 	return f, nil
 }
+
+// memory is storage outside the Go heap.
+type memory struct{ region *offheap.Region }
+
+func (m memory) WriteAt(p []byte, at int64) (int, error) { return copy(m.region.Bytes()[at:], p), nil }
+func (m memory) ReadAt(p []byte, at int64) (int, error)  { return copy(p, m.region.Bytes()[at:]), nil }
+func (m memory) Close() error                            { return m.region.Free() }

@@ -68,16 +68,16 @@ func newAdafactor(c op.Call, workers int) Program {
 	squaresByCol := &rows{n: n / max(a.rows, 1), step: colStep, do: a.columns}
 	return Program{Workspace: a.workspace(n), Run: func(p *kernel.Pool, l *device.Launch) {
 		a.set(l, n)
-		leave := !(a.clip > 0)
-		if !leave {
+		if a.clip > 0 {
 			squaresByRow.start(p)
 			if a.factored {
 				squaresByCol.start(p)
+				a.factors()
 			}
-			a.factors()
-			a.scale(a.total(), n)
+			a.scale(total(a.sums), n)
 			sizes.start(p)
-			a.bound(a.total(), n)
+			// The rate is lower where the root mean square of the steps is above the threshold.
+			a.rate /= float32(max(1, math.Sqrt(total(a.sums)/float64(n))/a.threshold))
 			steps.start(p)
 		}
 		a.copied.write(a.w.wide, 0, n)
@@ -173,9 +173,6 @@ func (a *adafactor) columns(worker, first, last int) {
 
 // factors computes, from the means of squares, what gradients are multiplied by.
 func (a *adafactor) factors() {
-	if !a.factored {
-		return
-	}
 	for first := 0; first < a.lines; first += a.rows {
 		row, mean := a.row[first:first+a.rows], 0.0
 		for _, r := range row {
@@ -190,14 +187,6 @@ func (a *adafactor) factors() {
 	}
 }
 
-// total adds up the sums of the rows.
-func (a *adafactor) total() (sum float64) {
-	for _, s := range a.sums {
-		sum += s
-	}
-	return sum
-}
-
 // scale computes the rate from lr and the sum of squares of the weights.
 func (a *adafactor) scale(squares float64, n int) {
 	rate := a.lr
@@ -205,11 +194,6 @@ func (a *adafactor) scale(squares float64, n int) {
 		rate *= max(a.minScale, math.Sqrt(squares/float64(n)))
 	}
 	a.rate, a.shrink = float32(rate), float32(1-rate*a.decay)
-}
-
-// bound lowers the rate where the root mean square of the steps is above the threshold.
-func (a *adafactor) bound(squares float64, n int) {
-	a.rate /= float32(max(1, math.Sqrt(squares/float64(n))/a.threshold))
 }
 
 // steps computes the steps of a row, before they are multiplied by the rate, part by part.

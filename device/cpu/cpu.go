@@ -135,8 +135,9 @@ func (d *Device) Close() error {
 	}
 	d.pool.Close()
 	var errs []error
+	kinds := map[bool]string{false: "device", true: "host"}
 	for m := range live {
-		errs = append(errs, fmt.Errorf("cpu: %d bytes of %s memory: %w", m.size, m.kind(), device.ErrLeak), m.region.Free())
+		errs = append(errs, fmt.Errorf("cpu: %d bytes of %s memory: %w", m.size, kinds[m.host], device.ErrLeak), m.region.Free())
 	}
 	return errors.Join(errs...)
 }

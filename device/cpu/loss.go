@@ -42,7 +42,7 @@ func linearLoss(c op.Call, workers int) Program {
 }
 
 // total adds in order, in double precision.
-func total(x []float32) (sum float64) {
+func total[F float32 | float64](x []F) (sum float64) {
 	for _, v := range x {
 		sum += float64(v)
 	}
@@ -93,11 +93,7 @@ func partialSums(n int64, set func(*device.Launch), of func(from, to int) float6
 			set(l)
 			sums = view[float64](l.Workspace)[:work.pieces()]
 			work.start(p)
-			sum := 0.0
-			for _, v := range sums {
-				sum += v
-			}
-			put(l, sum)
+			put(l, total(sums))
 		},
 	}
 }

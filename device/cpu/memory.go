@@ -65,13 +65,6 @@ func (m *memory) Size() int64 { return m.size }
 // Host is the memory itself.
 func (m *memory) Host() []byte { return m.region.Bytes() }
 
-func (m *memory) kind() string {
-	if m.host {
-		return "host"
-	}
-	return "device"
-}
-
 // Free gives the memory back. Nothing queued may still use it.
 func (m *memory) Free() error {
 	if err := m.region.Free(); err != nil {

@@ -89,18 +89,14 @@ func normGrad(c op.Call, sums int, row func(dx []float32, sums [2][]float32, x, 
 			x, w, dy, dx, partial = F32(l, 0), F32(l, 1), F32(l, 2), F32(l, 3), scratch(l)
 			work.start(p)
 			for s := range sums {
-				addBlocks(F32(l, 4+s), partial[s*normBlocks*width:], work.pieces(), c.Attr.Accumulate)
+				dst := F32(l, 4+s)
+				if !c.Attr.Accumulate {
+					clear(dst)
+				}
+				for b := range work.pieces() {
+					kernel.AddScaled(dst, partial[(s*normBlocks+b)*width:], 1)
+				}
 			}
 		},
-	}
-}
-
-// addBlocks adds n partial sums in order to dst.
-func addBlocks(dst, partial []float32, n int, accumulate bool) {
-	if !accumulate {
-		clear(dst)
-	}
-	for b := range n {
-		kernel.AddScaled(dst, partial[b*len(dst):], 1)
 	}
 }

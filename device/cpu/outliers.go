@@ -30,7 +30,10 @@ func outlierMatmul(c op.Call, workers int) Program {
 		o.find()
 		rounding.start(p)
 		t.gemm.A.Data = o.codes
-		t.run(p, func(first, n int) { o.first, o.n = first, n }, func(int, int) { finishing.start(p) })
+		t.run(p, func() {
+			t.gemm.Run(p)
+			finishing.start(p)
+		})
 	}}
 }
 
@@ -43,7 +46,6 @@ type outliers struct {
 	most      []float32 // the largest of each row below the threshold
 	outlier   []bool    // by column
 	columns   []int     // of outliers
-	first, n  int       // outputs at hand
 }
 
 // find rounds the input and finds the columns of outliers and the size of each row.
@@ -92,7 +94,7 @@ func (o *outliers) quantize(_ int, dst []float32, output int) {
 func (o *outliers) finish(_, from, to int) {
 	k := o.gemm.K
 	for i := from; i < to; i++ {
-		row := o.out[i*o.gemm.CStep+o.first:][:o.n]
+		row := o.out[i*o.gemm.CStep+o.first:][:o.gemm.N]
 		for j := range row {
 			scale := quant.RowScale(o.weight.raw, o.weight.n, o.first+j)
 			var plain float32

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"cmp"
 	"fmt"
 	"sync"
 
@@ -27,13 +26,6 @@ type preparedKernel struct {
 
 // Workspace is the scratch memory a launch needs, in bytes.
 func (t *preparedKernel) Workspace() int64 { return t.program.Workspace }
-
-// check refuses a launch whose buffers do not fit the call.
-func (t *preparedKernel) check(l *device.Launch) error {
-	return l.Check(t.call, t.program.Workspace, func(b device.Buffer, t op.Type) error {
-		return cmp.Or(checkBuffer(b), b.CheckAligned(t.Align()))
-	})
-}
 
 // run runs the call. A panic in a kernel is a defect of the kernel; it is reported as an
 // error with the call.

@@ -19,11 +19,12 @@ func quantizedMatmul(c op.Call, workers int) Program {
 	t := newTiles(c, workers)
 	return Program{Workspace: t.workspace(), Run: func(p *kernel.Pool, l *device.Launch) {
 		t.bind(c, l)
-		t.run(p, func(first, n int) {
+		t.run(p, func() {
 			if c.Attr.Bias {
-				t.gemm.Bias = F32(l, 2)[first:]
+				t.gemm.Bias = F32(l, 2)[t.first:]
 			}
-		}, nil)
+			t.gemm.Run(p)
+		})
 	}}
 }
 
@@ -36,7 +37,6 @@ type tiles struct {
 	workers int
 
 	decoded []float32 // a tile: outputs by K
-	work    []float32 // of the matmul
 	out     []float32
 	scratch []decodeScratch
 	job     rows
@@ -63,47 +63,35 @@ func newTiles(c op.Call, workers int) *tiles {
 	}
 	t.gemm = kernel.Gemm{M: int(m), K: int(k), CStep: int(n), A: kernel.Matrix{Step: int(k)}, B: kernel.Matrix{Step: int(k), Transposed: true}}
 	t.job.step = max(1, decodedPiece/int(max(k, 1)))
-	t.job.do = t.piece
+	t.job.do = func(worker, from, to int) {
+		for j := from; j < to; j++ {
+			t.into(worker, t.decoded[j*t.gemm.K:(j+1)*t.gemm.K], t.first+j)
+		}
+	}
 	t.into = func(worker int, dst []float32, output int) { t.weight.decode(&t.scratch[worker], dst, output*t.gemm.K) }
 	return t
 }
 
-// workspace in bytes: a tile, and what the matmul needs.
-func (t *tiles) workspace() int64 { return bytesOf(t.most*t.gemm.K + t.gemmScratch()) }
-
-// gemmScratch is what the matmul of a tile needs, a whole one or the last.
-func (t *tiles) gemmScratch() int {
+// workspace in bytes: a tile, and what the matmul of one needs, a whole one or the last.
+func (t *tiles) workspace() int64 {
 	whole, last := t.gemm, t.gemm
 	whole.N, last.N = t.most, t.outputs%max(t.most, 1)
-	return max(whole.Workspace(t.workers), last.Workspace(t.workers))
+	return bytesOf(t.most*t.gemm.K + max(whole.Workspace(t.workers), last.Workspace(t.workers)))
 }
 
 func (t *tiles) bind(c op.Call, l *device.Launch) {
 	t.weight.bind(l.Buffers[1].Host())
 	work := scratch(l)
-	t.decoded, t.work = work[:t.most*t.gemm.K], work[t.most*t.gemm.K:]
-	t.gemm.A.Data, t.out, t.gemm.Work = F32(l, 0), F32(l, len(c.In)), t.work
+	t.decoded, t.gemm.Work = work[:t.most*t.gemm.K], work[t.most*t.gemm.K:]
+	t.gemm.A.Data, t.out = F32(l, 0), F32(l, len(c.In))
 }
 
-// run multiplies tile by tile. It calls before with the outputs of the next tile, and after
-// once they are computed.
-func (t *tiles) run(p *kernel.Pool, before, after func(first, n int)) {
+// run decodes tile by tile and has multiply run the gemm of each, of N outputs from first on.
+func (t *tiles) run(p *kernel.Pool, multiply func()) {
 	for t.first = 0; t.first < t.outputs; t.first += t.most {
-		n := min(t.most, t.outputs-t.first)
-		t.job.n = n
+		t.job.n = min(t.most, t.outputs-t.first)
 		t.job.start(p)
-		t.gemm.N, t.gemm.B.Data, t.gemm.C = n, t.decoded, t.out[t.first:]
-		before(t.first, n)
-		t.gemm.Run(p)
-		if after != nil {
-			after(t.first, n)
-		}
-	}
-}
-
-func (t *tiles) piece(worker, from, to int) {
-	k := t.gemm.K
-	for j := from; j < to; j++ {
-		t.into(worker, t.decoded[j*k:(j+1)*k], t.first+j)
+		t.gemm.N, t.gemm.B.Data, t.gemm.C = t.job.n, t.decoded, t.out[t.first:]
+		multiply()
 	}
 }

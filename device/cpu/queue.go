@@ -1,12 +1,14 @@
 package cpu
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"spillway/device"
 	"spillway/device/cpu/kernel"
 	"spillway/device/hostqueue"
+	"spillway/op"
 	"spillway/units"
 )
 
@@ -60,7 +62,8 @@ func (q *queue) Launch(k device.Kernel, l *device.Launch) error {
 	if !ours || t.device != q.device {
 		return fmt.Errorf("cpu: launch of a kernel this device did not make")
 	}
-	if err := t.check(l); err != nil {
+	fits := func(b device.Buffer, t op.Type) error { return cmp.Or(checkBuffer(b), b.CheckAligned(t.Align())) }
+	if err := l.Check(t.call, t.program.Workspace, fits); err != nil {
 		return fmt.Errorf("cpu: launch of %v: %w", t.call, err)
 	}
 	return q.Put(work{kernel: t, launch: l})

@@ -31,11 +31,7 @@ func sumSquares(c op.Call, _ int) Program {
 func clipScale(c op.Call, _ int) Program {
 	scalars := scalarsOf(c.Kind, "max_norm", "loss_scale")
 	return Program{Run: func(_ *kernel.Pool, l *device.Launch) {
-		sum := 0.0
-		for _, v := range view[float64](l.Buffers[0]) {
-			sum += v
-		}
-		s, scale := scalars(l), 1.0
+		sum, s, scale := total(view[float64](l.Buffers[0])), scalars(l), 1.0
 		maxNorm, lossScale := float64(s[0]), float64(s[1])
 		if lossScale != 0 {
 			scale = lossScale

@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"spillway/device"
 	"spillway/device/cuda/driver"
@@ -25,16 +26,6 @@ type changing struct {
 	node   driver.GraphNode
 	kernel *kernelLaunch
 	launch *device.Launch
-}
-
-// changes reports whether some parameter of the kernel is a number of the iteration.
-func (k *kernelLaunch) changes() bool {
-	for _, a := range k.args {
-		if a.changes() {
-			return true
-		}
-	}
-	return false
 }
 
 // Capture records what issue gives to queues of the device as a graph, without running it.
@@ -128,7 +119,7 @@ func (q *queue) setCapture(c *capturedGraph) {
 // recordLaunch remembers the node of a launch that was just captured, if its parameters
 // change from iteration to iteration.
 func (c *capturedGraph) recordLaunch(q *queue, k *kernelLaunch, l *device.Launch) error {
-	if !k.changes() {
+	if !slices.ContainsFunc(k.args, arg.changes) {
 		return nil
 	}
 	n, err := q.device.lib.CUDA.LastNode(q.stream)

@@ -117,10 +117,10 @@ func open(lib *driver.Libraries, o Options) (d *Device, err error) {
 	d = &Device{options: o, lib: lib, name: fmt.Sprintf("cuda:%d", o.Ordinal), live: map[*memory]bool{}, queues: map[*queue]bool{},
 		modules: modules{loaded: map[unit]*module{}, begun: map[dtype.Type]bool{}},
 		choices: algorithmChoices{made: map[string]int{}, loaded: map[loadedAlgorithm]bool{}}}
-	if err := checkDriver(lib.CUDA, o.Ordinal); err != nil {
-		return nil, fmt.Errorf("opening GPU %d: %w", o.Ordinal, err)
+	if err = checkDriver(lib.CUDA, o.Ordinal); err == nil {
+		d.context, err = lib.CUDA.Retain(o.Ordinal)
 	}
-	if d.context, err = lib.CUDA.Retain(o.Ordinal); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("opening GPU %d: %w", o.Ordinal, err)
 	}
 	if err := d.start(); err != nil {
@@ -295,13 +295,6 @@ func (d *Device) discard() error {
 		errs = append(errs, d.lib.CUDA.CloseEvent(e))
 	}
 	return errors.Join(append(errs, d.modules.unload(d), d.lib.CUDA.Release(d.options.Ordinal))...)
-}
-
-// lose remembers that the context is gone, as it is after a kernel has failed.
-func (d *Device) lose(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lost = err
 }
 
 // quiet drops errors after the context was lost: every call then returns the error that was

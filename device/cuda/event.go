@@ -59,12 +59,11 @@ func (d *Device) spareEvent(h driver.Event) {
 }
 
 // Time is when it was last recorded, since the device was opened; zero if it was not.
-func (e *event) Time() time.Duration {
-	if err := e.device.enter(); err != nil {
-		return 0
-	}
-	defer e.device.leave()
-	t, err := e.device.lib.CUDA.Elapsed(e.device.origin, e.handle)
+func (e *event) Time() (t time.Duration) {
+	err := e.device.within(func() (err error) {
+		t, err = e.device.lib.CUDA.Elapsed(e.device.origin, e.handle)
+		return err
+	})
 	if err != nil {
 		return 0
 	}

@@ -67,13 +67,6 @@ func (g *hostGate) hold(cuda *driver.CUDA, s driver.Stream, e device.HostEvent) 
 	return cuda.WaitValue(s, driver.Pointer(uintptr(unsafe.Pointer(g.number()))), g.asked)
 }
 
-// close ends the goroutine. Nothing may wait any more, and the context must be current.
-func (g *hostGate) close() error {
-	close(g.waits)
-	<-g.ended
-	return g.memory.release()
-}
-
 // waitFor holds the queue until an event of another backend has happened.
 func (q *queue) waitFor(e device.Event) error {
 	h, ok := e.(device.HostEvent)
@@ -96,14 +89,17 @@ func (q *queue) waitFor(e device.Event) error {
 	return nil
 }
 
-// shut closes the gate if there is one, after all that waited at it.
+// shut closes the gate if there is one. Nothing may wait at it any more, and the context must
+// be current.
 func (q *queue) shut() error {
 	if q.gate == nil {
 		return nil
 	}
 	g := q.gate
 	q.gate = nil
-	return g.close()
+	close(g.waits)
+	<-g.ended
+	return g.memory.release()
 }
 
 // Issued implements device.HostEvent.
@@ -112,9 +108,6 @@ func (e *event) Issued() uint64 { return e.records.Load() }
 // Await implements device.HostEvent. It waits for the latest record there is, which is
 // the one asked for or one after it. A context that was lost has nothing to wait for.
 func (e *event) Await(uint64) {
-	if err := e.device.enter(); err != nil {
-		return
-	}
-	defer e.device.leave()
-	_ = e.device.lib.CUDA.SyncEvent(e.handle) // an error is the context's: the Sync of the event's queue tells it
+	// An error is the context's: the Sync of the event's queue tells it.
+	_ = e.device.within(func() error { return e.device.lib.CUDA.SyncEvent(e.handle) })
 }

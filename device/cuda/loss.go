@@ -76,19 +76,15 @@ func (f *fusedLoss) multiply(m matmulArgs) error {
 	return err
 }
 
-// x is a chunk of the rows of the input, dlogits its logits of the classes from one on after
-// they became gradients, which lie as far apart as the f32 logits did.
-func (f *fusedLoss) x(from int64) matrix {
-	return matrix{at: bufferAt(0, f.t.Bytes(from*f.width)), element: f.t, step: f.width}
-}
-
+// dlogits is the logits of a chunk, of the classes from one on, after they became gradients,
+// which lie as far apart as the f32 logits did.
 func (f *fusedLoss) dlogits(from int64) matrix {
 	return matrix{at: scratchAt(f.logits + f.t.Bytes(from)), element: f.t, step: f.step * 4 / f.t.Bytes(1)}
 }
 
-// w is the weights of the classes from one on.
-func (f *fusedLoss) w(from int64) matrix {
-	return matrix{at: bufferAt(1, f.t.Bytes(from*f.width)), element: f.t, step: f.width}
+// wide is a buffer from a row on: x and dx by row of the input, W and dW by class.
+func (f *fusedLoss) wide(buffer int, from int64) matrix {
+	return matrix{at: bufferAt(buffer, f.t.Bytes(from*f.width)), element: f.t, step: f.width}
 }
 
 // classParts calls each with the first class and the number of classes of every part.
@@ -109,9 +105,9 @@ func (f *fusedLoss) classParts(each func(from, n int64) error) error {
 // makeLogits appends the matmuls of a chunk.
 func (f *fusedLoss) makeLogits(rows, n int64) error {
 	return f.classParts(func(from, classes int64) error {
-		w := f.w(from)
+		w := f.wide(1, from)
 		w.transposed = true
-		return f.multiply(matmulArgs{m: n, n: classes, k: f.width, a: f.x(rows), b: w,
+		return f.multiply(matmulArgs{m: n, n: classes, k: f.width, a: f.wide(0, rows), b: w,
 			c: matrix{at: scratchAt(f.logits + 4*from), element: dtype.F32, step: f.step}})
 	})
 }
@@ -151,14 +147,13 @@ func linearCrossEntropyGrad(d *Device, c op.Call) (program, error) {
 // gradients appends dx = dlogits·W and dW += dlogitsᵀ·x of a chunk.
 func (f *fusedLoss) gradients(rows, n int64) error {
 	return f.classParts(func(from, classes int64) error {
-		err := f.multiply(matmulArgs{m: n, n: f.width, k: classes, a: f.dlogits(from), b: f.w(from),
-			c: matrix{at: bufferAt(6, f.t.Bytes(rows*f.width)), element: f.t, step: f.width}, add: from > 0})
+		err := f.multiply(matmulArgs{m: n, n: f.width, k: classes, a: f.dlogits(from), b: f.wide(1, from), c: f.wide(6, rows), add: from > 0})
 		if err != nil || f.c.Attr.InputOnly {
 			return err
 		}
 		left := f.dlogits(from)
 		left.transposed = true
-		return f.multiply(matmulArgs{m: classes, n: f.width, k: n, a: left, b: f.x(rows),
-			c: matrix{at: bufferAt(7, f.t.Bytes(from*f.width)), element: f.t, step: f.width}, add: f.c.Attr.Accumulate || rows > 0})
+		return f.multiply(matmulArgs{m: classes, n: f.width, k: n, a: left, b: f.wide(0, rows), c: f.wide(7, from),
+			add: f.c.Attr.Accumulate || rows > 0})
 	})
 }

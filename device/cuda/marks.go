@@ -40,10 +40,3 @@ func (q *queue) mark(launches int) (err error) {
 	m.made, m.between = m.made+1, 0
 	return q.device.lib.CUDA.Record(*e, q.stream)
 }
-
-// spare gives the events back for others to use.
-func (m *marks) spare(d *Device) {
-	for _, e := range m.events[:min(m.made, openMarks)] {
-		d.spareEvent(e)
-	}
-}

@@ -52,12 +52,10 @@ func matMul(d *Device, c op.Call) (p program, err error) {
 		c: matrix{buffer(len(c.In)), c.Out[0].DType, n, false},
 	}
 	if c.Attr.Bias {
-		bias := buffer(2)
-		x.bias, x.biasOf = &bias, c.In[2].DType
+		x.bias, x.biasOf = new(buffer(2)), c.In[2].DType
 	}
 	if c.Attr.Plus {
-		plus := buffer(2)
-		x.plus = &plus
+		x.plus = new(buffer(2))
 	}
 	p.actions, p.workspace, err = d.multiply(x)
 	return p, err

@@ -59,13 +59,6 @@ func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 // paged is what the driver allocates for so many bytes.
 func paged(bytes int64) int64 { return (bytes + page - 1) / page * page }
 
-// pages is the size of what Alloc has given, in whole pages.
-func (d *Device) pages() int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.paged
-}
-
 // hostShare is how many page-locked bytes take one byte of the GPU's page table: 8 bytes per
 // 4 KiB.
 const hostShare = 4096 / 8
@@ -79,7 +72,10 @@ const firstRuns = 5 * page
 // after so many more bytes are allocated on it and so many page-locked on the host. The
 // kernels that will run must have been prepared.
 func (d *Device) Footprint(gpu, host int64) int64 {
-	return d.Info().Overhead + d.pages() + paged(gpu) + paged(host/hostShare) + firstRuns
+	overhead := d.Info().Overhead
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return overhead + d.paged + paged(gpu) + paged(host/hostShare) + firstRuns
 }
 
 // HostAlloc reserves page-locked host memory, which the GPU copies at full speed.

@@ -185,19 +185,13 @@ func (d *Device) cached(name string, u unit) ([]byte, error) {
 	if err != nil || d.options.Cache == "" {
 		return b, err
 	}
-	return b, writeAtomic(path, b)
-}
-
-// writeAtomic writes a file of the cache folder that appears whole or not at all.
-func writeAtomic(path string, b []byte) error {
-	err := vfs.MkdirAll(vfs.OS, filepath.Dir(path))
-	if err == nil {
-		err = vfs.ReplaceBytes(vfs.OS, path, b)
+	if err = vfs.MkdirAll(vfs.OS, d.options.Cache); err == nil {
+		err = vfs.ReplaceBytes(vfs.OS, path, b) // whole or not at all
 	}
 	if err != nil {
-		return fmt.Errorf("storing compiled kernels: %w", err)
+		return b, fmt.Errorf("storing compiled kernels: %w", err)
 	}
-	return nil
+	return b, nil
 }
 
 // modules are the units loaded on a device.

@@ -182,7 +182,9 @@ func (q *queue) syncError(err error) error {
 	if err = q.device.quiet(err); err == nil {
 		return nil
 	}
-	q.device.lose(err)
+	q.device.mu.Lock()
+	q.device.lost = err // the context is gone, as it is after a kernel has failed
+	q.device.mu.Unlock()
 	if q.last == nil {
 		return fmt.Errorf("%s: queue %s: %w", q.device.name, q.name, err)
 	}
@@ -210,6 +212,8 @@ func (q *queue) end() error {
 		return nil
 	}
 	q.closed = true
-	q.marks.spare(q.device)
+	for _, e := range q.marks.events[:min(q.marks.made, openMarks)] {
+		q.device.spareEvent(e)
+	}
 	return errors.Join(q.shut(), q.device.quiet(q.device.lib.CUDA.CloseStream(q.stream)))
 }

@@ -45,10 +45,7 @@ func ReplaceBytes(d FS, name string, b []byte) error {
 // name already: then the error is fs.ErrExist and the file stays as it is.
 func WriteOnce(name string, b []byte) error {
 	partial := partialFile(name)
-	err := WriteFile(OS, partial, func(w io.Writer) error {
-		_, err := w.Write(b)
-		return err
-	})
+	err := WriteBytes(OS, partial, b)
 	if err == nil {
 		err = os.Link(partial, name) // unlike a rename, it never replaces
 	}

@@ -121,6 +121,14 @@ func WriteFile(d FS, name string, write func(io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
+// WriteBytes is WriteFile for bytes at hand.
+func WriteBytes(d FS, name string, b []byte) error {
+	return WriteFile(d, name, func(w io.Writer) error {
+		_, err := w.Write(b)
+		return err
+	})
+}
+
 // fullWriter turns a short write into an error, since not every user of io.Writer checks. It
 // sends parts of a large file to the disk while the next are made, so that Sync has little
 // left to do and little of the file is in memory.

@@ -49,6 +49,10 @@ const enough = 0.999
 // of more are long.
 const mostTried = 256
 
+// mostRuns is how often the micro-batches of a batch may pass blocks, so that a search ends soon;
+// where more are given, it takes its time.
+const mostRuns = layout.MaxRuns / 16
+
 // cutPatience is how many numbers of micro-batches in a row may bring nothing.
 const cutPatience = 3
 
@@ -125,7 +129,7 @@ func (c cut) make() (*plan.Plan, *goal.FitError, error) {
 // that can be fastest first.
 func (r Request) cuts(batch int64) (list []cut, err error) {
 	var failed error
-	for n, blocks := int64(1), int64(1); n <= batch && n*blocks <= layout.MaxRuns; n++ {
+	for n, blocks := int64(1), int64(1); n <= batch && n*blocks <= mostRuns; n++ {
 		if batch%n != 0 {
 			continue
 		}

@@ -66,20 +66,15 @@ func readQuantState(t tensorfile.Tensor) (d quantState, err error) {
 	if err := json.Unmarshal(text, &d); err != nil {
 		return d, fmt.Errorf("its description: %w", err)
 	}
-	return d, d.check()
-}
-
-func (d quantState) check() error {
-	if d.Kind != "nf4" && d.Kind != "fp4" {
-		return fmt.Errorf("its quant_type is %q; known are nf4 and fp4", d.Kind)
+	switch {
+	case d.Kind != "nf4" && d.Kind != "fp4":
+		return d, fmt.Errorf("its quant_type is %q; known are nf4 and fp4", d.Kind)
+	case d.Block < 32 || d.Block > 4096 || d.Block&(d.Block-1) != 0:
+		return d, fmt.Errorf("its blocksize is %d, want a power of two from 32 to 4096", d.Block)
+	case d.Offset != nil && d.Group != quant.FourBitGroup:
+		return d, fmt.Errorf("its nested_blocksize is %d, want %d", d.Group, quant.FourBitGroup)
 	}
-	if d.Block < 32 || d.Block > 4096 || d.Block&(d.Block-1) != 0 {
-		return fmt.Errorf("its blocksize is %d, want a power of two from 32 to 4096", d.Block)
-	}
-	if d.Offset != nil && d.Group != quant.FourBitGroup {
-		return fmt.Errorf("its nested_blocksize is %d, want %d", d.Group, quant.FourBitGroup)
-	}
-	return d.Shape.Check()
+	return d, d.Shape.Check()
 }
 
 // encode writes the JSON as Python's json.dumps does. The offset ends it, and spaces
@@ -182,15 +177,8 @@ func (f *fourBit) readNested(c *collector, name string, blocks int64) error {
 		return err
 	}
 	copy(f.map8[:], map8)
-	groups, err := c.take(name + nestedAbsmaxSuffix)
-	if err != nil {
-		return err
-	}
-	if want := (blocks + quant.FourBitGroup - 1) / quant.FourBitGroup; groups.Type != dtype.F32 || groups.Shape.Elements() != want {
-		return fmt.Errorf("its nested_absmax are %v%v, want %d of f32", groups.Type, groups.Shape, want)
-	}
-	f.groups = make([]byte, groups.Bytes)
-	_, err = groups.ReadAt(f.groups, 0)
+	groups, err := c.f32(name+nestedAbsmaxSuffix, (blocks+quant.FourBitGroup-1)/quant.FourBitGroup)
+	f.groups = quant.F32Bytes(groups)
 	return err
 }
 
@@ -234,15 +222,12 @@ func (f *fourBit) absmax(first, n int64) ([]float32, error) {
 // storage is that of package quant where it holds the same: block and group sizes, the
 // sixteen values, and quantized absmax.
 func (f *fourBit) storage() (r io.Reader, exact, ok bool) {
-	if f.block != quant.FourBitBlock || !f.nested || f.values != quant.FourBitOf(f.kind).Values || !mapsClose(f.map8[:], quant.Signed.Values[:]) {
+	// The last bits of the map depend on the CPU that made it.
+	near := func(x, y float32) bool { return math.Abs(float64(x-y)) <= 3e-7*math.Abs(float64(y)) }
+	if f.block != quant.FourBitBlock || !f.nested || f.values != quant.FourBitOf(f.kind).Values || !slices.EqualFunc(f.map8[:], quant.Signed.Values[:], near) {
 		return nil, false, false
 	}
 	tail := quant.Scales{Groups: f.groups, Offset: f.offset}.Append(nil)
 	r = io.MultiReader(io.NewSectionReader(f.codes, 0, f.codes.Bytes), io.NewSectionReader(f.scales, 0, f.scales.Bytes), bytes.NewReader(tail))
 	return r, f.map8 == quant.Signed.Values, true
-}
-
-// mapsClose accepts last bits that depend on the CPU that made the map.
-func mapsClose(a, b []float32) bool {
-	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Abs(float64(x-y)) <= 3e-7*math.Abs(float64(y)) })
 }

@@ -1,7 +1,6 @@
 package stored
 
 import (
-	"encoding/binary"
 	"io"
 	"sync"
 
@@ -18,13 +17,13 @@ func (w Weight) fourBit(o Options) ([]tensorfile.Output, error) {
 	c := &fourBitWriter{weight: w, code: quant.FourBitOf(o.Type), state: quantState{Kind: o.Type.String(), Block: quant.FourBitBlock, Type: o.Model.Torch(), Shape: w.Shape}}
 	outputs := []tensorfile.Output{
 		{Name: w.Name, Type: dtype.U8, Shape: shape.Shape{(n + 1) / 2, 1}, Write: c.writeCodes},
-		f32Output(w.Name+mapSuffix, c.code.Values[:]),
+		fixed(w.Name+mapSuffix, dtype.F32, quant.F32Bytes(c.code.Values[:])),
 	}
 	if o.Double {
 		outputs = append(outputs, c.nestedScales(blocks)...)
 	} else {
 		outputs = append(outputs, tensorfile.Output{Name: w.Name + absmaxSuffix, Type: dtype.F32, Shape: shape.Shape{blocks}, Write: c.writeScales},
-			byteOutput(w.Name+stateInfix+c.state.Kind, c.state.encode()))
+			fixed(w.Name+stateInfix+c.state.Kind, dtype.U8, c.state.encode()))
 	}
 	for i := range outputs[1:] {
 		outputs[1+i].After = w.Name
@@ -37,7 +36,7 @@ func (c *fourBitWriter) nestedScales(blocks int64) []tensorfile.Output {
 	c.state.Group, c.state.GroupType, c.state.Offset = quant.FourBitGroup, dtype.F32.Torch(), new(float64)
 	name, groups := c.weight.Name, (blocks+quant.FourBitGroup-1)/quant.FourBitGroup
 	return []tensorfile.Output{
-		f32Output(name+nestedMapSuffix, quant.Signed.Values[:]),
+		fixed(name+nestedMapSuffix, dtype.F32, quant.F32Bytes(quant.Signed.Values[:])),
 		{Name: name + absmaxSuffix, Type: dtype.U8, Shape: shape.Shape{blocks}, Write: c.scalePart(func(s quant.Scales) []byte { return s.Codes })},
 		{Name: name + nestedAbsmaxSuffix, Type: dtype.F32, Shape: shape.Shape{groups}, Write: c.scalePart(func(s quant.Scales) []byte { return s.Groups })},
 		{Name: name + stateInfix + c.state.Kind, Type: dtype.U8, Shape: shape.Of(len(c.state.encode())), Write: c.scalePart(c.describe)},
@@ -95,19 +94,13 @@ func (c *fourBitWriter) scalePart(make func(quant.Scales) []byte) func(io.Writer
 
 func (c *fourBitWriter) describe(s quant.Scales) []byte {
 	d := c.state
-	offset := float64(s.Offset)
-	d.Offset = &offset
+	d.Offset = new(float64(s.Offset))
 	return d.encode()
 }
 
-func f32Output(name string, values []float32) tensorfile.Output {
-	return tensorfile.Output{Name: name, Type: dtype.F32, Shape: shape.Of(len(values)), Write: func(w io.Writer) error {
-		return binary.Write(w, binary.LittleEndian, values)
-	}}
-}
-
-func byteOutput(name string, b []byte) tensorfile.Output {
-	return tensorfile.Output{Name: name, Type: dtype.U8, Shape: shape.Of(len(b)), Write: func(w io.Writer) error {
+// fixed is a tensor of bytes that are known already.
+func fixed(name string, t dtype.Type, b []byte) tensorfile.Output {
+	return tensorfile.Output{Name: name, Type: t, Shape: shape.Of(len(b) / int(t.Bytes(1))), Write: func(w io.Writer) error {
 		_, err := w.Write(b)
 		return err
 	}}

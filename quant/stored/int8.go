@@ -77,6 +77,6 @@ func (w Weight) int8(Options) ([]tensorfile.Output, error) {
 	return []tensorfile.Output{
 		{Name: w.Name, Type: dtype.I8, Shape: w.Shape, Write: codes},
 		{Name: module + scbSuffix, Type: dtype.F32, Shape: shape.Shape{w.Shape[0]}, Write: scales, After: w.Name},
-		{Name: module + formatSuffix, Type: dtype.U8, Shape: shape.Shape{}, Write: byteOutput("", []byte{0}).Write, After: w.Name},
+		{Name: module + formatSuffix, Type: dtype.U8, Shape: shape.Shape{}, Write: fixed("", dtype.U8, []byte{0}).Write, After: w.Name},
 	}, nil
 }

@@ -3,6 +3,7 @@ package driver
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"spillway/internal/dl"
@@ -137,8 +138,7 @@ func (l *blasLib) check(call string, code uintptr) error {
 
 // set writes an attribute of four or eight bytes.
 func set[V int32 | uint64](l *blasLib, f dl.Func, object uintptr, attribute int, value V) error {
-	v := new(V)
-	*v = value
+	v := new(value)
 	return l.check("setting an attribute of a product", f.Call(object, uintptr(attribute), uintptr(unsafe.Pointer(v)), unsafe.Sizeof(value)))
 }
 
@@ -210,13 +210,7 @@ func (l *blasLib) choose(h BLASHandle, made *Prepared, workspace int64, most int
 	if err := l.check("cublasLtMatmulAlgoGetHeuristic", code); err != nil {
 		return nil, err
 	}
-	usable := list[:0]
-	for _, a := range list[:*n] {
-		if a.state == 0 {
-			usable = append(usable, a)
-		}
-	}
-	return usable, nil
+	return slices.DeleteFunc(list[:*n], func(a Algorithm) bool { return a.state != 0 }), nil
 }
 
 func (l *blasLib) discard(p *Prepared) error {

@@ -102,8 +102,7 @@ func (p *GraphPlan) bind(g *DNNGraph) {
 		if t.Number == nil {
 			continue
 		}
-		number := new(float32)
-		*number = *t.Number
+		number := new(*t.Number)
 		p.numbers = append(p.numbers, number)
 		p.ids, p.addresses = append(p.ids, t.ID), append(p.addresses, uintptr(unsafe.Pointer(number)))
 	}
