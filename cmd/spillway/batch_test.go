@@ -45,8 +45,8 @@ func TestBatchSizesThatContradict(t *testing.T) {
 		"4 micro-batches (2 accumulated on each of 2 devices) of 4 sequences are 16, not a batch of 8": "--batch-size 8 --micro-batch-size 4 --gradient-accumulation-steps 2",
 		"a batch of 6 sequences cannot be cut into 4 micro-batches":                                    "--batch-size 6 --gradient-accumulation-steps 2",
 		"a batch of 6 sequences cannot be cut into micro-batches of 4":                                 "--batch-size 6 --micro-batch-size 4",
-		"at least 1": "--micro-batch-size 0",
-		"more than the 262144 that a plan can have": "--gradient-accumulation-steps 1000000",
+		"at least 1":                "--micro-batch-size 0",
+		"at most 16384 are planned": "--gradient-accumulation-steps 1000000",
 	} {
 		r := command(t, append([]string{"plan", "tiny-llama", "--machine", "2xgpu:1GiB"}, strings.Fields(flags)...)...)
 		if r.code == exitOK || !strings.Contains(strings.Join(strings.Fields(r.out+r.err), " "), text) {
