@@ -105,7 +105,7 @@ func runExamples(t *testing.T, all [][]string) {
 // Every example of the help texts succeeds.
 func TestExamplesSucceed(t *testing.T) {
 	if testing.Short() {
-		t.Skip("examples take a while")
+		t.Skip("with -short: a hundred commands are run")
 	}
 	root := newRoot(shell{})
 	all := examplesOf(root.Example)
@@ -121,7 +121,7 @@ func TestExamplesSucceed(t *testing.T) {
 // Every command of the pages for users succeeds.
 func TestPagesSucceed(t *testing.T) {
 	if testing.Short() {
-		t.Skip("examples take a while")
+		t.Skip("with -short: a hundred commands are run")
 	}
 	fence := regexp.MustCompile("(?s)\n```(?:sh|bash)?\n(.*?)```")
 	var all [][]string

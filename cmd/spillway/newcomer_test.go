@@ -162,6 +162,9 @@ func TestResumedFromIsSaid(t *testing.T) {
 	if want := "step 1 in " + filepath.Join(out, "step-00000001"); r.code != exitOK || !strings.Contains(strings.Join(strings.Fields(r.out), " "), want) {
 		t.Errorf("%q is not in %s%s", want, r.out, r.err)
 	}
+	if r := command(t, append(args, "2", "--resume")...); r.code != exitOK || !strings.Contains(r.out, "nothing was left to do") || strings.Contains(r.out, "0.0000") {
+		t.Errorf("a run that is done: %s%s", r.out, r.err)
+	}
 }
 
 // Numbers that are none are refused in our words.

@@ -89,6 +89,11 @@ func writeResult(p *page, r finetune.Result) {
 	case r.EarlyStop:
 		how = "stopped early"
 	}
+	if r.SecondsPerStep == 0 && !r.Interrupted { // no step was taken, so nothing below is known
+		p.line(how, "%s before this start, and nothing was left to do: give more --max-steps or --epochs to go on", plural(int(r.Steps), "step"))
+		p.line("saved", "%s", r.Checkpoint)
+		return
+	}
 	p.line(how, "%s, %s; %s per step, %s tokens/s, %s of roofline", plural(int(r.Steps), "step"), seconds(r.Seconds),
 		seconds(r.SecondsPerStep), grouped(int64(r.TokensPerSec)), percent(r.ShareOfRoofline))
 	loss := fmt.Sprintf("%.4f at first, %.4f at last", r.LossFirst, r.LossLast)
