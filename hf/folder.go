@@ -57,6 +57,9 @@ func Open(dir string) (*Folder, error) { return OpenOn(vfs.OS, dir) }
 // OpenOn is Open on a given disk.
 func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 	f := &Folder{Dir: dir}
+	if err := vfs.CheckFinished(dir); err != nil {
+		return nil, err
+	}
 	if err := f.readConfigs(disk); err != nil {
 		return nil, err
 	}
