@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkStreams shows how fast one core multiplies few rows by a weight in 16 bits that comes
-// from memory, beside plain reading. Times are the tenth percentile of pieces, each shorter than a core is taken away for, so that other programs disturb little.
+// from memory, compared with plain reading. Times are the tenth percentile of pieces, each shorter than a core is taken away for, so that other programs disturb little.
 func BenchmarkStreams(b *testing.B) {
 	const n, k = 16384, 2048
 	memory, err := offheap.Alloc(2*n*k, true)
