@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// Products with weights in bf16 and f16, see half.go.
+// Matmuls with weights in bf16 and f16, see half.go.
 
 // Indices of VPSHUFB that bring the lower halves of four pairs in front of their upper halves.
 DATA halves<>+0(SB)/8, $0x0d0c090805040100

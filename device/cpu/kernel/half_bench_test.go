@@ -38,12 +38,12 @@ func BenchmarkStreams(b *testing.B) {
 				if g.isStreamed() {
 					job, width = streamed{g}, streamed{g}.columns()
 				}
-				var products, reads []time.Duration
+				var matmuls, reads []time.Duration
 				for b.Loop() {
 					for i := range n / width {
 						start := time.Now()
 						job.Run(0, i)
-						products = append(products, time.Since(start))
+						matmuls = append(matmuls, time.Since(start))
 					}
 					for i := 0; i < len(numbers); i += width * k / 2 {
 						start := time.Now()
@@ -55,7 +55,7 @@ func BenchmarkStreams(b *testing.B) {
 					slices.Sort(times)
 					return float64(2*width*k) / times[len(times)/10].Seconds() / 1e9
 				}
-				b.ReportMetric(rate(products), "GB/s")
+				b.ReportMetric(rate(matmuls), "GB/s")
 				b.ReportMetric(rate(reads), "GB/s-reading")
 			})
 		}
