@@ -204,7 +204,12 @@ func (p *parser) set() func(*run) outcome {
 	assign := p.target()
 	value := expression(nil)
 	if p.accept("=") {
-		value = p.tuple()
+		value = p.tupleOf(func() expression {
+			if e := p.growingName(); e != nil {
+				return e
+			}
+			return p.expression()
+		})
 		p.endTag()
 	} else {
 		filters := p.filterChain()
@@ -212,7 +217,7 @@ func (p *parser) set() func(*run) outcome {
 		value = func(r *run) any { return filters(r, r.capture(r.scope.inner(), body)) }
 	}
 	return func(r *run) outcome {
-		assign(r, value(r))
+		assign(r, r.assigned(value))
 		return goesOn
 	}
 }
@@ -229,7 +234,7 @@ func (p *parser) target() func(*run, any) {
 			if !ok || !d.namespace {
 				panic(failf("%s is no namespace, so its attribute %s cannot be set", names[0], field))
 			}
-			d.Set(field, v)
+			r.setAttribute(d, field, v)
 		}
 	}
 	for p.accept(",") {
