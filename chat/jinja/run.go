@@ -10,7 +10,7 @@ import (
 const (
 	maxText     = 16 << 20  // bytes of one string, and of the result
 	maxMade     = 32 << 20  // bytes of all values made, and of the result
-	maxWork     = 256 << 20 // bytes read and written
+	maxWork     = 128 << 20 // bytes read and written
 	madePerByte = 8         // further bytes that may be made for each byte of the variables
 	workPerByte = 256       // further bytes that may be read for each byte of the variables
 

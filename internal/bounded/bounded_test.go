@@ -39,7 +39,7 @@ func TestChecksFindWhatIsTooMuch(t *testing.T) {
 		"little memory":      {0, hold(60 << 20), false},
 		"much memory":        {0, hold(80 << 20), true},
 		"for a large input":  {2 << 20, hold(80 << 20), false},
-		"garbage":            {0, func() { produce(1000, 1<<20) }, false},
+		"garbage":            {0, func() { produce(300, 1<<20) }, false},
 		"waiting":            {0, func() { time.Sleep(1100 * time.Millisecond) }, false},
 		"computing":          {0, func() { spin(maxTime + 100*time.Millisecond) }, true},
 		"computing a little": {0, func() { spin(maxTime / 10) }, false},
