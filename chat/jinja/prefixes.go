@@ -9,13 +9,13 @@ import (
 // A template is run once for all beginnings of a list, such as those of a conversation.
 //
 // Where it loops over the list, it is forked before every item: from there it runs on as if
-// the item were the last, to its end, and what it writes is noted. Then everything is as
+// the item were the last, to its end, and what it writes is recorded. Then everything is as
 // before the fork, and the loop goes on. So the whole costs a few times what one rendering
 // costs, where rendering each beginning by itself costs its square.
 //
 // That is sound only as long as nothing before a fork depends on items that the fork does
-// not have, or on how many there are. A use of the list that may is noted (reveal), and then
-// the answer is that the template has to be rendered for each beginning by itself.
+// not have, or on how many there are. A use of the list that may is recorded (reveal), and
+// then the answer is that the template has to be rendered for each beginning by itself.
 
 // Prefix is what a template writes for the beginning of a list: the first Common bytes of
 // what it writes for the whole list, and then other ones.

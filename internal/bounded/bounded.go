@@ -4,7 +4,6 @@ package bounded
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -26,7 +25,7 @@ const (
 )
 
 // Check calls do, which reads an input of size bytes, and reports an error if it takes more
-// than a second of processor time or more than 64 MiB + 16 × size of memory. What is
+// than a second of CPU time or more than 64 MiB + 16 × size of memory. What is
 // allocated in all is at least what is alive at any moment; only if that is too much is do
 // called again, with its memory in use watched.
 func Check(t testing.TB, size int, do func()) {
@@ -39,14 +38,22 @@ func Check(t testing.TB, size int, do func()) {
 	if used.Allocated <= most {
 		return
 	}
-	if live := Live(do); live > most {
+	live := Live(do)
+	if live > most {
+		// On a busy machine the collector falls behind. On one thread it cannot, since it takes
+		// turns with what it collects for.
+		threads := runtime.GOMAXPROCS(1)
+		live = min(Live(do), Live(do))
+		runtime.GOMAXPROCS(threads)
+	}
+	if live > most {
 		t.Errorf("an input of %d bytes takes %d bytes of memory; at most %d are allowed", size, live, most)
 	}
 }
 
 // Usage is what a call takes.
 type Usage struct {
-	Time      time.Duration // of the processor, for the calling thread
+	Time      time.Duration // of the CPU, for the calling thread
 	Allocated int64         // bytes of the heap allocated in all, and growth of the stack
 }
 
@@ -109,8 +116,7 @@ func watch() (stop func()) {
 	stack := debug.SetMaxStack(baseBytes)
 	timer := time.AfterFunc(maxWait, func() {
 		debug.SetTraceback("all")
-		fmt.Fprintf(os.Stderr, "one input takes more than %v\n", maxWait)
-		panic("it hangs")
+		panic(fmt.Sprintf("one input takes more than %v", maxWait))
 	})
 	return func() {
 		timer.Stop()
