@@ -49,6 +49,7 @@ func (in inputs) writers() map[string]writer {
 		"train qlora":    {train("--keep", "0", "--method", "qlora", "--lora-rank", "2"), "out", ""},
 		"train disk":     {train("--keep", "0", "--disk", "disk", "--journal-every", "1", "--max-memory", "1200KiB", "--max-host-memory", "1400KiB"), "out", ""},
 		"train table":    {append(train("--keep", "0"), "--data", strings.TrimSuffix(in.text, ".txt")+".csv"), "out", ""},
+		"train chats":    {append(train("--keep", "0"), "--data", strings.TrimSuffix(in.text, ".txt")+".jsonl", "--chat-template", strings.TrimSuffix(in.text, ".txt")+".jinja"), "out", ""},
 		"init":           {[]string{"init", "tiny-llama", "--out", "out", "--shard-size", "60KB"}, "out", ""},
 		"quantize":       {[]string{"quantize", in.model, "out", "--shard-size", "60KB"}, "out", ""},
 		"quantize int8":  {[]string{"quantize", in.model, "out", "--format", "int8"}, "out", ""},
@@ -66,14 +67,16 @@ func newInputs(t *testing.T) inputs {
 	t.Helper()
 	dir := t.TempDir()
 	in := inputs{filepath.Join(dir, "model"), filepath.Join(dir, "text.txt"), filepath.Join(dir, "trained"), filepath.Join(dir, "adapter")}
-	var text, table strings.Builder
+	var text, table, chats strings.Builder
 	table.WriteString("text\n")
 	for i := range 20 {
 		fmt.Fprintf(&text, "line %d of a text that is long enough\n", i*i)
 		fmt.Fprintf(&table, "line %d of a table\n", i*i)
+		fmt.Fprintf(&chats, `{"messages": [{"role": "user", "content": "%d squared"}, {"role": "assistant", "content": "%d"}]}`+"\n", i, i*i)
 	}
-	for name, b := range map[string]string{in.text: text.String(), strings.TrimSuffix(in.text, ".txt") + ".csv": table.String()} {
-		if err := os.WriteFile(name, []byte(b), 0o644); err != nil {
+	const template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
+	for ending, b := range map[string]string{".txt": text.String(), ".csv": table.String(), ".jsonl": chats.String(), ".jinja": template} {
+		if err := os.WriteFile(strings.TrimSuffix(in.text, ".txt")+ending, []byte(b), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -135,7 +138,9 @@ func tree(t *testing.T, dir string) map[string]string {
 		case remains(name):
 			b = nil
 		case base == checkpoint.ManifestName:
-			var m struct{ Manifest struct{ Files json.RawMessage } }
+			var m struct {
+				Manifest struct{ Files json.RawMessage }
+			}
 			err = json.Unmarshal(b, &m)
 			b = m.Manifest.Files
 		case base == "timeline.json":
