@@ -24,7 +24,6 @@ import (
 	"spillway/lora"
 	"spillway/nn"
 	"spillway/op"
-	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/tensorfile"
@@ -181,7 +180,7 @@ func (o Options) check(c *hf.Config) error {
 	quantized := o.Linear.Block()
 	switch {
 	case o.Linear != dtype.Invalid && !quantized && !o.Linear.IsPlain():
-		return fmt.Errorf("linear weights cannot be stored as %v; use %s, f32, bf16 or f16", o.Linear, quant.Aliases(", "))
+		return fmt.Errorf("linear weights cannot be stored as %v; use %s, f32, bf16 or f16", o.Linear, strings.Join(stored.Written(), ", "))
 	case o.Others != dtype.Invalid && !o.Others.IsPlain():
 		return fmt.Errorf("weights cannot be stored as %v; use f32, bf16 or f16", o.Others)
 	case quantized && stored.Quantized(c):

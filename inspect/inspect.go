@@ -100,7 +100,9 @@ func Folder(dir string, o Options) (*Report, error) {
 	}
 	r.inspectModel(f)
 	r.inspectTokenizer(f)
-	r.inspectCheckpoint(o.Verify)
+	if f.Dir == dir { // a file is no checkpoint
+		r.inspectCheckpoint(o.Verify)
+	}
 	return r, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"spillway/arch"
 	"spillway/dtype"
+	"spillway/gguf"
 	"spillway/graph"
 	"spillway/hf"
 	"spillway/internal/vfs"
@@ -34,8 +35,8 @@ type Model struct {
 	values weights.Values           // of all params, instead of the folder's or random ones; nil for none
 }
 
-// Open opens a model folder, a config.json, or a preset by its name. The last two start
-// from random weights. The caller closes the model.
+// Open opens a model folder, a GGUF file, a config.json, or a preset by its name. The last
+// two start from random weights. The caller closes the model.
 func Open(name string) (m *Model, err error) {
 	info, err := os.Stat(name)
 	switch {
@@ -47,7 +48,7 @@ func Open(name string) (m *Model, err error) {
 		return fromConfig(name, config)
 	case err != nil:
 		return nil, fmt.Errorf("opening model %s: %w", name, err)
-	case !info.IsDir():
+	case !info.IsDir() && filepath.Ext(name) != gguf.Extension:
 		config, err := vfs.ReadFile(vfs.OS, name, maxConfig)
 		if err != nil {
 			return nil, err
@@ -63,7 +64,7 @@ func Open(name string) (m *Model, err error) {
 	}
 	config, err := folder.Config.Encode()
 	if err == nil {
-		m, err = fromConfig(filepath.Base(filepath.Clean(name)), config)
+		m, err = fromConfig(strings.TrimSuffix(filepath.Base(filepath.Clean(name)), gguf.Extension), config)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", name, err), folder.Close())
