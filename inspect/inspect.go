@@ -100,8 +100,11 @@ func Folder(dir string, o Options) (*Report, error) {
 	}
 	r.inspectModel(f)
 	r.inspectTokenizer(f)
-	if f.Dir == dir { // a file is no checkpoint
+	switch {
+	case f.Dir == dir:
 		r.inspectCheckpoint(o.Verify)
+	case o.Verify:
+		r.problem("it is a file: only checkpoints have checksums to verify")
 	}
 	return r, nil
 }

@@ -99,6 +99,7 @@ def main():
     models = ROOT / "testdata" / "reference"
     write(models / "llama", OUT / "llama.gguf", "llama")
     write(models / "qwen3", OUT / "qwen3.gguf", "qwen3", shards=9)
+    write(models / "qwen3", OUT / "qwen3-q8_0.gguf", "qwen3", kind=gguf.GGMLQuantizationType.Q8_0)
 
 
 if __name__ == "__main__":
