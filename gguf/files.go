@@ -11,7 +11,7 @@ import (
 	"spillway/internal/vfs"
 )
 
-// Files are the small files that a folder of transformers has beside the weights, by name:
+// Files are the small files that a folder of transformers has next to the weights, by name:
 // config.json, and where the file has them, the tokenizer with its settings and the tokens
 // that end a text.
 func (f *File) Files() (map[string][]byte, error) {

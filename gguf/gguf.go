@@ -8,7 +8,7 @@
 //
 // Tensors have the names, shapes and order of rows that transformers gives them, so that
 // everything above reads a GGUF file like a folder: files.go writes the config and the
-// tokenizer that such a folder has beside its weights.
+// tokenizer that such a folder has next to its weights.
 package gguf
 
 import (

@@ -17,6 +17,7 @@ import (
 
 	"spillway/gguf"
 	"spillway/hf/offload"
+	"spillway/hub"
 	"spillway/internal/vfs"
 	"spillway/safetensors"
 	"spillway/tensorfile"
@@ -52,11 +53,16 @@ type Folder struct {
 // looked for. A new format is one more argument.
 func init() { tensorfile.Register(safetensors.Format, offload.Format, gguf.Format) }
 
-// Open opens a folder, with or without weights. The caller closes it.
+// Open opens a folder, with or without weights, a GGUF file, or a model of the hub's cache by
+// its name. The caller closes it.
 func Open(dir string) (*Folder, error) { return OpenOn(vfs.OS, dir) }
 
 // OpenOn is Open on a given disk.
 func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
+	dir, err := hub.Path(dir)
+	if err != nil {
+		return nil, err
+	}
 	if strings.HasSuffix(dir, gguf.Extension) {
 		return openGGUF(disk, dir)
 	}
@@ -64,7 +70,6 @@ func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 	if err := f.readFiles(disk); err != nil {
 		return nil, err
 	}
-	var err error
 	if f.weights, err = tensorfile.OpenFolder(disk, dir); errors.Is(err, tensorfile.ErrNoWeights) {
 		return f, nil
 	}

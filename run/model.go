@@ -14,6 +14,7 @@ import (
 	"spillway/gguf"
 	"spillway/graph"
 	"spillway/hf"
+	"spillway/hub"
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/nn"
@@ -35,10 +36,14 @@ type Model struct {
 	values weights.Values           // of all params, instead of the folder's or random ones; nil for none
 }
 
-// Open opens a model folder, a GGUF file, a config.json, or a preset by its name. The last
-// two start from random weights. The caller closes the model.
+// Open opens a model folder, a GGUF file, a model of the hub's cache by its name, "org/name",
+// a config.json, or a preset by its name. The last two start from random weights. The caller closes the model.
 func Open(name string) (m *Model, err error) {
-	info, err := os.Stat(name)
+	path, err := hub.Path(name)
+	if err != nil {
+		return nil, fmt.Errorf("opening model %w", err)
+	}
+	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		config, err := arch.Preset(name)
@@ -58,7 +63,7 @@ func Open(name string) (m *Model, err error) {
 		}
 		return m, nil
 	}
-	folder, err := hf.Open(name)
+	folder, err := hf.Open(path)
 	if err != nil {
 		return nil, err
 	}
