@@ -58,10 +58,18 @@ type kernelLaunch struct {
 	block    [3]uint32
 	shared   uint32
 	args     []arg
+	// early: the kernel calls awaitPrevious (kernels/decode.h), so it may begin while the one
+	// before it still runs.
+	early bool
 }
+
+// noEarly has every kernel wait for the one before it to end.
+var noEarly bool
 
 func (k *kernelLaunch) run(q *queue, l *device.Launch) error {
 	k.fill(q, l)
+	q.launch.Early = k.early && q.follows && q.device.gpu.major >= 9 && !noEarly
+	q.follows = true
 	if err := q.device.lib.CUDA.Launch(&q.launch); err != nil {
 		return fmt.Errorf("kernel %s: %w", k.function.name, err)
 	}

@@ -23,6 +23,7 @@ type queue struct {
 	last      *preparedKernel // the latest of them
 	marks     marks
 	capturing *capturedGraph
+	follows   bool // what the stream was given last is a kernel of ours
 	// The parameters of one launch at a time, in memory that does not move.
 	launch driver.Launch
 	slots  [driver.MaxParams]uint64
@@ -92,6 +93,7 @@ func (q *queue) Copy(dst, src device.Buffer) error {
 		return err
 	}
 	defer q.leave()
+	q.follows = false
 	if err := q.device.lib.CUDA.Copy(to, from, dst.Bytes, q.stream); err != nil {
 		return fmt.Errorf("%s: copy of %d bytes: %w", q.device.name, dst.Bytes, err)
 	}
@@ -116,6 +118,9 @@ func (q *queue) Launch(k device.Kernel, l *device.Launch) error {
 		q.capturing.launches, q.capturing.last = q.capturing.launches+1, t
 	}
 	for _, s := range t.program.actions {
+		if _, ours := s.(*kernelLaunch); !ours {
+			q.follows = false
+		}
 		if err := s.run(q, l); err != nil {
 			return fmt.Errorf("%s: launch of %v: %w", q.device.name, t.call, err)
 		}
@@ -147,6 +152,7 @@ func (q *queue) Wait(e device.Event) error {
 		return err
 	}
 	defer q.leave()
+	q.follows = false
 	return q.device.lib.CUDA.WaitEvent(q.stream, own.handle)
 }
 
