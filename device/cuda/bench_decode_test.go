@@ -42,7 +42,9 @@ type decodeLaunch struct {
 	l *device.Launch
 }
 
-func (s *decodeStack) typ(dims ...int64) op.Type { return op.Type{DType: dtype.BF16, Shape: shape.Shape(dims)} }
+func (s *decodeStack) typ(dims ...int64) op.Type {
+	return op.Type{DType: dtype.BF16, Shape: shape.Shape(dims)}
+}
 
 func (s *decodeStack) place(t op.Type) device.Buffer {
 	b := device.Buffer{Memory: s.mem, Offset: s.used, Bytes: t.Bytes()}
@@ -312,6 +314,13 @@ func TestDecodeRates(t *testing.T) {
 		report(fmt.Sprintf("2 rows, early %v", early), run, took)
 		hashes = append(hashes, run.get(run.logits))
 	}
+	for _, noBulk = range []bool{true, false} {
+		s.used = base
+		run := &step{decodeStack: s, rows: 2, context: 1024, fused: true}
+		run.build()
+		report("2 rows", run, run.time())
+		fmt.Printf("bulk %v gives the same bits: %v\n", !noBulk, bytes.Equal(hashes[0], run.get(run.logits)))
+	}
 	fmt.Printf("early launches give the same bits: %v %v; logits %x\n", bytes.Equal(hashes[0], hashes[1]), bytes.Equal(hashes[1], hashes[2]), hashes[0][:16])
 	s.used = base
 	run = &step{decodeStack: s, rows: 2, context: 1024, fused: false}
@@ -325,17 +334,20 @@ func TestDecodeRates(t *testing.T) {
 	}
 	fmt.Printf("fused against plain ops: off by %g of %g\n", off, most)
 
-	for _, c := range []struct{ stages, blocks, ahead, attend int64 }{{5, 1, 0, 2}, {5, 1, 12, 2}, {5, 1, 24, 2}, {5, 1, 40, 2}, {4, 1, 24, 2}, {4, 2, 24, 2}, {3, 2, 24, 2}, {7, 1, 24, 2}, {4, 1, 0, 1}} {
-		rowStages, rowBlocks, aheadBytes, attendBlocks = c.stages, c.blocks, c.ahead<<20, c.attend
+	for _, c := range []struct {
+		most, least, ahead, attend int64
+		bulk                       bool
+	}{{5, 4, 0, 2, true}, {5, 4, 12, 2, true}, {5, 4, 24, 2, true}, {5, 4, 12, 1, true}, {4, 4, 12, 2, true}, {3, 3, 12, 2, true}, {8, 9, 12, 2, true}, {6, 9, 12, 2, true}, {5, 4, 12, 2, false}} {
+		bulkStages, minStages, aheadBytes, attendBlocks, noBulk = c.most, c.least, c.ahead<<20, c.attend, !c.bulk
 		s.used = base
 		run := &step{decodeStack: s, rows: 1, context: 1024, fused: true}
 		run.build()
 		noEarly = true
 		off := run.time()
 		noEarly = false
-		report(fmt.Sprintf("1 row, %d stages, %d blocks, ahead %d MiB, attend %d, off %.0f", c.stages, c.blocks, c.ahead, c.attend, float64(off)/1e3), run, run.time())
+		report(fmt.Sprintf("1 row, %d-%d stages, ahead %d MiB, attend %d, bulk %v, off %.0f", c.least, c.most, c.ahead, c.attend, c.bulk, float64(off)/1e3), run, run.time())
 	}
-	rowStages, rowBlocks, aheadBytes, attendBlocks = 5, 1, 24<<20, 2
+	bulkStages, minStages, aheadBytes, attendBlocks, noBulk = 5, 4, 12<<20, 2, false
 	// parts of a step
 	for _, rows := range []int64{1, 16} {
 		s.used = base

@@ -26,9 +26,11 @@ func TestRowsOfProductsAreIndependent(t *testing.T) {
 	for _, size := range []struct{ n, k int64 }{{300, 4096}, {64, 14336}, {33, 200}} {
 		for _, typ := range []dtype.Type{dtype.BF16, dtype.F16} {
 			const most = 16
+			defer func(n int64) { ownRows = n }(ownRows)
+			ownRows = most
 			x, w := raw(t, typ, spreadNumbers(int(most*size.k), 1)), raw(t, typ, spreadNumbers(int(size.n*size.k), 2))
 			product := func(from, rows int64) []byte {
-				c, err := op.Make(op.MatMul, op.Attr{TransB: true}, op.Type{DType: typ, Shape: shape.Shape{1, rows, size.k}}, op.Type{DType: typ, Shape: shape.Shape{size.n, size.k}})
+				c, err := op.Make(op.MatMul, op.Attr{TransB: true, Constant: true}, op.Type{DType: typ, Shape: shape.Shape{1, rows, size.k}}, op.Type{DType: typ, Shape: shape.Shape{size.n, size.k}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -95,7 +97,7 @@ func TestEarlyLaunches(t *testing.T) {
 	}
 	row := op.Type{DType: dtype.BF16, Shape: shape.Of(1, 1, 64)}
 	square := op.Type{DType: dtype.BF16, Shape: shape.Of(64, 64)}
-	product, scale := call(op.MatMul, op.Attr{TransB: true}, row, square), call(op.Scale, op.Attr{Scale: 2}, row)
+	product, scale := call(op.MatMul, op.Attr{TransB: true, Constant: true}, row, square), call(op.Scale, op.Attr{Scale: 2}, row)
 	m, err := d.Alloc(1 << 20)
 	if err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ func (c cached) store(d *Device, p *program) error {
 func (c cached) attend(d *Device, p *program) error {
 	group := c.Heads / c.KVHeads
 	switch fits := c.element != dtype.F32 && c.keys.DType == c.element && c.values.DType == c.element && c.d%32 == 0 && c.d <= 128 && c.Scale > 0; {
-	case fits && c.rows <= min(c.streams, maxDecodeRows) && c.rows*c.KVHeads*ceilDiv(group, 16) <= 1<<16:
+	case fits && c.rows <= min(c.streams, maxDecodeRows) && c.rows*c.KVHeads*ceilDiv(group, 16) <= 1<<14:
 		return c.decode(d, p)
 	case fits && group <= prefillRows:
 		return c.prefill(d, p)
@@ -129,7 +129,7 @@ func (c cached) decode(d *Device, p *program) error {
 	p.workspace = sums + aligned(8*c.rows*c.Heads*most)
 	blocks := min(items*most, attendBlocks*int64(d.gpu.multiprocessors))
 	return p.addEarly(d.grid(c.unit(), "attend", [3]int64{blocks, 1, 1}, [3]int64{32 * attendSteps, 1, 1}, c.tile(attendSteps*2*attendStep+16),
-		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.part()), i64(most)}, c.args()...)...))
+		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.part()), i64(most), ofQueue()}, c.args()...)...))
 }
 
 // attendBlocks are resident on a multiprocessor, next to one of the kernel that follows.

@@ -241,7 +241,7 @@ func (d *Device) function(u unit, name string, shared int64) (*function, error) 
 		f = &function{name: name, handle: h}
 		m.functions[name] = f
 	}
-	const plain = 32 << 10 // of the 48 KiB every kernel may use; the rest is for what it declares itself
+	const plain = 32 << 10                      // of the 48 KiB every kernel may use; the rest is for what it declares itself
 	if shared <= plain || shared <= f.allowed { // one that was prepared before may need more
 		return f, nil
 	}

@@ -15,6 +15,7 @@ type queue struct {
 	device *Device
 	name   string
 	stream driver.Stream
+	number int // that no other open queue of the device has
 
 	mu        sync.Mutex
 	closed    bool
@@ -41,17 +42,36 @@ func (d *Device) Queue(name string) (device.Queue, error) {
 	if d.closed {
 		return nil, fmt.Errorf("%s: queue %s asked of a closed device", d.name, name)
 	}
+	number := d.freeNumber()
+	if number == maxQueues {
+		return nil, fmt.Errorf("%s: queue %s asked for next to %d others, which is the most; close one", d.name, name, number)
+	}
 	s, err := d.lib.CUDA.NewStream()
 	if err != nil {
 		return nil, fmt.Errorf("%s: queue %s: %w", d.name, name, err)
 	}
-	q := &queue{device: d, name: name, stream: s}
+	q := &queue{device: d, name: name, stream: s, number: number}
 	for i := range q.slots {
 		q.params[i] = unsafe.Pointer(&q.slots[i])
 	}
 	q.launch.Stream, q.launch.Params = s, &q.params
 	d.queues[q] = true
 	return q, nil
+}
+
+// maxQueues is how many queues a device has at once: QUEUES of the kernels with counters.
+const maxQueues = 32
+
+// freeNumber is the smallest number that no queue has. The lock is held.
+func (d *Device) freeNumber() (n int) {
+	var taken [maxQueues + 1]bool
+	for q := range d.queues {
+		taken[q.number] = true
+	}
+	for n < maxQueues && taken[n] {
+		n++
+	}
+	return n
 }
 
 // enter takes the queue for one call of the driver.

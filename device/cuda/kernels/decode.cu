@@ -18,11 +18,7 @@
 
 #define WARPS 8
 #define SPAN 64
-#if KEYS
-#define STAGES KEYS
-#else
-#define STAGES 5 // of a ring
-#endif
+#define STAGES 4 // of a ring
 
 __device__ __forceinline__ void times(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
 #if ELEMENT == 2
@@ -48,9 +44,14 @@ struct Rows {
     int count, width; // R and K, a multiple of 8
     int ahead;        // bytes of each row of W of a block that are brought to the L2 cache early
     int constant;     // nothing writes W during a step
+    int stages;       // of the ring of multiplyBulk
+    int queue;        // number of the queue: what runs in several at once shares no counters
 };
 
 __device__ __forceinline__ int pitchOf(int width) { return (width + SPAN - 1) / SPAN * SPAN + 32; } // 64 bytes more: rows in different banks
+
+// together is a barrier of the threads that multiply.
+__device__ __forceinline__ void together() { asm volatile("bar.sync 1, %0;" ::"n"(WARPS * 32) : "memory"); }
 
 // share puts the rows into shared memory, normalized where they are to be, with zeros behind.
 __device__ __forceinline__ void share(const Rows &r, Element *xs, float *sums) {
@@ -65,7 +66,7 @@ __device__ __forceinline__ void share(const Rows &r, Element *xs, float *sums) {
             squares = warpSum(squares);
             if (lane == 0) sums[n * WARPS + warp] = squares;
         }
-        __syncthreads();
+        together();
     }
     for (int n = 0; n < r.count; n++) {
         float inverse = 0;
@@ -84,7 +85,7 @@ __device__ __forceinline__ void share(const Rows &r, Element *xs, float *sums) {
             *(Lane *)(xs + n * pitch + i) = v;
         }
     }
-    __syncthreads();
+    together();
 }
 
 // multiply runs the tiles of a block. Form says where rows of W are and what is done with the
@@ -216,6 +217,195 @@ template <int T, bool RING, class Form> __device__ __forceinline__ void multiply
     await<0>();
 }
 
+// The same on GPUs whose copy engine brings whole pieces of rows to shared memory: a warp
+// fetches, WARPS warps multiply and two more add and store. None waits for another but
+// for what it needs. The first tile of a block is that of its number, the others are whichever
+// is next. Sums are those of multiply, bit for bit.
+#if __CUDA_ARCH__ >= 900
+
+#define PIECE (WARPS * SPAN)                         // elements of a row fetched at once
+#define PIECE_PITCH (PIECE * (int)sizeof(Element) + 64) // 64 bytes more: rows in different banks
+#define STORERS 2                                    // warps that add and store
+#define MAX_STAGES 8
+#define QUEUES 32
+
+// Tiles taken and blocks done of the kernel that runs; its last block sets them back.
+__device__ u32 nextTile[QUEUES], blocksDone[QUEUES];
+
+__device__ __forceinline__ void barrierInit(u64 *b, int count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(sharedAt(b)), "r"(count) : "memory"); }
+__device__ __forceinline__ void arrive(u64 *b) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(sharedAt(b)) : "memory"); }
+__device__ __forceinline__ void expect(u64 *b, u32 bytes) { asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(sharedAt(b)), "r"(bytes) : "memory"); }
+// awaitTurn returns when the barrier has completed the turn with this parity.
+__device__ __forceinline__ void awaitTurn(u64 *b, u32 parity) {
+    asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(sharedAt(b)), "r"(parity) : "memory");
+}
+__device__ __forceinline__ void fetchPiece(void *to, const Element *from, u32 bytes, u64 *b) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(sharedAt(to)), "l"(from), "r"(bytes), "r"(sharedAt(b)) : "memory");
+}
+
+template <int T, bool RING, class Form> __device__ __forceinline__ void multiplyBulk(const Form &form, const Rows &r) {
+    extern __shared__ uint4 space[];
+    __shared__ u64 full[MAX_STAGES], empty[MAX_STAGES], ready[2], drained[2];
+    __shared__ int tileOf[MAX_STAGES], tileOfSums[2];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    const int stageBytes = (16 + (RING ? r.count : 0)) * PIECE_PITCH;
+    char *ring = (char *)space;
+    float *sums = (float *)(ring + r.stages * stageBytes); // [2][WARPS][16][8·T]
+    Element *xs = (Element *)(sums + 2 * WARPS * 16 * 8 * T);
+    const int pieces = (r.width + PIECE - 1) / PIECE, tiles = form.tiles(), pitch = pitchOf(r.width);
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < r.stages; s++) {
+            barrierInit(full + s, 1);
+            barrierInit(empty + s, WARPS);
+        }
+        for (int s = 0; s < 2; s++) {
+            barrierInit(ready + s, WARPS);
+            barrierInit(drained + s, STORERS);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    if (warp == WARPS) { // fetches
+        int stage = 0, tile = blockIdx.x;
+        u32 turn = 1; // of empty
+        bool waited = !r.constant;
+        if (waited) awaitPrevious();
+        auto bytesOf = [&](int c) { return (u32)min(PIECE, r.width - c * PIECE) * (u32)sizeof(Element); };
+        auto fetchX = [&](int s, int c) {
+            for (int n = lane; n < r.count; n += 32) fetchPiece(ring + s * stageBytes + (16 + n) * PIECE_PITCH, r.x + (i64)n * r.width + c * PIECE, bytesOf(c), full + s);
+        };
+        // what the ring has no room for, to the L2 cache: the rest of the first tile and the next one
+        auto bringMore = [&](const Element *p, int c) {
+            int size = r.width * (int)sizeof(Element), done = min(c * PIECE * (int)sizeof(Element), size), left = r.ahead;
+            if (p && done < size && left > 0) bring((const char *)p + done, min(left, size - done) & ~15);
+            left -= size - done;
+            p = lane < 16 && blockIdx.x + gridDim.x < tiles ? form.row(blockIdx.x + gridDim.x, lane) : 0;
+            if (p && left > 0) bring(p, min(left, size) & ~15);
+        };
+        while (tile < tiles) {
+            const Element *p = lane < 16 ? form.row(tile, lane) : 0;
+            u32 rows = __popc(__ballot_sync(0xffffffffu, p != 0)) + (RING ? r.count : 0);
+            for (int c = 0; c < pieces; c++) {
+                if (!waited && c == r.stages) { // the ring is full with the first tile
+                    bringMore(p, c);
+                    awaitPrevious();
+                    waited = true;
+                    if (RING)
+                        for (int s = 0; s < r.stages; s++) fetchX(s, s);
+                }
+                awaitTurn(empty + stage, turn);
+                if (lane == 0) {
+                    tileOf[stage] = tile;
+                    expect(full + stage, rows * bytesOf(c));
+                }
+                __syncwarp();
+                if (p) fetchPiece(ring + stage * stageBytes + lane * PIECE_PITCH, p + c * PIECE, bytesOf(c), full + stage);
+                if (RING && waited) fetchX(stage, c);
+                if (++stage == r.stages) stage = 0, turn ^= 1;
+            }
+            if (!waited) {
+                bringMore(p, pieces);
+                awaitPrevious();
+                waited = true;
+                if (RING)
+                    for (int s = 0; s < pieces; s++) fetchX(s, s);
+            }
+            if (lane == 0) tile = gridDim.x + atomicAdd(nextTile + r.queue, 1);
+            tile = __shfl_sync(0xffffffffu, tile, 0);
+        }
+        if (!waited) awaitPrevious();
+        releaseNext(); // all that is left is on its way
+        awaitTurn(empty + stage, turn);
+        if (lane == 0) {
+            tileOf[stage] = -1;
+            arrive(full + stage);
+            __threadfence();
+            if (atomicAdd(blocksDone + r.queue, 1) == gridDim.x - 1) { // every block has had its last tile
+                nextTile[r.queue] = 0;
+                blocksDone[r.queue] = 0;
+            }
+        }
+        return;
+    }
+    if (warp > WARPS) { // adds and stores
+        awaitPrevious();
+        for (u32 n = 0;; n++) {
+            int turn = n & 1;
+            awaitTurn(ready + turn, n >> 1 & 1);
+            int tile = tileOfSums[turn];
+            if (tile < 0) return;
+            for (int e = threadIdx.x - (WARPS + 1) * 32; e < 64 * T; e += STORERS * 32) {
+                int row = e & 7, x = e >> 3;
+                if (x >= r.count) break;
+                float low = 0, high = 0;
+#pragma unroll
+                for (int w = 0; w < WARPS; w++) {
+                    const float *part = sums + (turn * WARPS + w) * 16 * 8 * T;
+                    low += part[row * 8 * T + x];
+                    high += part[(row + 8) * 8 * T + x];
+                }
+                form.put(tile, row, x, low, high);
+            }
+            __syncwarp();
+            if (lane == 0) arrive(drained + turn);
+        }
+    }
+    if (r.norm) // so that they are near when they are needed
+        for (int i = threadIdx.x * 64; i < r.width; i += WARPS * 32 * 64) asm volatile("prefetch.global.L2 [%0];" ::"l"(r.norm + i));
+    awaitPrevious();
+    if (!RING) share(r, xs, sums);
+    int stage = 0;
+    u32 turn = 0; // of full
+    for (u32 n = 0;; n++) {
+        float sum[T][2][4] = {};
+        int tile = -1;
+        for (int c = 0; c < pieces; c++) {
+            awaitTurn(full + stage, turn);
+            tile = tileOf[stage];
+            if (tile < 0) break;
+            if (c * PIECE + warp * SPAN < r.width) {
+                const char *from = ring + stage * stageBytes + g * PIECE_PITCH + (warp * SPAN + t * 8) * (int)sizeof(Element);
+                uint4 w[4], x[T][2];
+#pragma unroll
+                for (int i = 0; i < 4; i++) w[i] = *(const uint4 *)(from + (i & 1) * 8 * PIECE_PITCH + (i >> 1) * 64);
+#pragma unroll
+                for (int m = 0; m < T; m++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        x[m][h] = {};
+                        if (m * 8 + g < r.count)
+                            x[m][h] = RING ? *(const uint4 *)(from + (16 + m * 8) * PIECE_PITCH + h * 64) : *(const uint4 *)(xs + (m * 8 + g) * pitch + c * PIECE + warp * SPAN + h * 32 + t * 8);
+                    }
+#pragma unroll
+                for (int m = 0; m < T; m++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        const uint4 a = w[2 * h], b = w[2 * h + 1];
+                        times(sum[m][0], a.x, b.x, a.y, b.y, x[m][h].x, x[m][h].y);
+                        times(sum[m][1], a.z, b.z, a.w, b.w, x[m][h].z, x[m][h].w);
+                    }
+            }
+            __syncwarp();
+            if (lane == 0) arrive(empty + stage);
+            if (++stage == r.stages) stage = 0, turn ^= 1;
+        }
+        int half = n & 1;
+        if (n >= 2) awaitTurn(drained + half, (n >> 1 & 1) ^ 1);
+        float *mine = sums + (half * WARPS + warp) * 16 * 8 * T;
+        if (tile >= 0)
+#pragma unroll
+            for (int m = 0; m < T; m++)
+#pragma unroll
+                for (int y = 0; y < 2; y++)
+                    *(float2 *)(mine + (g + 8 * y) * 8 * T + m * 8 + 2 * t) = {sum[m][0][2 * y] + sum[m][1][2 * y], sum[m][0][2 * y + 1] + sum[m][1][2 * y + 1]};
+        if (warp == 0 && lane == 0) tileOfSums[half] = tile;
+        __syncwarp();
+        if (lane == 0) arrive(ready + half);
+        if (tile < 0) return;
+    }
+}
+#endif
+
 // Plain is y = x·Wᵀ (+ bias) (+ plus), W [N K].
 struct Plain {
     const Element *w, *bias, *plus;
@@ -320,30 +510,38 @@ struct Heads {
     }
 };
 
-#define MATMUL_ROWS(T, RING, NAME)                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) NAME(const Element *x, const Element *w, const Element *bias, const Element *plus, Element *y, \
-                                                                    int rows, int n, int k, int ahead, int constant) {                                       \
-        multiply<T, RING>(Plain{w, bias, plus, y, n, k}, Rows{x, 0, 0, rows, k, ahead, constant});                                                    \
+// Kernels, by how many times eight rows there may be: with x in shared memory, or in the
+// rings; those called Bulk use the copy engine.
+#define PRODUCT(NAME, THREADS, MULTIPLY)                                                                                                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) matmulRows##NAME(const Element *x, const Element *w, const Element *bias, const Element *plus,     \
+                                                                             Element *y, int rows, int n, int k, int ahead, int constant, int stages, int queue) {                  \
+        MULTIPLY(Plain{w, bias, plus, y, n, k}, Rows{x, 0, 0, rows, k, ahead, constant, stages, queue});                                                                     \
     }
-#define FUSED_ROWS(T)                                                                                                                                \
-    extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) normGated##T(const Element *x, const Element *norm, const Element *gate, const Element *up,     \
-                                                                            Element *y, int rows, int n, int k, int function, float eps, int ahead) {        \
-        multiply<T, false>(GatedRows{gate, up, y, n, k, function}, Rows{x, norm, eps, rows, k, ahead, 1});                                             \
+#define FUSED(NAME, THREADS, MULTIPLY)                                                                                                                          \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) normGated##NAME(const Element *x, const Element *norm, const Element *gate, const Element *up,     \
+                                                                            Element *y, int rows, int n, int k, int function, float eps, int ahead, int stages, int queue) {        \
+        MULTIPLY(GatedRows{gate, up, y, n, k, function}, Rows{x, norm, eps, rows, k, ahead, 1, stages, queue});                                                              \
     }                                                                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) normHeads##T(                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) normHeads##NAME(                                                                                  \
         const Element *x, const Element *norm, const Element *q, const Element *k, const Element *v, const Element *biasQ, const Element *biasK,              \
         const Element *biasV, const float *freq, const int *positions, const int *sequences, const int *pages, Element *cacheK, Element *cacheV, Element *y,  \
-        int rows, int width, float eps, int ahead, int heads, int keyHeads, int size, int half, float scale, int page, int streams, int table, int count) {   \
-        multiply<T, false>(Heads{q, k, v, biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, width, heads, keyHeads, size,     \
-                                         half, scale, page, streams, table, count},                                                                          \
-                                   Rows{x, norm, eps, rows, width, ahead, 1});                                                                                \
+        int rows, int width, float eps, int ahead, int heads, int keyHeads, int size, int half, float scale, int page, int streams, int table, int count, int stages, \
+        int queue) { \
+        MULTIPLY(Heads{q, k, v, biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, width, heads, keyHeads, size, half, scale, page,    \
+                       streams, table, count},                                                                                                               \
+                 Rows{x, norm, eps, rows, width, ahead, 1, stages, queue});                                                                                                  \
     }
-MATMUL_ROWS(1, false, matmulRows1)
-MATMUL_ROWS(2, false, matmulRows2)
-MATMUL_ROWS(1, true, matmulRowsRing1)
-MATMUL_ROWS(2, true, matmulRowsRing2)
-MATMUL_ROWS(4, true, matmulRowsRing4)
-FUSED_ROWS(1)
-FUSED_ROWS(2)
+#define EACH_FORM(NAME, THREADS, MULTIPLY)                                      \
+    PRODUCT(1##NAME, THREADS, (MULTIPLY<1, false>))                             \
+    PRODUCT(2##NAME, THREADS, (MULTIPLY<2, false>))                             \
+    PRODUCT(1Ring##NAME, THREADS, (MULTIPLY<1, true>))                          \
+    PRODUCT(2Ring##NAME, THREADS, (MULTIPLY<2, true>))                          \
+    PRODUCT(4Ring##NAME, THREADS, (MULTIPLY<4, true>))                          \
+    FUSED(1##NAME, THREADS, (MULTIPLY<1, false>))                               \
+    FUSED(2##NAME, THREADS, (MULTIPLY<2, false>))
+EACH_FORM(, WARPS * 32, multiply)
+#if __CUDA_ARCH__ >= 900
+EACH_FORM(Bulk, (WARPS + 1 + STORERS) * 32, multiplyBulk)
+#endif
 
 #endif

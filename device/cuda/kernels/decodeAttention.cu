@@ -13,8 +13,9 @@
 #define MAX_ROWS 1024   // of a step that attend works on
 #define SLABS (HEAD / 16)
 
-// Blocks that finished a row and head so far. The last one sets its number back.
-__device__ u32 finished[1 << 16];
+// Blocks that finished a row and head so far, by queue. The last one sets its number back.
+#define QUEUES 32
+__device__ u32 finished[QUEUES][1 << 14];
 
 // fetchRows starts copying rows of the cache to a tile: lane i has the row of position i, and
 // whether it is wanted.
@@ -46,7 +47,7 @@ __device__ __forceinline__ void clearRows(Element *tile, bool there) {
 //
 // Blocks take items in turn, so that the grid does not depend on how long sequences are.
 extern "C" __global__ void __launch_bounds__(WARPS * 32) attend(const Element *q, const Element *k, const Element *v, Element *o, float *parts, float2 *stats,
-                                                                int part, int most, CACHE_PARAMS) {
+                                                                int part, int most, int queue, CACHE_PARAMS) {
     Cache c = CACHE;
     extern __shared__ Element tiles[]; // per warp: keys, values; then queries
     __shared__ int starts[MAX_ROWS + 1];
@@ -249,7 +250,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attend(const Element *q
             __threadfence();
             __syncthreads();
             if (threadIdx.x == 0) {
-                u32 *number = finished + (row * lines + line);
+                u32 *number = finished[queue] + row * lines + line;
                 lastOne = atomicAdd(number, 1) == count - 1;
                 if (lastOne) *number = 0;
             }
