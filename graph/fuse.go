@@ -6,7 +6,7 @@ import (
 	"spillway/op"
 )
 
-// FewRows is up to how many rows of a step Fuse looks for fused ops: beyond, products take
+// FewRows is up to how many rows of a step Fuse looks for fused ops: beyond, matmuls take
 // longer than the pauses between them.
 const FewRows = 32
 
@@ -82,14 +82,14 @@ func (f *fuser) product(v Value) (Node, bool) {
 	return n, ok && a.TransB && !a.TransA && !a.Plus && !a.Accumulate && f.params[n.In[1]] && (!a.Bias || f.params[n.In[2]])
 }
 
-// normed is the norm of rows that so many products use, and nothing else.
-func (f *fuser) normed(products ...Node) (Node, bool) {
-	for _, p := range products {
-		if p.In[0] != products[0].In[0] || p.Attr.Bias != products[0].Attr.Bias {
+// normed is the norm of rows that so many matmuls use, and nothing else.
+func (f *fuser) normed(matmuls ...Node) (Node, bool) {
+	for _, p := range matmuls {
+		if p.In[0] != matmuls[0].In[0] || p.Attr.Bias != matmuls[0].Attr.Bias {
 			return Node{}, false
 		}
 	}
-	n, ok := f.made(products[0].In[0], op.RMSNorm, len(products))
+	n, ok := f.made(matmuls[0].In[0], op.RMSNorm, len(matmuls))
 	return n, ok && f.params[n.In[1]] && f.Types[n.In[0]].Shape.Rows() <= FewRows
 }
 
@@ -101,7 +101,7 @@ func (f *fuser) drop(nodes ...Node) {
 	}
 }
 
-// heads turns norm, products, rotations and attention over a cache into NormHeads and
+// heads turns norm, matmuls, rotations and attention over a cache into NormHeads and
 // AttendCache.
 func (f *fuser) heads(i int) bool {
 	n := f.Nodes[i]
@@ -141,7 +141,7 @@ func (f *fuser) heads(i int) bool {
 	return true
 }
 
-// gated turns norm, two products and their gate into NormGated.
+// gated turns norm, two matmuls and their gate into NormGated.
 func (f *fuser) gated(i int) bool {
 	n := f.Nodes[i]
 	gate, okGate := f.product(n.In[0])

@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -155,7 +156,7 @@ func TestFuse(t *testing.T) {
 		want, got := run(t, p), run(t, f)
 		for name, list := range want {
 			for i, x := range list {
-				if d := x - got[name][i]; d > 0.02 || d < -0.02 {
+				if d := x - got[name][i]; math.Abs(d) > 0.02*max(1, math.Abs(x)) {
 					t.Fatalf("%s element %d is %g, unfused %g", name, i, got[name][i], x)
 				}
 			}

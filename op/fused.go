@@ -26,7 +26,7 @@ const NormHeads Kind = "norm_heads"
 //	output    o [1 R H·D]
 const AttendCache Kind = "attend_cache"
 
-// NormGated is Gated of two products with the norm of x.
+// NormGated is Gated of two matmuls with the norm of x.
 //
 //	operands  x [.. W], norm [W], weights of gate and up [N W]
 //	output    [.. N]
