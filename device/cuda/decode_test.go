@@ -20,7 +20,7 @@ func rowsOf(b []byte, count, from, n int64) []byte {
 
 // A row's product has the same bits whatever rows are computed with it, in shared memory or
 // in rings.
-func TestRowsOfProductsAreIndependent(t *testing.T) {
+func TestRowsOfMatmulsAreIndependent(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
 	for _, size := range []struct{ n, k int64 }{{300, 4096}, {64, 14336}, {33, 200}} {
