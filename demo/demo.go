@@ -232,7 +232,7 @@ func (d Options) sample(ctx context.Context, path string) (text string, err erro
 		return "", err
 	}
 	defer func() { err = errors.Join(err, here.Close()) }()
-	job, err := m.Plan(onDevices(spillway.Options{Task: spillway.Infer, Seq: seq}, here))
+	job, err := m.Plan(onDevices(spillway.Options{Task: spillway.Infer, Seq: int64(len(Prompt) + SampleLength)}, here))
 	if err != nil {
 		return "", err
 	}
@@ -240,16 +240,24 @@ func (d Options) sample(ctx context.Context, path string) (text string, err erro
 		return "", err
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
-	g, err := generate.New(job, byteIDs(Prompt), generate.Options{Sampler: generate.Sampler{Temperature: 0.7, Seed: 1}, MaxNewTokens: SampleLength})
+	engine, err := generate.NewPlain(job)
 	if err != nil {
 		return "", err
 	}
-	for _, err := range g.All(ctx) {
+	ids := byteIDs(Prompt)
+	g, err := generate.New(engine, nil, generate.Request{Prompt: ids, Sampler: generate.Sampler{Temperature: 0.7, Seed: 1}})
+	if err != nil {
+		return "", err
+	}
+	for piece, err := range g.All(ctx) {
 		if err != nil {
 			return "", err
 		}
+		for _, token := range piece.Tokens {
+			ids = append(ids, token.ID)
+		}
 	}
-	return byteText(g.Text()), nil
+	return byteText(ids), nil
 }
 
 // check lists what should hold and does not.
