@@ -80,24 +80,26 @@ func CacheType(t dtype.Type) bool {
 }
 
 // costCachedAttention counts rows as one for each sequence where there are no more rows than
-// sequences, else as a chunk of one sequence, whose keys are read once.
+// sequences, else as the latest positions of one sequence, whose keys are read once.
 func costCachedAttention(c Call) Cost {
 	rows, table, cache := c.In[0].Shape[1], c.In[7].Shape, c.In[3].Shape
-	seen := table[1] * cache[2]
+	filled := table[1] * cache[2]
 	if c.Attr.Document > 0 {
-		seen = min(seen, c.Attr.Document)
+		filled = min(filled, c.Attr.Document)
 	}
+	window := filled
 	if c.Attr.Window > 0 {
-		seen = min(seen, c.Attr.Window)
+		window = min(filled, c.Attr.Window)
 	}
-	reads := seen
-	if rows <= table[0] {
-		reads *= rows
+	reads, pairs := rows*window, float64(rows*window)
+	if rows > table[0] {
+		reads = min(filled, window+rows-1)
+		pairs = pairsOfRow(Attr{Causal: true, Window: window}, float64(min(rows, filled)), float64(filled))
 	}
 	heads := shape.Shape{cache[1], cache[3]} // of one position
 	held := Type{c.In[3].DType, heads}.Bytes() + Type{c.In[4].DType, heads}.Bytes()
 	bytes := (reads+rows)*held + 2*c.In[0].Bytes() + 2*c.In[1].Bytes() + c.In[5].Bytes() + c.In[6].Bytes()
-	return Cost{Flops: 4 * float64(rows) * float64(seen) * float64(c.In[0].Shape[2]), Matrix: rows > table[0], Bytes: bytes}
+	return Cost{Flops: 4 * pairs * float64(c.In[0].Shape[2]), Matrix: true, Bytes: bytes}
 }
 
 // cache is the operands of one call by name.
