@@ -207,6 +207,7 @@ var written = map[string]string{
 	"bench/random.go":     "in a folder of vfs.TempDir",
 	"weights/park.go":     "a file without a name",
 	"data/cache.go":       "a file without a name",
+	"hub/":                "as the hub's cache has it: blobs get their names by a rename once their checksums hold, and the ref that finds a snapshot comes last",
 	"rig/":                "a file without a name, to measure the disk",
 	"run/replan.go":       "a folder for a file without a name",
 }
@@ -247,7 +248,8 @@ func TestWritingIsAtomic(t *testing.T) {
 }
 
 // Library code says what it does through values and errors: it does not log, read
-// the environment or the command line, or end the process.
+// the environment or the command line, or end the process. Only hub reads the environment: where
+// another library's cache is, that library's variables say.
 func TestLibrariesKeepToThemselves(t *testing.T) {
 	refused := map[string]string{
 		"os.Getenv": "configuration is passed in", "os.LookupEnv": "configuration is passed in", "os.Environ": "configuration is passed in",
@@ -272,6 +274,9 @@ func TestLibrariesKeepToThemselves(t *testing.T) {
 		}
 		return selectors(path, func(name string, line int) {
 			for word, why := range refused {
+				if name == "os.Getenv" && filepath.Dir(rel) == "hub" {
+					continue
+				}
 				if name == word || strings.HasSuffix(word, ".") && strings.HasPrefix(name, word) {
 					t.Errorf("%s:%d uses %s: %s", rel, line, name, why)
 				}
