@@ -11,8 +11,8 @@ type Phase struct {
 	Captured     bool          `json:"captured,omitempty"`
 	// Batch is what a micro-batch of the phase consists of, in a home of its own; nil where
 	// the phase reads the plan's.
-	Batch []BatchTensor `json:"batch,omitempty"`
-	Seconds      float64       `json:"seconds,omitempty"` // that it takes, by the forecast
+	Batch   []BatchTensor `json:"batch,omitempty"`
+	Seconds float64       `json:"seconds,omitempty"` // that it takes, by the forecast
 }
 
 // Phase finds a phase by name, as a plan over the same memory.

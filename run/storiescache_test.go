@@ -13,7 +13,7 @@ import (
 	"spillway/run"
 )
 
-// With a cache in f32 the text is transformers'. In fewer bits the probabilities that the
+// With a cache in f32 the text is transformers'. In 16 or 8 bits the probabilities that the
 // model gives to that text stay close, by bounds that are several times what was seen; all
 // but fp8 also write the same text.
 func TestStoriesWithACache(t *testing.T) {

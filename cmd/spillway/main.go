@@ -20,6 +20,7 @@ import (
 	"spillway/device"
 	_ "spillway/device/cuda" // GPUs of NVIDIA; a backend is known by its import
 	"spillway/internal/suggest"
+	"spillway/internal/vfs"
 	"spillway/recipe"
 	"spillway/rig"
 	spillwayrun "spillway/run"
@@ -102,8 +103,9 @@ before it starts that the plan fits.`,
   spillway plan llama-3.2-1b --machine rtx4090   what training would take on a GPU you need not own
   spillway train ./model --data book.txt         fine-tune a model folder on this computer`,
 		SilenceErrors: true, SilenceUsage: true,
-		Args: knownVerb,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:             knownVerb,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { vfs.SetCommand(cmd.CommandPath()) },
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(sh.in)
 	root.SetOut(sh.out)
