@@ -125,10 +125,15 @@ func (c *cache) row(i int64) (sequence, position int64, ok bool) {
 	return sequence, position, sequence >= 0 && sequence < c.streams && position >= 0
 }
 
+// newCache names the operands of a call, with keys and values as they are stored.
+func newCache(call Call, in []Array, keys, values Array) *cache {
+	kv := call.In[3].Shape
+	return &cache{Call: call, rows: call.In[0].Shape[1], heads: call.Attr.Heads, kv: kv[1], d: kv[3], positions: in[5].I, sequences: in[6].I, pages: in[7].I,
+		streams: call.In[7].Shape[0], table: call.In[7].Shape[1], count: kv[0], page: kv[2], keys: keys, values: values}
+}
+
 func referenceCachedAttention(call Call, in, out []Array, _ Args) {
-	q, kv := call.In[0].Shape, call.In[3].Shape
-	c := &cache{Call: call, rows: q[1], heads: call.Attr.Heads, kv: kv[1], d: kv[3], positions: in[5].I, sequences: in[6].I, pages: in[7].I,
-		streams: call.In[7].Shape[0], table: call.In[7].Shape[1], count: kv[0], page: kv[2], keys: out[0], values: out[1]}
+	c := newCache(call, in, out[0], out[1])
 	copy(out[0].F, in[3].F)
 	copy(out[1].F, in[4].F)
 	clear(out[2].F)
@@ -141,11 +146,16 @@ func referenceCachedAttention(call Call, in, out []Array, _ Args) {
 			}
 		}
 	}
+	c.attendRows(in[0].F, out[2].F)
+}
+
+// attendRows adds what all rows see to o.
+func (c *cache) attendRows(q, o []float64) {
 	for i := range c.rows {
 		if sequence, position, ok := c.row(i); ok {
 			for h := range c.heads {
 				at := (i*c.heads + h) * c.d
-				c.attend(sequence, position, h, in[0].F[at:at+c.d], out[2].F[at:at+c.d])
+				c.attend(sequence, position, h, q[at:at+c.d], o[at:at+c.d])
 			}
 		}
 	}
