@@ -62,7 +62,7 @@ func (m *Model) Plan(o Options) (*Run, error) {
 	return q.run(p, s)
 }
 
-// ofStrategy names the strategy that was insisted on in an error.
+// ofStrategy names the strategy that was asked for in an error.
 func (o Options) ofStrategy(err error) error {
 	if err != nil && o.Strategy != "" {
 		return fmt.Errorf("strategy %s: %w", o.Strategy, err)
