@@ -14,7 +14,6 @@ const (
 	hopperRows    = 128 // rows of a tile
 	hopperKeys    = 128 // keys at a time in the forward kernel
 	hopperStrip   = 64  // keys, or queries, at a time in those of the gradient
-	hopperStages  = 3   // strips in shared memory there, in addition to two tiles
 	hopperThreads = 384 // of a block
 	tileInts      = 12  // of a tile in a list
 	listInts      = 16  // in front of a list
@@ -25,7 +24,10 @@ const (
 func (h heads) mostTiles() int64 { return 2*ceilDiv(h.t, hopperRows/2) + 1 }
 
 // listShared is the shared memory of the kernel that makes lists of tiles, in bytes.
-func (h heads) listShared() int64 { return 4 * h.b * (ceilDiv(h.t, 32) + 5 + 5*h.mostTiles() + 1) }
+func (h heads) listShared() int64 {
+	words := ceilDiv(h.t, 32)
+	return 4 * h.b * (words + 5 + ceilDiv(words, 32) + 1 + 7*h.mostTiles())
+}
 
 // fitsHopper says that the kernels take the call.
 func (h heads) fitsHopper(d *Device) bool {
@@ -77,7 +79,11 @@ func (h heads) forwardHopper(d *Device) (p program, err error) {
 }
 
 func (h heads) gradientHopper(d *Device) (program, error) {
-	shared := tileAlignment + h.tileBytes(4*hopperRows+2*hopperStages*hopperStrip)
+	stages := int64(3) // of strips in shared memory, in addition to two tiles
+	if h.dropout() {
+		stages = 2
+	}
+	shared := tileAlignment + h.tileBytes(4*hopperRows+2*stages*hopperStrip)
 	return h.gradientByTiles(d, h.dealt(ceilDiv(h.t, hopperRows), int64(d.gpu.multiprocessors)), func(name string, list arg, args ...arg) (*kernelLaunch, error) {
 		return h.stay(d, "hopperGrad", name, shared, list, args...)
 	})

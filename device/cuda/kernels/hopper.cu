@@ -36,7 +36,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
     if (threadIdx.x < 128) {
         FETCHING_REGISTERS();
         Ring<STAGES> ring = {0, 1}, queryRing = {0, 1};
-        for (int n = 0; turn<false>(c, list, tiles, samples, n, heads, t, h); n++, queryRing.next()) {
+        bool more = turn<false>(c, list, tiles, samples, 0, heads, t, h);
+        for (int n = 1; more; n++, queryRing.next()) {
             Range range = rangeOf<false>(c, t, t.first, t.end - 1);
             const Element *keysAt = k + (i64)t.sample * S * keyStep + (i64)(h * keyHeads / heads) * HEAD, *valuesAt = v + (keysAt - k);
             for (int j = range.from; j <= range.to; j += KEYS, ring.next()) {
@@ -51,6 +52,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
                 waitFor(valuesFree[ring.at], ring.phase);
                 fetchRows<KEYS>(vs + ring.at * PANELS * KEYS * 128, valuesAt, keyStep, j, range.to + 1);
                 arriveFetched(valuesHere[ring.at]);
+                if (j != range.from) continue;
+                more = turn<false>(c, list, tiles, samples, n, heads, t, h);
+                if (!list || !more) continue;
+                Range next = rangeOf<false>(c, t, t.first, t.end - 1);
+                announce<ROWS>(q + (i64)t.sample * T * queryStep + (i64)h * HEAD, queryStep, t.first, t.end);
+                i64 at = (i64)t.sample * S * keyStep + (i64)(h * keyHeads / heads) * HEAD;
+                announce<2 * KEYS>(k + at, keyStep, next.from, next.to + 1);
+                announce<2 * KEYS>(v + at, keyStep, next.from, next.to + 1);
             }
         }
         asm volatile("cp.async.wait_all;"); // nothing is under way when the block ends

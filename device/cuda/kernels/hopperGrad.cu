@@ -9,7 +9,9 @@
 // that softmax divided by. The first also makes what the second needs of each query: totals,
 // delta, the products of o and do, and with dropout lines.
 
-#define STAGES 3 // of strips; there are two places for tiles, so that the next one's is fetched ahead
+// STAGES of strips; there are two places for tiles, so that the next one's is fetched ahead. Lines
+// take the room of a third.
+#define STAGES (DROPOUT ? 2 : 3)
 #define STRIP 64 // keys, or queries, at a time
 #define ROWS_BYTES (PANELS * ROWS * 128)
 #define STRIP_BYTES (PANELS * STRIP * 128)
@@ -38,7 +40,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
         FETCHING_REGISTERS();
         Ring<STAGES> ring = {0, 1};
         Ring<2> tileRing = {0, 1};
-        for (int n = 0; turn<false>(c, list, tiles, samples, n, heads, t, h); n++, tileRing.next()) {
+        bool more = turn<false>(c, list, tiles, samples, 0, heads, t, h);
+        for (int n = 1; more; n++, tileRing.next()) {
             Range range = rangeOf<false>(c, t, t.first, t.end - 1);
             i64 queriesAt = (i64)t.sample * T * queryStep + (i64)h * HEAD, keysAt = (i64)t.sample * S * keyStep + (i64)(h * keyHeads / heads) * HEAD;
             for (int j = range.from; j <= range.to; j += STRIP, ring.next()) {
@@ -52,6 +55,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
                 fetchRows<ROWS>(qs + tileRing.at * ROWS_BYTES, q + queriesAt, queryStep, t.first, t.end);
                 fetchRows<ROWS>(gs + tileRing.at * ROWS_BYTES, grad + queriesAt, queryStep, t.first, t.end);
                 arriveFetched(queriesHere[tileRing.at]);
+                more = turn<false>(c, list, tiles, samples, n, heads, t, h);
+                if (!list || !more) continue;
+                Range next = rangeOf<false>(c, t, t.first, t.end - 1);
+                i64 at = (i64)t.sample * T * queryStep + (i64)h * HEAD;
+                announce<ROWS>(q + at, queryStep, t.first, t.end);
+                announce<ROWS>(o + at, queryStep, t.first, t.end);
+                announce<ROWS>(grad + at, queryStep, t.first, t.end);
+                at = (i64)t.sample * S * keyStep + (i64)(h * keyHeads / heads) * HEAD;
+                announce<ROWS>(k + at, keyStep, next.from, next.to + 1);
+                announce<ROWS>(v + at, keyStep, next.from, next.to + 1);
             }
         }
         asm volatile("cp.async.wait_all;"); // nothing is under way when the block ends
@@ -218,7 +231,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
         FETCHING_REGISTERS();
         Ring<STAGES> ring = {0, 1};
         Ring<2> tileRing = {0, 1};
-        for (int n = 0; turn<true>(c, list, tiles, samples, n, keyHeads * splits, t, part); n++, tileRing.next()) {
+        for (int n = 1; turn<true>(c, list, tiles, samples, n - 1, keyHeads * splits, t, part); n++, tileRing.next()) {
             Range range = rangeOf<true>(c, t, t.first, t.end - 1);
             i64 keysAt = (i64)t.sample * S * keyStep + (i64)(part / splits) * HEAD;
             for (int h = part * group; h < part * group + group; h++) {
@@ -239,6 +252,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
                     fetchRows<ROWS>(ks + tileRing.at * ROWS_BYTES, k + keysAt, keyStep, t.first, t.end);
                     fetchRows<ROWS>(vs + tileRing.at * ROWS_BYTES, v + keysAt, keyStep, t.first, t.end);
                     arriveFetched(keysHere[tileRing.at]);
+                    Tile after;
+                    int partAfter;
+                    if (!list || !turn<true>(c, list, tiles, samples, n, keyHeads * splits, after, partAfter)) continue;
+                    Range next = rangeOf<true>(c, after, after.first, after.end - 1);
+                    i64 at = (i64)after.sample * T * queryStep + (i64)(partAfter * group) * HEAD;
+                    announce<ROWS>(q + at, queryStep, next.from, next.to + 1);
+                    announce<ROWS>(grad + at, queryStep, next.from, next.to + 1);
                 }
             }
         }

@@ -131,6 +131,17 @@ template <int STAGES> struct Ring {
     }
 };
 
+// announce lets the cache fetch up to N rows of a head that will be fetched soon.
+template <int N> __device__ __forceinline__ void announce(const Element *x, i64 step, int from, int limit) {
+#ifdef NOANNOUNCE
+    return;
+#endif
+    from += threadIdx.x & 127;
+#pragma unroll
+    for (int i = 0; i < N; i += 128)
+        if (from + i < limit) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(x + (i64)(from + i) * step), "n"(HEAD * 2));
+}
+
 // Registers move from the warpgroup that fetches to the two that compute. A block of 384 threads
 // has 168 each: more in all would be waited for without end.
 #define FETCHING_REGISTERS() asm volatile("setmaxnreg.dec.sync.aligned.u32 40;")
