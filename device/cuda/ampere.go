@@ -10,7 +10,7 @@ import "spillway/dtype"
 func (h heads) fitsAmpere(d *Device) bool {
 	a, wide := h.c.Attr, h.d%32 == 0 && h.d <= 256
 	return d.gpu.major >= 8 && h.c.In[0].DType != dtype.F32 && (wide || h.d%16 == 0 && h.d <= 128) && h.t == h.s &&
-		a.Scale > 0 && !a.Mask && h.listShared() <= int64(d.gpu.shared)-2048
+		a.Scale > 0 && !a.Mask && h.listShared() <= int64(d.gpu.shared)-listOwn
 }
 
 // warpTiling says how the kernels of a file divide the work.
@@ -67,12 +67,12 @@ func (h heads) ampereGradient(d *Device) warpTiling {
 // launchWarps prepares a kernel with a block for each piece of a tile and line. Where documents
 // make the tiles there may be fewer than blocks.
 func (h heads) launchWarps(d *Device, w warpTiling, name string, lines int64, list arg, args ...arg) (*kernelLaunch, error) {
-	tiles := ceilDiv(h.t, hopperRows)
+	tiles := ceilDiv(h.t, tileRows)
 	if h.c.Attr.Segments {
 		tiles = h.mostTiles()
 	}
 	args = append(append(args, i64(h.b), list), h.maskArgs(arg{})...)
-	return d.grid(w.unit, name, [3]int64{tiles * h.b * lines * (hopperRows / w.rows()), 1, 1}, [3]int64{attentionThreads, 1, 1}, w.shared, args...)
+	return d.grid(w.unit, name, [3]int64{tiles * h.b * lines * (tileRows / w.rows()), 1, 1}, [3]int64{attentionThreads, 1, 1}, w.shared, args...)
 }
 
 func (h heads) forwardAmpere(d *Device, w warpTiling) (p program, err error) {

@@ -147,9 +147,11 @@ func (h heads) documents(d *Device, t tiling, p *program) (spans arg, err error)
 		buffer(h.optional), spans, i64(h.s)))
 }
 
+// attention asks cuDNN where it is faster than our kernel for Hopper: for narrow heads, and where
+// all keys are seen.
 func attention(d *Device, c op.Call) (program, error) {
 	h := headsOf(c, 3)
-	if h.fitsDNN(d) {
+	if faster := h.fitsHopper(d) && h.d > 64 && c.Attr.Causal; h.fitsDNN(d) && !faster {
 		if p, err := h.forwardGraph(d); len(p.actions) > 0 || err != nil {
 			return p, err
 		}

@@ -11,29 +11,30 @@ import (
 
 // Sizes in the kernels.
 const (
-	hopperRows    = 128 // rows of a tile
-	hopperKeys    = 128 // keys at a time in the forward kernel
-	hopperStrip   = 64  // keys, or queries, at a time in those of the gradient
-	hopperThreads = 384 // of a block
-	tileInts      = 12  // of a tile in a list
-	listInts      = 16  // in front of a list
+	tileRows      = 128     // rows of a tile
+	hopperKeys    = 128     // keys at a time in the forward kernel
+	hopperStrip   = 64      // keys, or queries, at a time in those of the gradient
+	hopperThreads = 384     // of a block
+	tileInts      = 12      // of a tile in a list
+	listInts      = 16      // in front of a list
+	listOwn       = 3 << 10 // bytes of shared memory that the kernel which makes lists declares itself, or more
 )
 
 // mostTiles of one sample. Of documents that share none, two neighbouring tiles have more than
-// hopperRows rows; the others have one at most for each hopperRows/2 rows.
-func (h heads) mostTiles() int64 { return 2*ceilDiv(h.t, hopperRows/2) + 1 }
+// tileRows rows; the others have one at most for each tileRows/2 rows.
+func (h heads) mostTiles() int64 { return 2*ceilDiv(h.t, tileRows/2) + 1 }
 
 // listShared is the shared memory of the kernel that makes lists of tiles, in bytes.
 func (h heads) listShared() int64 {
 	words := ceilDiv(h.t, 32)
-	return 4 * h.b * (words + 5 + ceilDiv(words, 32) + 1 + 7*h.mostTiles())
+	return 4 * h.b * (words + 5 + ceilDiv(words, 32) + 1 + 6*h.mostTiles())
 }
 
 // fitsHopper says that the kernels take the call.
 func (h heads) fitsHopper(d *Device) bool {
 	a := h.c.Attr
 	return d.gpu.major == 9 && !d.options.Ampere && h.c.In[0].DType != dtype.F32 && h.d%16 == 0 && h.d >= 32 && h.d <= 128 && h.t == h.s &&
-		a.Scale > 0 && !a.Mask && h.listShared() <= int64(d.gpu.shared)-2048
+		a.Scale > 0 && !a.Mask && h.listShared() <= int64(d.gpu.shared)-listOwn
 }
 
 // hopperUnit is a file of the kernels for the call.
@@ -73,7 +74,7 @@ func (h heads) forwardHopper(d *Device) (p program, err error) {
 		return p, err
 	}
 	o := len(h.c.In)
-	err = p.add(h.stay(d, "hopper", "attention", tileAlignment+h.tileBytes(2*hopperRows+4*hopperKeys), lists[0],
+	err = p.add(h.stay(d, "hopper", "attention", tileAlignment+h.tileBytes(2*tileRows+4*hopperKeys), lists[0],
 		buffer(0), buffer(1), buffer(2), buffer(o), buffer(o+1)))
 	return p, err
 }
@@ -83,8 +84,8 @@ func (h heads) gradientHopper(d *Device) (program, error) {
 	if h.dropout() {
 		stages = 2
 	}
-	shared := tileAlignment + h.tileBytes(4*hopperRows+2*stages*hopperStrip)
-	return h.gradientByTiles(d, h.dealt(ceilDiv(h.t, hopperRows), int64(d.gpu.multiprocessors)), func(name string, list arg, args ...arg) (*kernelLaunch, error) {
+	shared := tileAlignment + h.tileBytes(4*tileRows+2*stages*hopperStrip)
+	return h.gradientByTiles(d, h.dealt(ceilDiv(h.t, tileRows), int64(d.gpu.multiprocessors)), func(name string, list arg, args ...arg) (*kernelLaunch, error) {
 		return h.stay(d, "hopperGrad", name, shared, list, args...)
 	})
 }

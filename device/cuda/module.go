@@ -122,9 +122,6 @@ func (u unit) options(major, minor int) []string {
 		fmt.Sprintf("--gpu-architecture=sm_%d%d%s", major, minor, own), "--std=c++17", "--fmad=true", "-default-device",
 		fmt.Sprintf("-DELEMENT=%d", elements[u.element]), fmt.Sprintf("-DHEAD=%d", u.head), fmt.Sprintf("-DKEYS=%d", u.keys), fmt.Sprintf("-DMASKS=%d", has[u.masks]), fmt.Sprintf("-DDROPOUT=%d", has[u.dropout]),
 	}
-	if d := os.Getenv("EXPERIMENT"); d != "" && strings.HasPrefix(u.file, "hopper") {
-		options = append(options, strings.Fields(d)...)
-	}
 	if u.tiles > 0 {
 		options = append(options, fmt.Sprintf("-DTILES=%d", u.tiles), fmt.Sprintf("-DSTAGES=%d", u.stages), fmt.Sprintf("-DBLOCKS=%d", u.blocks))
 	}

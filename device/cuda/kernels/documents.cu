@@ -49,8 +49,8 @@ extern "C" __global__ void __launch_bounds__(1024) documentTiles(const int *segm
     int words = (T + 31) >> 5, pitch = words + 5, groups = (words + 31) >> 5, warp = threadIdx.x >> 5, lane = threadIdx.x & 31, room = samples * most;
     u32 *marks = memory, *summary = marks + samples * pitch; // [samples pitch], behind a sample's zeros; [samples groups]
     int *mixed = (int *)(summary + samples * groups);
-    int *owner = mixed + samples, *firsts = owner + room, *ends = firsts + room, *starts = ends + room, *stops = starts + room; // of tiles
-    u32 *ranks = (u32 *)(stops + room);                                                                                        // [2 room]: cost, and which of those that cost the same
+    int *owner = mixed + samples, *firsts = owner + room, *starts = firsts + room, *stops = starts + room; // of tiles
+    u32 *ranks = (u32 *)(stops + room); // [count room]: cost, and which of those that cost the same
     __shared__ int places[2][COSTS], sums[16], tiles;
 #pragma unroll 1
     for (int i = threadIdx.x; i < samples * (groups + 1); i += 1024) summary[i] = 0; // and mixed
@@ -103,7 +103,6 @@ extern "C" __global__ void __launch_bounds__(1024) documentTiles(const int *segm
             int tile = atomicAdd(&tiles, 1);
             owner[tile] = b;
             firsts[tile] = first;
-            ends[tile] = end;
             starts[tile] = start;
             stops[tile] = stop;
 #pragma unroll 1
@@ -135,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(1024) documentTiles(const int *segm
     __syncthreads();
 #pragma unroll 1
     for (int x = threadIdx.x; x < tiles; x += 1024) {
-        Tile t = {owner[x], firsts[x], ends[x], mixed[owner[x]], starts[x], stops[x]};
+        Tile t = {owner[x], firsts[x], min(firsts[x] + ROWS, stops[x]), mixed[owner[x]], starts[x], stops[x]};
 #pragma unroll
         for (int w = 0; w < 4; w++) {
             int at = t.first + 32 * w, left = t.end - at;

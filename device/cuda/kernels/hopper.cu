@@ -7,10 +7,8 @@
 // block stays and takes turns at tiles of queries (documents.h). One of its warpgroups fetches
 // queries, keys and values into shared memory, KEYS keys at a time; each of the other two
 // computes 64 rows. While it makes weights of the scores with some keys, tensor cores
-// multiply the weights of the keys before by their values.
-
-// The two take turns at giving tensor cores work: one makes weights while the other's products
-// are computed.
+// multiply the weights of the keys before by their values. The two take turns at giving tensor
+// cores work, so that one makes weights while the products of the other are computed.
 
 #define STAGES 2 // of queries, keys and values: those of the next tile are fetched ahead
 
@@ -34,10 +32,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
     Tile t;
     int h, tiles = tilesOf(c, list, samples);
     if (threadIdx.x < 128) {
-        FETCHING_REGISTERS();
+        FETCHING_REGISTERS(40);
         Ring<STAGES> ring = {0, 1}, queryRing = {0, 1};
-        bool more = turn<false>(c, list, tiles, samples, 0, heads, t, h);
-        for (int n = 1; more; n++, queryRing.next()) {
+        for (int n = 0; turn<false>(c, list, tiles, samples, n, heads, t, h); n++, queryRing.next()) {
             Range range = rangeOf<false>(c, t, t.first, t.end - 1);
             const Element *keysAt = k + (i64)t.sample * S * keyStep + (i64)(h * keyHeads / heads) * HEAD, *valuesAt = v + (keysAt - k);
             for (int j = range.from; j <= range.to; j += KEYS, ring.next()) {
@@ -52,20 +49,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
                 waitFor(valuesFree[ring.at], ring.phase);
                 fetchRows<KEYS>(vs + ring.at * PANELS * KEYS * 128, valuesAt, keyStep, j, range.to + 1);
                 arriveFetched(valuesHere[ring.at]);
-                if (j != range.from) continue;
-                more = turn<false>(c, list, tiles, samples, n, heads, t, h);
-                if (!list || !more) continue;
-                Range next = rangeOf<false>(c, t, t.first, t.end - 1);
-                announce<ROWS>(q + (i64)t.sample * T * queryStep + (i64)h * HEAD, queryStep, t.first, t.end);
-                i64 at = (i64)t.sample * S * keyStep + (i64)(h * keyHeads / heads) * HEAD;
-                announce<2 * KEYS>(k + at, keyStep, next.from, next.to + 1);
-                announce<2 * KEYS>(v + at, keyStep, next.from, next.to + 1);
             }
         }
         asm volatile("cp.async.wait_all;"); // nothing is under way when the block ends
         return;
     }
-    COMPUTING_REGISTERS();
+    COMPUTING_REGISTERS(232);
     int lane = threadIdx.x & 31, half = (threadIdx.x >> 7) - 1; // which 64 rows
     u32 limit = limitOf(c);
     float unit = scale * LOG2E;

@@ -37,11 +37,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
     Tile t;
     int h, tiles = tilesOf(c, list, samples);
     if (threadIdx.x < 128) {
-        FETCHING_REGISTERS();
+        FETCHING_REGISTERS(40);
         Ring<STAGES> ring = {0, 1};
         Ring<2> tileRing = {0, 1};
-        bool more = turn<false>(c, list, tiles, samples, 0, heads, t, h);
-        for (int n = 1; more; n++, tileRing.next()) {
+        for (int n = 0; turn<false>(c, list, tiles, samples, n, heads, t, h); n++, tileRing.next()) {
             Range range = rangeOf<false>(c, t, t.first, t.end - 1);
             i64 queriesAt = (i64)t.sample * T * queryStep + (i64)h * HEAD, keysAt = (i64)t.sample * S * keyStep + (i64)(h * keyHeads / heads) * HEAD;
             for (int j = range.from; j <= range.to; j += STRIP, ring.next()) {
@@ -55,22 +54,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
                 fetchRows<ROWS>(qs + tileRing.at * ROWS_BYTES, q + queriesAt, queryStep, t.first, t.end);
                 fetchRows<ROWS>(gs + tileRing.at * ROWS_BYTES, grad + queriesAt, queryStep, t.first, t.end);
                 arriveFetched(queriesHere[tileRing.at]);
-                more = turn<false>(c, list, tiles, samples, n, heads, t, h);
-                if (!list || !more) continue;
-                Range next = rangeOf<false>(c, t, t.first, t.end - 1);
-                i64 at = (i64)t.sample * T * queryStep + (i64)h * HEAD;
-                announce<ROWS>(q + at, queryStep, t.first, t.end);
-                announce<ROWS>(o + at, queryStep, t.first, t.end);
-                announce<ROWS>(grad + at, queryStep, t.first, t.end);
-                at = (i64)t.sample * S * keyStep + (i64)(h * keyHeads / heads) * HEAD;
-                announce<ROWS>(k + at, keyStep, next.from, next.to + 1);
-                announce<ROWS>(v + at, keyStep, next.from, next.to + 1);
             }
         }
         asm volatile("cp.async.wait_all;"); // nothing is under way when the block ends
         return;
     }
-    COMPUTING_REGISTERS();
+    COMPUTING_REGISTERS(232);
     int lane = threadIdx.x & 31, half = (threadIdx.x >> 7) - 1; // which 64 rows
     u32 limit = limitOf(c);
     float unit = scale * LOG2E;
@@ -80,6 +69,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
     auto release = [&](Barrier &b) {
         if (lane == 0) arrive(b);
     };
+    if (half == 1) endTurn(1); // the first half begins
     bool more = turn<false>(c, list, tiles, samples, 0, heads, t, h);
     for (int n = 1; more; n++, tileRing.next()) {
         Range range = rangeOf<false>(c, t, t.first, t.end - 1), own = NOTHING, whole = NOTHING, seen[2];
@@ -103,6 +93,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
         auto scores = [&]() {
             waitFor(keysHere[ring.at], ring.phase);
             seeFetched();
+            awaitTurn(half);
             held(s);
             held(g);
             begin();
@@ -122,6 +113,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
             ring.next();
         };
         auto pass = [&]() { // keys that no row of ours sees
+            awaitTurn(half);
+            endTurn(half);
             waitFor(keysHere[ring.at], ring.phase);
             valuesDone();
             release(keysFree[last]);
@@ -165,6 +158,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
         for (; j <= range.to && (own.from > own.to || j + STRIP <= own.from); j += STRIP) pass();
         if (j <= own.to) {
             scores();
+            endTurn(half);
             chances(j);
             finish<0>();
             held(s);
@@ -175,6 +169,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
             for (j += STRIP; j <= own.to; j += STRIP) {
                 scores();
                 sums();
+                endTurn(half);
                 chances(j);
                 finish<1>();
                 held(s);
@@ -228,10 +223,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
     Tile t;
     int part, group = heads / keyHeads / splits, tiles = tilesOf(c, list, samples);
     if (threadIdx.x < 128) {
-        FETCHING_REGISTERS();
+        if (DROPOUT) FETCHING_REGISTERS(24);
+        else FETCHING_REGISTERS(40);
         Ring<STAGES> ring = {0, 1};
         Ring<2> tileRing = {0, 1};
-        for (int n = 1; turn<true>(c, list, tiles, samples, n - 1, keyHeads * splits, t, part); n++, tileRing.next()) {
+        for (int n = 0; turn<true>(c, list, tiles, samples, n, keyHeads * splits, t, part); n++, tileRing.next()) {
             Range range = rangeOf<true>(c, t, t.first, t.end - 1);
             i64 keysAt = (i64)t.sample * S * keyStep + (i64)(part / splits) * HEAD;
             for (int h = part * group; h < part * group + group; h++) {
@@ -252,20 +248,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
                     fetchRows<ROWS>(ks + tileRing.at * ROWS_BYTES, k + keysAt, keyStep, t.first, t.end);
                     fetchRows<ROWS>(vs + tileRing.at * ROWS_BYTES, v + keysAt, keyStep, t.first, t.end);
                     arriveFetched(keysHere[tileRing.at]);
-                    Tile after;
-                    int partAfter;
-                    if (!list || !turn<true>(c, list, tiles, samples, n, keyHeads * splits, after, partAfter)) continue;
-                    Range next = rangeOf<true>(c, after, after.first, after.end - 1);
-                    i64 at = (i64)after.sample * T * queryStep + (i64)(partAfter * group) * HEAD;
-                    announce<ROWS>(q + at, queryStep, next.from, next.to + 1);
-                    announce<ROWS>(grad + at, queryStep, next.from, next.to + 1);
                 }
             }
         }
         asm volatile("cp.async.wait_all;"); // nothing is under way when the block ends
         return;
     }
-    COMPUTING_REGISTERS();
+    if (DROPOUT) COMPUTING_REGISTERS(240);
+    else COMPUTING_REGISTERS(232);
     int lane = threadIdx.x & 31, half = (threadIdx.x >> 7) - 1; // which 64 rows
     u32 limit = limitOf(c);
     float unit = scale * LOG2E;
@@ -333,9 +323,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
         auto chances = [&]() { // while scores are made
             if (!drops(c)) return;
             drop = 0;
-#pragma unroll
+#pragma unroll 2 // registers are short
             for (int i = 0; i < STRIP / 4; i++) {
-                Line line; // one at a time: registers are short
+                Line line;
                 asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(line.start), "=r"(line.turn) : "r"(sharedAt(&linesHere[ring.at][(lane & 3) * 2]) + ((i >> 1) * 8 + (i & 1)) * (int)sizeof(Line)));
                 u32 from = line.start + row * LINE_STEP;
 #pragma unroll

@@ -113,15 +113,10 @@ __device__ __forceinline__ void waitFor(Barrier &b, int phase) {
 // seeFetched makes what was fetched visible to matmuls, after waiting for it.
 __device__ __forceinline__ void seeFetched() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Two warpgroups, 0 and 1, take turns: awaitTurn waits until the other ended its own. Both take as
-// many.
-#ifndef NOTURNS
+// Two warpgroups, 0 and 1, take turns at giving tensor cores work: awaitTurn waits until the other
+// ended its own. Both take as many.
 __device__ __forceinline__ void awaitTurn(int group) { asm volatile("bar.sync %0, 256;" ::"r"(1 + group) : "memory"); }
 __device__ __forceinline__ void endTurn(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(2 - group) : "memory"); }
-#else
-__device__ __forceinline__ void awaitTurn(int group) {}
-__device__ __forceinline__ void endTurn(int group) {}
-#endif
 
 // Ring is a place in a ring of STAGES tiles: which one, and the parity of the rounds so far.
 template <int STAGES> struct Ring {
@@ -131,18 +126,8 @@ template <int STAGES> struct Ring {
     }
 };
 
-// announce lets the cache fetch up to N rows of a head that will be fetched soon.
-template <int N> __device__ __forceinline__ void announce(const Element *x, i64 step, int from, int limit) {
-#ifdef NOANNOUNCE
-    return;
-#endif
-    from += threadIdx.x & 127;
-#pragma unroll
-    for (int i = 0; i < N; i += 128)
-        if (from + i < limit) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(x + (i64)(from + i) * step), "n"(HEAD * 2));
-}
-
-// Registers move from the warpgroup that fetches to the two that compute. A block of 384 threads
-// has 168 each: more in all would be waited for without end.
-#define FETCHING_REGISTERS() asm volatile("setmaxnreg.dec.sync.aligned.u32 40;")
-#define COMPUTING_REGISTERS() asm volatile("setmaxnreg.inc.sync.aligned.u32 232;")
+// Registers move from the warpgroup that fetches to the two that compute: FETCHING_REGISTERS are those
+// of a thread of the one, COMPUTING_REGISTERS of the others. A block of 384 threads has 168 each: more
+// in all would be waited for without end.
+#define FETCHING_REGISTERS(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 " #n ";")
+#define COMPUTING_REGISTERS(n) asm volatile("setmaxnreg.inc.sync.aligned.u32 " #n ";")
