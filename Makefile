@@ -23,10 +23,11 @@ fuzz:            ## every fuzz target, FUZZTIME each
 bench:           ## ratios to the machine's own peak and to baselines found on it
 	go run ./cmd/spillway bench cpu
 
-kill:            ## kill a training run fifty times, and runs from disk a thousand; each must end with the same bits
+kill:            ## kill a training run fifty times, runs from disk and all commands that write files a thousand; each must end with the same bits
 	go test ./run -run TestKilledRunsGoOn -v -kills 50
 	go test ./run -run TestKilledDiskTraining -v -timeout 0 -diskkills 1000
 	go test ./store -run TestKilled -v -timeout 0 -kills 1000
+	go test ./cmd/spillway -run 'TestKilledCommands|TestManyStarts' -v -timeout 0 -kills 1000 -starts 200
 
 golden:          ## write golden files again; review them as a diff
 	go test . ./planner ./cmd/spillway -rewrite
@@ -54,15 +55,16 @@ memory:          ## predicted against measured memory of hundreds of runs, and o
 	go test ./run -run TestControlGroup -v
 
 DIST ?= build/dist
-DIST_FOR = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+DIST_FOR = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 VERSION ?= $(shell git describe --tags --always --dirty)
 dist:            ## archives of the binary for each platform, with checksums
 	rm -rf $(DIST) && mkdir -p $(DIST)
 	@set -e; for p in $(DIST_FOR); do \
 	  name=spillway-$(VERSION)-$$(echo $$p | tr / -); echo "dist $$name"; mkdir $(DIST)/$$name; \
-	  GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(DIST)/$$name/spillway ./cmd/spillway; \
-	  cp README.md LICENSE $(DIST)/$$name/; tar -C $(DIST) -czf $(DIST)/$$name.tar.gz $$name; rm -r $(DIST)/$$name; done
-	cd $(DIST) && sha256sum *.tar.gz > SHA256SUMS
+	  GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(DIST)/$$name/ ./cmd/spillway; \
+	  cp README.md LICENSE $(DIST)/$$name/; \
+	  case $$p in windows/*) (cd $(DIST) && zip -qr $$name.zip $$name);; *) tar -C $(DIST) -czf $(DIST)/$$name.tar.gz $$name;; esac; rm -r $(DIST)/$$name; done
+	cd $(DIST) && sha256sum *.tar.gz *.zip > SHA256SUMS
 
 # Where the bundle for a machine with a GPU goes, and the packages whose tests use one.
 GPU ?= build/gpu

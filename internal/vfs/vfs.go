@@ -15,6 +15,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -191,7 +192,8 @@ func RemoveAll(d FS, name string) error {
 
 // NoSpace says whether an error means that the disk is full.
 func NoSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	full := func(target error) bool { return errors.Is(err, target) }
+	return full(syscall.ENOSPC) || slices.ContainsFunc(outOfSpace, full)
 }
 
 // ExistingParent is a folder, or where it does not exist yet the nearest folder above it that
@@ -204,4 +206,20 @@ func ExistingParent(fs FS, dir string) string {
 		dir = filepath.Dir(dir)
 	}
 	return dir
+}
+
+// Within says whether a path leads to something in a folder, with links followed where there
+// are any.
+func Within(path, dir string) bool {
+	real := func(path string) string {
+		if abs, err := filepath.Abs(path); err == nil {
+			path = abs
+		}
+		if end, err := filepath.EvalSymlinks(path); err == nil {
+			path = end
+		}
+		return path
+	}
+	rel, err := filepath.Rel(real(dir), real(path))
+	return err == nil && filepath.IsLocal(rel)
 }
