@@ -20,8 +20,8 @@ func decisions(lines, n int, p float64, at func(line int) Line) [][]float64 {
 	return all
 }
 
-// far says that a sum of n products of two decisions, each less its mean p, is more than five
-// of its standard deviations off zero.
+// far says that a sum over n pairs of decisions, one less its mean p times the other less its
+// own, is more than five of its standard deviations off zero.
 func far(sum float64, n int, p float64) bool {
 	return math.Abs(sum) > 5*p*(1-p)*math.Sqrt(float64(n))
 }

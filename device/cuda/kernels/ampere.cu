@@ -1,7 +1,7 @@
 #include "ampere.h"
 
 // Attention forward (see ampere.h). Softmax is kept up to date as keys come: top is the greatest
-// product of a row so far, sum and out are relative to it. Values are fetched during the products
+// product of a row so far, sum and out are relative to it. Values are fetched during the matmuls
 // with keys, and the next keys during those with values.
 
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) attention(const Element *q, const Element *k, const Element *v, Element *o, float *lse, int samples, const int *list, MASK_PARAMS) {

@@ -3,7 +3,7 @@
 // Attention backward (see ampere.h): one kernel makes dq, going over keys, and one dk and dv,
 // going over queries. Each computes the weights anew, from totals: the logarithms of base 2 of
 // the sums that softmax divided by. The first also makes what the second needs of each query:
-// totals, delta, the products of o and do, and with dropout lines. With two STAGES what comes next is fetched ahead; one leaves
+// totals, delta, the sums of o times do, and with dropout lines. With two STAGES what comes next is fetched ahead; one leaves
 // room for a second block where shared memory is small.
 
 // rounds calls compute for all the KEYS rows that fetch gets, stage by stage: fetch says whether

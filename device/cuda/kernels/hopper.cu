@@ -8,7 +8,7 @@
 // queries, keys and values into shared memory, KEYS keys at a time; each of the other two
 // computes 64 rows. While it makes weights of the scores with some keys, tensor cores
 // multiply the weights of the keys before by their values. The two take turns at giving tensor
-// cores work, so that one makes weights while the products of the other are computed.
+// cores work, so that one makes weights during the matmuls of the other.
 
 #define STAGES 2 // of queries, keys and values: those of the next tile are fetched ahead
 

@@ -7,7 +7,7 @@
 // warpgroups these are): one kernel makes dq, going over keys, and one dk and dv, going over
 // queries. Each computes the weights anew, from totals: the logarithms of base 2 of the sums
 // that softmax divided by. The first also makes what the second needs of each query: totals,
-// delta, the products of o and do, and with dropout lines.
+// delta, the sums of o times do, and with dropout lines.
 
 // STAGES of strips; there are two places for tiles, so that the next one's is fetched ahead. Lines
 // take the room of a third.
