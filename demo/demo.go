@@ -22,6 +22,7 @@ import (
 	"spillway/dtype"
 	"spillway/finetune"
 	"spillway/generate"
+	"spillway/internal/vfs"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
@@ -98,11 +99,11 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if found, err := (checkpoint.Dir{Path: o.Out}).List(); o.Out != "" && err == nil && len(found) > 0 {
 		return r, fmt.Errorf("%s has a trained model already, of %d steps: name another folder, or remove this one", o.Out, found[0].Iteration)
 	}
-	dir, err := os.MkdirTemp("", "spillway-demo-")
+	dir, remove, err := vfs.TempDir("spillway-demo")
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	path := filepath.Join(dir, "moby-llama.json") // a config alone: the weights are random
 	if err := os.WriteFile(path, config, 0o644); err != nil {
 		return r, err

@@ -34,6 +34,7 @@ type Corpus struct {
 	documents, held data.Source // to train on, and to evaluate on
 	survey          data.Survey // of the documents to train on
 	whole           bool        // documents are not split where they fit into a sequence
+	tokens          *data.Cache // of conversations; nil without any
 	open            []io.Closer
 }
 
@@ -307,8 +308,18 @@ func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 	if in.skipped += skipped; in.firstBad == nil {
 		in.firstBad = first
 	}
-	return data.Tokenize(records, in.tokenizer, data.TokenizeOptions{End: in.end, TrainOnPrompts: in.TrainOnPrompts}), nil
+	if records.Format() == data.Chat && c.tokens == nil {
+		if cache, err := data.NewCache("", cacheBytes); err == nil { // without one they are made again
+			c.tokens = cache
+			c.open = append(c.open, cache)
+		}
+	}
+	return data.Tokenize(records, in.tokenizer, data.TokenizeOptions{End: in.end, TrainOnPrompts: in.TrainOnPrompts, Cache: c.tokens}), nil
 }
+
+// cacheBytes is how many bytes of the tokens of conversations are kept: those of a few hundred
+// million tokens.
+const cacheBytes = 1 << 30
 
 // readTokens opens a file of tokens. Where the recipe does not say how many bytes a token
 // has, the vocabulary does.

@@ -15,19 +15,23 @@ import (
 	"spillway/internal/vfs"
 )
 
-// temporary is a file that is removed when it is closed.
-type temporary string
+// temporary is a folder that is removed when it is closed.
+type temporary func() error
 
-func (t temporary) Close() error { return os.Remove(string(t)) }
+func (t temporary) Close() error { return t() }
 
 // copied writes what does not lie in a file of lines into one, since documents are read in any
 // order. The corpus removes it in the end.
 func (c *Corpus) copied(ending string, write func(w io.Writer) error) (path string, err error) {
-	f, err := os.CreateTemp("", "spillway-data-*"+ending)
+	dir, remove, err := vfs.TempDir("spillway-data")
 	if err != nil {
 		return "", err
 	}
-	c.open = append(c.open, temporary(f.Name()))
+	c.open = append(c.open, temporary(remove))
+	f, err := os.Create(filepath.Join(dir, "data"+ending))
+	if err != nil {
+		return "", err
+	}
 	w := bufio.NewWriter(f)
 	return f.Name(), errors.Join(write(w), w.Flush(), f.Close())
 }

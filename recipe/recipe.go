@@ -285,6 +285,11 @@ func (r *Recipe) Read(file string) error {
 	if err != nil {
 		return fmt.Errorf("reading the recipe: %w", err)
 	}
+	return r.read(file, raw)
+}
+
+// read is Read of the contents of a file.
+func (r *Recipe) read(file string, raw []byte) error {
 	d, err := parse(file, raw, r.keys())
 	if err != nil {
 		return err

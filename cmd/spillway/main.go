@@ -20,6 +20,7 @@ import (
 	"spillway/device"
 	_ "spillway/device/cuda" // GPUs of NVIDIA; a backend is known by its import
 	"spillway/internal/suggest"
+	"spillway/internal/vfs"
 	"spillway/recipe"
 	"spillway/rig"
 	spillwayrun "spillway/run"
@@ -103,8 +104,9 @@ before it starts that the plan fits.`,
   spillway train ./model --data book.txt         fine-tune a model folder on this computer
   spillway generate ./model --prompt Hello       continue a text with it`,
 		SilenceErrors: true, SilenceUsage: true,
-		Args: knownVerb,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:             knownVerb,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { vfs.SetCommand(cmd.CommandPath()) },
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(sh.in)
 	root.SetOut(sh.out)

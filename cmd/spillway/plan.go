@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -214,11 +213,7 @@ func (s *siteChoice) open(sh shell, disk string) (*rig.Rig, machine.Device, erro
 
 // savePlan writes a plan as JSON; whoever reads it verifies it.
 func savePlan(path string, p *plan.Plan) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("saving the plan: %w", err)
-	}
-	if err := errors.Join(p.Write(f), f.Close()); err != nil {
+	if err := vfs.Replace(vfs.OS, path, p.Write); err != nil {
 		return fmt.Errorf("saving the plan: %w", err)
 	}
 	return nil
