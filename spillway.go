@@ -45,11 +45,12 @@ type (
 
 // The tasks.
 const (
-	Infer = run.Infer // logits
-	Eval  = run.Eval  // the loss, without dropout
-	Train = run.Train // all weights
-	LoRA  = run.LoRA  // adapters next to frozen weights
-	QLoRA = run.QLoRA // the same, with the frozen weights in 4 bits
+	Infer    = run.Infer    // logits
+	Generate = run.Generate // logits of next tokens, over a cache
+	Eval     = run.Eval     // the loss, without dropout
+	Train    = run.Train    // all weights
+	LoRA     = run.LoRA     // adapters next to frozen weights
+	QLoRA    = run.QLoRA    // the same, with the frozen weights in 4 bits
 )
 
 type (

@@ -36,7 +36,7 @@ type Config struct {
 	Document int64
 	// Cache is what attention stores between steps, of the task Generate; nil otherwise. A
 	// step then has MicroBatchSize 1 and as many rows as Seq says: tokens of any sequences.
-	Cache *KVCache
+	Cache *KVCache `json:",omitempty"`
 }
 
 // Builder records the ops of one block. It remembers the first mistake: after that all

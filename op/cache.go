@@ -80,24 +80,26 @@ func CacheType(t dtype.Type) bool {
 }
 
 // costCachedAttention counts rows as one for each sequence where there are no more rows than
-// sequences, else as a chunk of one sequence, whose keys are read once.
+// sequences, else as the latest positions of one sequence, whose keys are read once.
 func costCachedAttention(c Call) Cost {
 	rows, table, cache := c.In[0].Shape[1], c.In[7].Shape, c.In[3].Shape
-	seen := table[1] * cache[2]
+	filled := table[1] * cache[2]
 	if c.Attr.Document > 0 {
-		seen = min(seen, c.Attr.Document)
+		filled = min(filled, c.Attr.Document)
 	}
+	window := filled
 	if c.Attr.Window > 0 {
-		seen = min(seen, c.Attr.Window)
+		window = min(filled, c.Attr.Window)
 	}
-	reads := seen
-	if rows <= table[0] {
-		reads *= rows
+	reads, pairs := rows*window, float64(rows*window)
+	if rows > table[0] {
+		reads = min(filled, window+rows-1)
+		pairs = pairsOfRow(Attr{Causal: true, Window: window}, float64(min(rows, filled)), float64(filled))
 	}
 	heads := shape.Shape{cache[1], cache[3]} // of one position
 	held := Type{c.In[3].DType, heads}.Bytes() + Type{c.In[4].DType, heads}.Bytes()
 	bytes := (reads+rows)*held + 2*c.In[0].Bytes() + 2*c.In[1].Bytes() + c.In[5].Bytes() + c.In[6].Bytes()
-	return Cost{Flops: 4 * float64(rows) * float64(seen) * float64(c.In[0].Shape[2]), Matrix: rows > table[0], Bytes: bytes}
+	return Cost{Flops: 4 * pairs * float64(c.In[0].Shape[2]), Matrix: true, Bytes: bytes}
 }
 
 // cache is the operands of one call by name.
@@ -123,10 +125,15 @@ func (c *cache) row(i int64) (sequence, position int64, ok bool) {
 	return sequence, position, sequence >= 0 && sequence < c.streams && position >= 0
 }
 
+// newCache names the operands of a call, with keys and values as they are stored.
+func newCache(call Call, in []Array, keys, values Array) *cache {
+	kv := call.In[3].Shape
+	return &cache{Call: call, rows: call.In[0].Shape[1], heads: call.Attr.Heads, kv: kv[1], d: kv[3], positions: in[5].I, sequences: in[6].I, pages: in[7].I,
+		streams: call.In[7].Shape[0], table: call.In[7].Shape[1], count: kv[0], page: kv[2], keys: keys, values: values}
+}
+
 func referenceCachedAttention(call Call, in, out []Array, _ Args) {
-	q, kv := call.In[0].Shape, call.In[3].Shape
-	c := &cache{Call: call, rows: q[1], heads: call.Attr.Heads, kv: kv[1], d: kv[3], positions: in[5].I, sequences: in[6].I, pages: in[7].I,
-		streams: call.In[7].Shape[0], table: call.In[7].Shape[1], count: kv[0], page: kv[2], keys: out[0], values: out[1]}
+	c := newCache(call, in, out[0], out[1])
 	copy(out[0].F, in[3].F)
 	copy(out[1].F, in[4].F)
 	clear(out[2].F)
@@ -139,11 +146,16 @@ func referenceCachedAttention(call Call, in, out []Array, _ Args) {
 			}
 		}
 	}
+	c.attendRows(in[0].F, out[2].F)
+}
+
+// attendRows adds what all rows see to o.
+func (c *cache) attendRows(q, o []float64) {
 	for i := range c.rows {
 		if sequence, position, ok := c.row(i); ok {
 			for h := range c.heads {
 				at := (i*c.heads + h) * c.d
-				c.attend(sequence, position, h, in[0].F[at:at+c.d], out[2].F[at:at+c.d])
+				c.attend(sequence, position, h, q[at:at+c.d], o[at:at+c.d])
 			}
 		}
 	}

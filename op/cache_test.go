@@ -155,6 +155,9 @@ func TestCostOfCachedAttention(t *testing.T) {
 		}
 	}
 	if got := cost(2, 0, 1000).Flops; got != 4*2*1000*4096 {
-		t.Errorf("%g operations", got)
+		t.Errorf("%g operations of two rows", got)
+	}
+	if got, want := cost(512, 0, 1000).Flops, 4.*(512*488+512*513/2)*4096; got != want { // row i sees 489+i
+		t.Errorf("%g operations of a chunk, want %g", got, want)
 	}
 }

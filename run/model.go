@@ -134,7 +134,11 @@ func (m *Model) trace(net nn.Model, o Options, microBatchSize, seq int64) (*spec
 	if err != nil {
 		return nil, err
 	}
-	return spec.Trace(m.Name, m.Info.Type, net, graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed, Document: o.Document})
+	c := graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed, Document: o.Document}
+	if o.Task == Generate {
+		c.Cache = o.Generation.cache(seq)
+	}
+	return spec.Trace(m.Name, m.Info.Type, net, c)
 }
 
 // network builds the model, with adapters where the task wants them and with the

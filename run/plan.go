@@ -65,6 +65,9 @@ func (m *Model) Plan(o Options) (*Run, error) {
 // batches count. It is checked against the model, the optimizer and the memory there is.
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
 	o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.Document = 0, p.MicroBatchSize, p.MicroBatches, 0, p.Seq, p.Document
+	if p.Cache != nil {
+		o.Generation, o.Seq = generationOf(p.Cache), 0
+	}
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err
@@ -124,6 +127,15 @@ func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 			return nil, err
 		}
 	}
+	if o.Task == Generate && len(p.Phases) == 0 {
+		steps, err := q.steps()
+		if err != nil {
+			return nil, err
+		}
+		if p, err = planner.WithSteps(p, q.Goal, q.Site, steps); err != nil {
+			return nil, err
+		}
+	}
 	o.MicroBatchSize, o.Seq, o.MicroBatches = p.MicroBatchSize, p.Seq, p.MicroBatches
 	o.BatchSize = o.MicroBatchSize * int64(o.MicroBatches)
 	layout, err := q.model.layDisk(p, o)
@@ -142,7 +154,11 @@ func (q *question) use(p *plan.Plan) (*Run, error) {
 	if err := errors.Join(sameGoal(p, s, q.Goal), fits(p, q.Site)); err != nil {
 		return nil, err
 	}
-	if p, err = planner.Rebuild(s, q.Goal, q.Site, p); err != nil {
+	steps, err := q.steps()
+	if err != nil {
+		return nil, err
+	}
+	if p, err = planner.Rebuild(s, q.Goal, q.Site, p, steps...); err != nil {
 		return nil, fmt.Errorf("the plan was changed, or is for other settings or another kind of device: %w", err)
 	}
 	return q.run(p, s)

@@ -12,12 +12,13 @@ import (
 
 func init() { RegisterNative(op.CachedAttention, cachedAttention, nil) }
 
-// cachedAttention stores the keys and values of all rows, then computes every head of every
-// row by itself, so that no result depends on the other rows.
+// cachedAttention stores the keys and values of all rows, then computes the heads that share a
+// key-value head, for a run of rows of one sequence at a time. Keys and values are widened once
+// for all of these. No result depends on which rows are computed together.
 func cachedAttention(c op.Call, workers int) Program {
-	a := newCachedAttention(c)
+	a := newCachedAttention(c, workers)
 	store := &rows{n: a.rows, step: 1, do: func(worker, from, to int) { a.store(worker, from) }}
-	attend := &rows{n: a.rows * a.heads, step: 1, do: func(worker, from, to int) { a.attend(worker, from/a.heads, from%a.heads) }}
+	attend := &rows{step: 1, do: func(worker, from, to int) { a.attend(worker, a.runs[from/a.kv], from%a.kv) }}
 	return Program{Workspace: bytesOf(workers * a.scratchSize()), Run: func(p *kernel.Pool, l *device.Launch) {
 		for i, n := range []*elementView{&a.q, &a.k, &a.v, &a.keys, &a.values} {
 			n.bind(l.Buffers[i])
@@ -26,6 +27,8 @@ func cachedAttention(c op.Call, workers int) Program {
 		a.o.bind(l.Buffers[10])
 		a.work = scratch(l)
 		store.start(p)
+		a.cut()
+		attend.n = len(a.runs) * a.kv
 		attend.start(p)
 	}}
 }
@@ -38,9 +41,39 @@ type cacheAttention struct {
 	q, k, v, keys, values, o    elementView
 	positions, sequences, pages []int32
 	work                        []float32
+	most                        int   // rows of a run
+	runs                        []run // of the launch
+	workers                     []cacheWorker
 }
 
-func newCachedAttention(c op.Call) *cacheAttention {
+// run is n consecutive rows of a sequence at consecutive positions, or one idle row.
+type run struct{ first, n, sequence, position int }
+
+// queriesAtOnce is how many queries are computed together: enough that widening keys and values
+// costs little.
+const queriesAtOnce = 48
+
+// cut finds the runs of a launch.
+func (a *cacheAttention) cut() {
+	a.runs = a.runs[:0]
+	for i := range a.rows {
+		sequence, position, ok := a.row(i)
+		if !ok {
+			a.runs = append(a.runs, run{i, 1, -1, -1})
+			continue
+		}
+		if n := len(a.runs); n > 0 {
+			r := &a.runs[n-1]
+			if r.sequence == sequence && r.position+r.n == position && r.n < a.most {
+				r.n++
+				continue
+			}
+		}
+		a.runs = append(a.runs, run{i, 1, sequence, position})
+	}
+}
+
+func newCachedAttention(c op.Call, workers int) *cacheAttention {
 	cache := c.In[3].Shape
 	a := &cacheAttention{
 		rows: int(c.In[0].Shape[1]), heads: int(c.Attr.Heads), kv: int(c.Attr.KVHeads), d: int(cache[3]), window: int(c.Attr.Window),
@@ -50,12 +83,22 @@ func newCachedAttention(c op.Call) *cacheAttention {
 		*n = newElementView(c.In[i])
 	}
 	a.o = newElementView(c.Out[2])
+	a.most = max(1, min(a.rows, queriesAtOnce/(a.heads/a.kv)))
+	a.runs = make([]run, 0, a.rows)
+	for range workers {
+		a.workers = append(a.workers, cacheWorker{cacheAttention: a, tops: make([]float32, a.queries()), sums: make([]float64, a.queries())})
+	}
 	return a
 }
 
-// scratchSize is what a worker needs: a query, a key or value, two sums of values, the
-// scores of a chunk.
-func (a *cacheAttention) scratchSize() int { return 4*a.d + op.CacheChunk }
+// queries is how many queries a run has at most.
+func (a *cacheAttention) queries() int { return a.most * (a.heads / a.kv) }
+
+// scratchSize is what a worker needs: for each query its elements, two sums of values, and the
+// scores of a chunk; keys transposed, and rows of keys or values.
+func (a *cacheAttention) scratchSize() int {
+	return a.queries()*(3*a.d+op.CacheChunk) + 2*kernel.KeysAtOnce*a.d
+}
 
 func (a *cacheAttention) row(i int) (sequence, position int, ok bool) {
 	sequence, position = int(a.sequences[i]), int(a.positions[i])
@@ -84,48 +127,133 @@ func (a *cacheAttention) store(worker, i int) {
 	}
 }
 
-// attend computes one head of row i: chunk after chunk of positions with its own maximum
-// and sum, added to what was before in the order of the chunks.
-func (a *cacheAttention) attend(worker, i, head int) {
-	rest := a.work[worker*a.scratchSize():][:a.scratchSize()]
-	q, x, part, total, scores := rest[:a.d], rest[a.d:2*a.d], rest[2*a.d:3*a.d], rest[3*a.d:4*a.d], rest[4*a.d:]
-	clear(total)
-	sequence, position, ok := a.row(i)
-	if !ok {
-		a.o.store(total, (i*a.heads+head)*a.d)
+// cacheWorker is what a worker has in hand: a run of rows with one key-value head. Queries are
+// row by row, the heads of a row side by side.
+type cacheWorker struct {
+	*cacheAttention
+	run
+	head, group  int       // the key-value head, and how many heads share it
+	q            []float32 // [queries d]
+	part, total  []float32 // [queries d]: sums of values, of a chunk and of all chunks
+	scores       []float32 // [queries CacheChunk], from position low on
+	keyed, plain []float32 // [d KeysAtOnce] keys, [KeysAtOnce d] keys or values
+	tops         []float32 // by query: the largest score, and the sum of weights
+	sums         []float64
+	low, end     int // positions of the chunk that the run sees
+}
+
+// attend computes the heads of a run that share a key-value head: chunk after chunk of positions
+// with its own maximum and sum, added to what was before in the order of the chunks.
+func (a *cacheAttention) attend(worker int, r run, head int) {
+	w := &a.workers[worker]
+	w.run, w.head, w.group = r, head, a.heads/a.kv
+	w.begin(a.work[worker*a.scratchSize():][:a.scratchSize()])
+	if r.sequence >= 0 {
+		last := r.position + r.n - 1
+		for w.low = a.from(r.position); w.low <= last; w.low = w.end {
+			w.end = min(last+1, (w.low/op.CacheChunk+1)*op.CacheChunk)
+			w.chunk()
+		}
+	}
+	for u := range r.n * w.group {
+		total := w.total[u*a.d:][:a.d]
+		if w.sums[u] != 0 {
+			kernel.Scale(total, total, float32(1/w.sums[u]))
+		}
+		a.o.store(total, w.at(u))
+	}
+}
+
+// from is the first position that a row sees.
+func (a *cacheAttention) from(position int) int {
+	if a.window > 0 {
+		return max(0, position-a.window+1)
+	}
+	return 0
+}
+
+// at is where a query begins in q, and its result in o.
+func (w *cacheWorker) at(query int) int {
+	return ((w.first+query/w.group)*w.heads + w.head*w.group + query%w.group) * w.d
+}
+
+// begin takes scratch memory and the queries.
+func (w *cacheWorker) begin(rest []float32) {
+	take := func(n int) []float32 {
+		part := rest[:n]
+		rest = rest[n:]
+		return part
+	}
+	n := w.n * w.group
+	w.q, w.part, w.total, w.scores = take(n*w.d), take(n*w.d), take(n*w.d), take(n*op.CacheChunk)
+	w.keyed, w.plain = take(kernel.KeysAtOnce*w.d), take(kernel.KeysAtOnce*w.d)
+	clear(w.total)
+	for u := range n {
+		w.tops[u], w.sums[u] = float32(math.Inf(-1)), 0
+		w.cacheAttention.q.load(w.q[u*w.d:][:w.d], w.at(u))
+	}
+	kernel.Scale(w.q, w.q, w.scale)
+}
+
+// chunk adds the positions from low to end.
+func (w *cacheWorker) chunk() {
+	queries := w.n * w.group
+	w.segments(func(j, n, at int) {
+		w.transpose(at, n)
+		kernel.Scores(w.scores[j-w.low:], op.CacheChunk, w.q, queries, w.d, w.keyed, n)
+	})
+	for row := range w.n {
+		position := w.position + row
+		from, end := max(w.low, w.from(position))-w.low, min(w.end, position+1)-w.low
+		for u := row * w.group; u < (row+1)*w.group; u++ {
+			w.weigh(u, w.scores[u*op.CacheChunk:][:w.end-w.low], from, end)
+		}
+	}
+	clear(w.part)
+	w.segments(func(j, n, at int) {
+		kernel.AddValues(w.part, w.scores[j-w.low:], op.CacheChunk, queries, w.values.rows(w.plain, at, n, w.d), n, w.d)
+	})
+	kernel.AddScaled(w.total, w.part, 1)
+}
+
+// segments walks over the positions of a chunk in parts that lie in one page and between
+// multiples of KeysAtOnce: f gets n positions from j on, which begin at an element of the cache.
+func (w *cacheWorker) segments(f func(j, n, at int)) {
+	for j := w.low; j < w.end; {
+		n := min(w.end-j, w.page-j%w.page, kernel.KeysAtOnce-j%kernel.KeysAtOnce)
+		f(j, n, w.cacheAttention.at(w.sequence, j, w.head))
+		j += n
+	}
+}
+
+// transpose puts n keys from an element of the cache on into keyed.
+func (w *cacheWorker) transpose(at, n int) {
+	if narrow(w.keys.of) {
+		kernel.TransposeNarrowKeys(w.keyed, w.keys.halves[at:], w.keys.of, n, w.d)
 		return
 	}
-	a.q.load(q, (i*a.heads+head)*a.d)
-	kernel.Scale(q, q, a.scale)
-	from := 0
-	if a.window > 0 {
-		from = max(0, position-a.window+1)
+	kernel.TransposeKeys(w.keyed, w.keys.rows(w.plain, at, n, w.d), n, w.d)
+}
+
+// weigh turns the scores of a query into weights of the values, relative to the largest score
+// so far, and brings what was summed before to that. The query sees from..end of them.
+func (w *cacheWorker) weigh(query int, scores []float32, from, end int) {
+	if from >= end {
+		clear(scores)
+		return
 	}
-	group := head * a.kv / a.heads
-	top, sum := float32(math.Inf(-1)), float64(0)
-	for from <= position {
-		end := min(position+1, (from/op.CacheChunk+1)*op.CacheChunk)
-		s := scores[:end-from]
-		for j := range s {
-			a.keys.load(x, a.at(sequence, from+j, group))
-			s[j] = float32(kernel.Dot(q, x))
-		}
-		high := max(kernel.Max(s), -math.MaxFloat32)
-		more := kernel.ExpSum(s, s, high)
-		clear(part)
-		for j, w := range s {
-			a.values.load(x, a.at(sequence, from+j, group))
-			kernel.AddScaled(part, x, w)
-		}
-		now := max(top, high)
-		old, new := float32(math.Exp(float64(top-now))), float32(math.Exp(float64(high-now)))
+	seen := scores[from:end]
+	high := max(w.tops[query], kernel.Max(seen), -math.MaxFloat32)
+	more := kernel.ExpSum(seen, seen, high)
+	clear(scores[:from])
+	clear(scores[end:])
+	if old := float32(math.Exp(float64(w.tops[query] - high))); old != 1 {
+		total := w.total[query*w.d:][:w.d]
 		kernel.Scale(total, total, old)
-		kernel.AddScaled(total, part, new)
-		sum = sum*float64(old) + more*float64(new)
-		top, from = now, end
+		w.sums[query] *= float64(old)
 	}
-	kernel.Scale(total, total, float32(1/sum))
-	a.o.store(total, (i*a.heads+head)*a.d)
+	w.sums[query] += more
+	w.tops[query] = high
 }
 
 // elementView reads and writes a tensor as f32, some elements at a time.
@@ -162,6 +290,21 @@ func (n *elementView) load(dst []float32, at int) {
 	default:
 		quant.DecodeRow(n.of, dst, n.raw[at:at+len(dst)], quant.RowScale(n.raw, n.n, at/len(dst)))
 	}
+}
+
+// rows is n rows of d elements from the at-th element on: in place, or read into dst.
+func (n *elementView) rows(dst []float32, at, count, d int) []float32 {
+	switch {
+	case n.of == dtype.F32:
+		return n.wide[at : at+count*d]
+	case narrow(n.of):
+		n.load(dst[:count*d], at)
+	default: // with a scale each
+		for i := range count {
+			n.load(dst[i*d:(i+1)*d], at+i*d)
+		}
+	}
+	return dst
 }
 
 // store writes elements from the at-th on, rounded.
