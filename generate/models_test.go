@@ -14,6 +14,7 @@ import (
 	"spillway/device/cpu"
 	"spillway/generate"
 	"spillway/machine"
+	"spillway/run"
 )
 
 // textCase is a tiny model and what transformers writes with it.
@@ -66,7 +67,11 @@ func engines(t *testing.T, dir string, context, streams int64) map[string]genera
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]generate.Engine{"plain": plain}
+	session, err := generate.NewSession(start(t, dir, spillway.Options{Task: spillway.Generate, Generation: run.Generation{Context: context, Streams: streams}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]generate.Engine{"plain": plain, "session": session}
 }
 
 // Texts of odd models are those of transformers: sliding windows, one head of keys, yarn,

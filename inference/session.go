@@ -3,12 +3,21 @@ package inference
 import (
 	"spillway"
 	"spillway/generate"
+	"spillway/run"
 )
 
 // generateOptions are those of the task that generates.
 func (m *Model) generateOptions(size Size) spillway.Options {
-	return spillway.Options{Task: spillway.Infer, Seq: size.Context}
+	if m.s.NoCache {
+		return spillway.Options{Task: spillway.Infer, Seq: size.Context}
+	}
+	return spillway.Options{Task: spillway.Generate, Generation: run.Generation{Context: size.Context, Streams: max(size.Streams, 1), Key: m.s.Key, Value: m.s.Value}}
 }
 
-// newSession makes the engine of a run.
-func newSession(r *spillway.Run) (generate.Engine, error) { return generate.NewPlain(r) }
+// newEngine makes the engine of a run.
+func (m *Model) newEngine(r *spillway.Run) (generate.Engine, error) {
+	if m.s.NoCache {
+		return generate.NewPlain(r)
+	}
+	return generate.NewSession(r)
+}

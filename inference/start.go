@@ -72,12 +72,7 @@ func (m *Model) Start(ctx context.Context, size Size) (e *Engine, err error) {
 	if err := m.load(ctx, e.Run); err != nil {
 		return e, err
 	}
-	if m.s.NoCache {
-		e.Engine, err = generate.NewPlain(e.Run)
-	} else {
-		e.Engine, err = newSession(e.Run)
-	}
-	if err != nil {
+	if e.Engine, err = m.newEngine(e.Run); err != nil {
 		return e, err
 	}
 	if t, err := m.Tokenizer(); err == nil {
