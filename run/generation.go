@@ -9,6 +9,7 @@ import (
 	"spillway/machine"
 	"spillway/op"
 	"spillway/planner"
+	"spillway/quant"
 )
 
 // Generation is the cache of keys and values of the task Generate, and how many rows its steps
@@ -129,8 +130,8 @@ func (g Generation) stepSizes() []int64 {
 		sizes = append(sizes, n)
 	}
 	sizes = append(sizes, g.Streams)
-	const least, factor = 16, 4
-	for n := g.Chunk / factor; n >= least; n /= factor {
+	const least = 16
+	for n := g.Chunk / 2; n >= least; n /= 2 {
 		sizes = append(sizes, n)
 	}
 	slices.Sort(sizes)
@@ -150,4 +151,49 @@ func (q *question) steps() (list []planner.Step, err error) {
 		list = append(list, planner.Step{Rows: n, Model: m})
 	}
 	return list, nil
+}
+
+// generatesWithin plans smaller caches, where those that were asked for do not fit: fewer
+// sequences, shorter ones, and keys and values in 8 bits.
+func (m *Model) generatesWithin(o Options) (list []planner.FitOption) {
+	o.Choose = nil
+	try := func(change string, g Generation) bool {
+		q, err := m.ask(withGeneration(o, g))
+		if err != nil {
+			return false
+		}
+		s, err := q.Trace(1, q.Seq)
+		if err != nil {
+			return false
+		}
+		p, err := planner.Make(s, q.Goal, q.Site)
+		if err != nil {
+			return false
+		}
+		list = append(list, planner.FitOption{Change: change, Peak: p.Peak(), MicroBatchSize: 1, Seq: q.Seq, MicroBatches: 1, Device: q.Site.Budget, Host: q.Site.HostBudget})
+		return true
+	}
+	g := o.Generation
+	for n := g.Streams / 2; n >= 1; n /= 2 {
+		smaller := g
+		if smaller.Streams = n; try(fmt.Sprintf("streams of %d instead of %d", n, g.Streams), smaller) {
+			break
+		}
+	}
+	for n := g.Context / 2; n >= 64; n /= 2 {
+		shorter := g
+		if shorter.Context = n; try(fmt.Sprintf("a context of %d instead of %d", n, g.Context), shorter) {
+			break
+		}
+	}
+	if coded := g; !g.Key.Block() && !g.Value.Block() {
+		coded.Key, coded.Value = quant.RowI8, quant.RowI8
+		try("a cache in 8 bits", coded)
+	}
+	return list
+}
+
+func withGeneration(o Options, g Generation) Options {
+	o.Generation, o.Seq = g, 0
+	return o
 }

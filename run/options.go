@@ -150,6 +150,7 @@ type Options struct {
 
 	compressed bool              // the state policy has compressed the states
 	left       *placement.Memory // what another run leaves; nil is everything
+	tries      bool              // nothing else is planned where nothing fits
 	scratch    bool              // Disk is a folder of the run's own, removed at its end
 }
 

@@ -61,6 +61,12 @@ func (m *Model) Plan(o Options) (*Run, error) {
 	return q.run(p, s)
 }
 
+// TryPlan is Plan without looking for changes that fit where nothing does.
+func (m *Model) TryPlan(o Options) (*Run, error) {
+	o.tries = true
+	return m.Plan(o)
+}
+
 // UsePlan makes a run of a plan that was made before, without a search. The sizes of its
 // batches count. It is checked against the model, the optimizer and the memory there is.
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
@@ -116,6 +122,12 @@ func (m *Model) ask(o Options) (*question, error) {
 	if o.MicroBatches == 0 {
 		q.cut(1) // until the search chooses
 	}
+	switch {
+	case o.tries:
+		q.Changes = func(*planner.FitError) []planner.FitOption { return nil }
+	case o.Task == Generate:
+		q.Changes = func(*planner.FitError) []planner.FitOption { return m.generatesWithin(o) }
+	}
 	return q, q.boundDataParallel()
 }
 
@@ -127,7 +139,7 @@ func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 			return nil, err
 		}
 	}
-	if o.Task == Generate && len(p.Phases) == 0 {
+	if o.Task == Generate && len(p.Phases) == 0 && len(p.Choices) > 0 { // one that is only looked at has no choices
 		steps, err := q.steps()
 		if err != nil {
 			return nil, err

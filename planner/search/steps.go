@@ -22,8 +22,9 @@ type Step struct {
 }
 
 // WithSteps is a plan to generate with a phase for each of some smaller steps. All of them
-// share weights and caches, so a choice of what is streamed is one of all. Steps are
-// captured as graphs where the device can and there are not too many launches in all.
+// share weights and caches, so a choice of what is streamed is one of all. Steps of one
+// row for each sequence are captured as graphs where the device can and there are not too
+// many launches in all; those of prompts compute much longer than they launch.
 func WithSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.Plan, error) {
 	p, err := writeSteps(p, g, site, steps)
 	if err != nil {
@@ -45,7 +46,7 @@ func WithSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.P
 		}
 		ph.Seconds = f.StepSeconds
 		_, captures := site.Kernels.(device.GraphCapturer)
-		if n := view.Launches(); (captures || site.Device.Kernel > 0) && view.CanCapture() && n <= left {
+		if n := view.Launches(); (captures || site.Device.Kernel > 0) && view.CanCapture() && n <= left && steps[i].Rows <= p.Cache.Streams {
 			view.Captured = true
 			if f, err = forecast.Of(view, site); err != nil {
 				return nil, err
