@@ -25,6 +25,10 @@ const (
 // Formats lists all formats.
 var Formats = []Format{Plain, Completion, Instruct, Chat}
 
+// KnownFields are the names of the fields that formats have by default, and that of the tools
+// of a conversation.
+var KnownFields = []string{"text", "prompt", "completion", "instruction", "input", "output", "messages", "conversations", "tools"}
+
 // object is one parsed line: its fields by name.
 type object map[string]json.RawMessage
 

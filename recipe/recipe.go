@@ -183,7 +183,7 @@ func (r *Recipe) declare(f *flag.FlagSet) {
 const ModelKey = "model"
 
 func (d *Data) flags(f *flag.FlagSet) {
-	files(f, &d.Files, "data", "train on `FILE`, - for standard input, or FILE=0.5 for half of its documents in each pass; may be given several times")
+	files(f, &d.Files, "data", "train on `FILE` (.jsonl, .parquet, .csv, .txt; also .gz, .zst), - for standard input, or FILE=0.5 for half of its documents in each pass; may be given several times")
 	formats := map[string]data.Format{"auto": ""}
 	for _, format := range data.Formats {
 		formats[string(format)] = format

@@ -98,6 +98,7 @@ var outside = map[string][]string{
 	"golang.org/x/text":             {"tokenizer"},
 	"github.com/dlclark/regexp2/v2": {"tokenizer"},
 	"github.com/goccy/go-yaml":      {"recipe"},
+	"github.com/klauspost/compress": {"data/parquet", "finetune"},
 	"github.com/spf13/cobra":        {"cmd/spillway"},
 	"github.com/spf13/pflag":        {"cmd/spillway"},
 }
