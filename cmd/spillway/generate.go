@@ -327,11 +327,3 @@ func writeStatistics(w io.Writer, e *inference.Engine, s generate.Statistics, st
 	p.line("memory", "predicted %v, measured %v", units.Bytes(e.PredictedPeak()), units.Bytes(e.MeasuredPeak()))
 	io.WriteString(w, p.String())
 }
-
-// rate prints tokens in a second with three digits.
-func rate(r float64) string {
-	if r >= 1000 {
-		return grouped(int64(r))
-	}
-	return three(r)
-}
