@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"spillway/generate"
 	"spillway/inference"
 	"spillway/internal/term"
+	"spillway/internal/vfs"
 )
 
 // chatFlags are the flags of chat.
@@ -356,16 +358,18 @@ func (t *chatter) set(text string, say func(string, ...any)) error {
 	return err
 }
 
-// save writes the conversation to a file.
-func (t *chatter) save(name string) (err error) {
+// save writes the conversation to a file: a new one, or one that has a conversation.
+func (t *chatter) save(name string) error {
 	if name == "" {
 		return errors.New("/save FILE: give the name of a file")
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
+	if _, err := readConversation(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is there and is no conversation; give another name", name)
+	}
+	if err := vfs.Replace(vfs.OS, name, func(w io.Writer) error { return inference.WriteMessages(w, t.chat.Messages()) }); err != nil {
 		return fmt.Errorf("saving the conversation: %w", err)
 	}
-	return errors.Join(inference.WriteMessages(f, t.chat.Messages()), f.Close())
+	return nil
 }
 
 // load goes on with a conversation in a file.
@@ -373,14 +377,19 @@ func (t *chatter) load(name string) error {
 	if name == "" {
 		return errors.New("/load FILE: give the name of a file")
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return fmt.Errorf("loading a conversation: %w", err)
-	}
-	defer f.Close() // opened for reading
-	list, err := inference.ReadMessages(f)
+	list, err := readConversation(name)
 	if err == nil {
 		t.chat.SetMessages(list)
 	}
 	return err
+}
+
+// readConversation reads what /save wrote.
+func readConversation(name string) ([]inference.Message, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("loading a conversation: %w", err)
+	}
+	defer f.Close() // opened for reading
+	return inference.ReadMessages(f)
 }
