@@ -155,7 +155,7 @@ func (m *Model) network(o Options) (nn.Model, error) {
 		_, err = lora.Attach(net, o.Adapters)
 	}
 	if err == nil {
-		err = m.asStored(net, !o.Task.Trains() && o.Task != Eval)
+		err = m.asStored(net, o)
 	}
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (m *Model) network(o Options) (nn.Model, error) {
 // that it left plain stay so, and those that it has in codes are not encoded again, which
 // would change their numbers. Only to compute with, linear layers hold codes without being
 // asked to.
-func (m *Model) asStored(net nn.Model, inference bool) error {
+func (m *Model) asStored(net nn.Model, o Options) error {
 	if m.Folder == nil {
 		return nil
 	}
@@ -203,8 +203,8 @@ func (m *Model) asStored(net nn.Model, inference bool) error {
 	if !quantized {
 		return nil
 	}
-	if inference {
-		if err := m.packLinears(net, byName); err != nil {
+	if o.Task == Infer || o.Task == Generate {
+		if err := m.packLinears(net, byName, o.decoded); err != nil {
 			return err
 		}
 	}
@@ -232,8 +232,8 @@ func (m *Model) asStored(net nn.Model, inference bool) error {
 
 // packLinears has the weights of linear layers held in the codes that the folder has them in,
 // where those are stored as they are held. A weight that is the embedding too is read row
-// by row, and stays plain.
-func (m *Model) packLinears(net nn.Model, stored map[string]stored.Tensor) error {
+// by row, and stays plain; so do the types of GGUF files where those are decoded.
+func (m *Model) packLinears(net nn.Model, byName map[string]stored.Tensor, decoded bool) error {
 	linears, others := map[*nn.Param]bool{}, map[*nn.Param]bool{}
 	err := nn.Walk(net, func(_ string, part any) error {
 		switch l := part.(type) {
@@ -246,8 +246,8 @@ func (m *Model) packLinears(net nn.Model, stored map[string]stored.Tensor) error
 	})
 	for p := range linears {
 		for _, name := range m.Info.FileNames(p.Name) {
-			w, held := stored[name]
-			if !held || !w.Type.Block() || others[p] {
+			w, held := byName[name]
+			if !held || !w.Type.Block() || others[p] || decoded && stored.Library(w.Type) == "" {
 				continue
 			}
 			if _, exact, ok := w.Storage(); exact && ok {

@@ -149,6 +149,7 @@ type Options struct {
 	Choose func(slabs, blocks int) strategy.Choice
 
 	compressed bool              // the state policy has compressed the states
+	decoded    bool              // weights in the types of GGUF files are held as plain numbers, see Plan
 	left       *placement.Memory // what another run leaves; nil is everything
 	tries      bool              // nothing else is planned where nothing fits
 	scratch    bool              // Disk is a folder of the run's own, removed at its end

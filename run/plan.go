@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"slices"
 
+	"spillway/machine"
 	"spillway/optim"
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/planner/strategy"
+	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/store"
 	"spillway/store/journal"
+	"spillway/tensorfile"
 	"spillway/units"
 )
 
@@ -21,7 +24,38 @@ import (
 // or the best of those with the numbers of micro-batches that may be fast. Where none
 // fits, the error is a *planner.FitError with changes that do fit. A run that was killed
 // and whose disk has its iterations gets the plan it had.
+//
+// To compute with on a CPU, weights of a GGUF file are decoded when they are read where that
+// fits, since multiplying by their codes takes longer there.
 func (m *Model) Plan(o Options) (*Run, error) {
+	if m.decodes(o) {
+		plain := o
+		plain.decoded = true
+		var tooLarge *planner.FitError
+		if r, err := m.plan(plain); !errors.As(err, &tooLarge) {
+			return r, err
+		}
+	}
+	return m.plan(o)
+}
+
+// decodes says whether codes of a GGUF file would be multiplied by a CPU.
+func (m *Model) decodes(o Options) bool {
+	if m.Folder == nil || o.Task != Infer && o.Task != Generate {
+		return false
+	}
+	if !slices.ContainsFunc(m.Folder.Tensors(), func(t tensorfile.Tensor) bool { return t.Type.Block() && stored.Library(t.Type) == "" }) {
+		return false
+	}
+	o, err := o.withDefaults(m)
+	if err != nil {
+		return false
+	}
+	site, _, err := o.site()
+	return err == nil && site.Device.Kind == machine.CPU
+}
+
+func (m *Model) plan(o Options) (*Run, error) {
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err
@@ -83,6 +117,9 @@ func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
 	if p.Cache != nil {
 		o.Generation, o.Seq = generationOf(p.Cache), 0
 	}
+	o.decoded = !slices.ContainsFunc(p.Slabs, func(s plan.Slab) bool {
+		return slices.ContainsFunc(s.Params, func(q plan.SlabParam) bool { return q.Type.DType.Block() })
+	})
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err
