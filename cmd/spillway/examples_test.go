@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -76,6 +77,7 @@ func runExamples(t *testing.T, all [][]string) {
 	for _, args := range all {
 		line := strings.Join(args, " ")
 		if elsewhere.MatchString(line) || args[0] == "train" && strings.Contains(line, "--resume") {
+			t.Logf("left out: %s", line)
 			continue
 		}
 		line = strings.NewReplacer("./run/step-00000500", "./full-run/step-00000001", "./my-model --save", "./model --save", "export ./my-model", "export ./model", "./llama-nf4", "./model-nf4", "./llama", "./model", "./run --verify", "./full-run --verify").Replace(line)
@@ -125,8 +127,12 @@ func TestPagesSucceed(t *testing.T) {
 	}
 	fence := regexp.MustCompile("(?s)\n```(?:sh|bash)?\n(.*?)```")
 	var all [][]string
-	for _, page := range []string{"README.md", "docs/finetuning.md", "docs/adapters.md"} {
-		raw, err := os.ReadFile(filepath.Join("..", "..", page))
+	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
+	if err != nil || len(pages) < 4 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for _, page := range append(pages, filepath.Join("..", "..", "README.md")) {
+		raw, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,4 +144,40 @@ func TestPagesSucceed(t *testing.T) {
 		t.Fatalf("only %d commands", len(all))
 	}
 	runExamples(t, all)
+}
+
+// The commands of the README that lead from nothing to a merged adapter do so, run by a shell as
+// they stand there, in an empty folder and without a home.
+func TestFromNothingToAMergedAdapter(t *testing.T) {
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash here")
+	}
+	raw, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(raw), "From nothing to a merged adapter")
+	_, rest, fenced := strings.Cut(rest, "\n```\n")
+	script, _, ended := strings.Cut(rest, "```")
+	if !found || !fenced || !ended {
+		t.Fatal("the README does not say how")
+	}
+	dir, home, bin := t.TempDir(), t.TempDir(), t.TempDir()
+	program := "#!/bin/sh\n" + asProgram + "=1 exec '" + os.Args[0] + "' \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "spillway"), []byte(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := exec.Command(shell, "-e", "-c", script)
+	p.Dir, p.Env = dir, []string{"HOME=" + home, "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "XDG_CACHE_HOME=" + filepath.Dir(cache)}
+	out, err := p.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "⟦ 2⟧") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	works(t, "inspect", filepath.Join(dir, "merged"))
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		if _, err := os.Stat(filepath.Join(dir, "merged", name)); err != nil {
+			t.Error(err)
+		}
+	}
 }
