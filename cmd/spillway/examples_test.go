@@ -25,7 +25,7 @@ func sandbox(t *testing.T) {
 	table := "prompt,completion\n" + strings.Repeat("how are you?,well\n", 40)
 	for name, text := range map[string]string{
 		"my-config.json": config, "config.json": config, "book.txt": strings.Repeat("to be or not to be, that is the question. ", 200), "more.txt": strings.Repeat("whether ", 200), "chats.jsonl": chats.String(),
-		"problems.jsonl": problems.String(), "table.csv": table, "run.yaml": "model: ./model\ndata: [book.txt]\nmax-steps: 2\nout: from-recipe\n",
+		"problems.jsonl": problems.String(), "sums.jsonl": strings.NewReplacer("question", "prompt", "answer", "completion").Replace(problems.String()), "table.csv": table, "run.yaml": "model: ./model\ndata: [book.txt]\nmax-steps: 2\nout: from-recipe\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
