@@ -1,7 +1,8 @@
 // Package hf reads and writes model folders as Hugging Face's libraries do: config.json,
 // generation_config.json, tokenizer files and weights. Weights may be in any registered
 // format of package tensorfile: one or several safetensors files, files that accelerate
-// offloaded (package offload), or a GGUF file, which is a model without a folder too.
+// offloaded (package offload), PyTorch's own, or a GGUF file, which is a model without a
+// folder too.
 //
 // Config describes the model; a Folder holds its tensors. Neither depends on the
 // architecture. Writing a folder is atomic: afterwards it is complete or absent.
@@ -19,6 +20,7 @@ import (
 	"spillway/hf/offload"
 	"spillway/hub"
 	"spillway/internal/vfs"
+	"spillway/pickle"
 	"spillway/safetensors"
 	"spillway/tensorfile"
 )
@@ -46,12 +48,12 @@ type Folder struct {
 	Tokenizer  []string // names of the tokenizer files in the folder
 
 	weights tensorfile.Source // nil if there are none
-	pickles []string          // names of pickled weights, which are never loaded
+	pickles []string          // names of files of PyTorch's that are not laid out as a model's
 }
 
 // init registers the formats that the weights of a folder may be in, in the order they are
 // looked for. A new format is one more argument.
-func init() { tensorfile.Register(safetensors.Format, offload.Format, gguf.Format) }
+func init() { tensorfile.Register(safetensors.Format, offload.Format, gguf.Format, pickle.Format) }
 
 // Open opens a folder, with or without weights, a GGUF file, or a model of the hub's cache by
 // its name. The caller closes it.
@@ -60,6 +62,9 @@ func Open(dir string) (*Folder, error) { return OpenOn(vfs.OS, dir) }
 // OpenOn is Open on a given disk.
 func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 	dir, err := hub.Path(dir)
+	if err == nil {
+		err = vfs.CheckFinished(dir)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +222,7 @@ func (f *Folder) NeedWeights() error {
 	case f.weights != nil:
 		return nil
 	case len(f.pickles) > 0:
-		return fmt.Errorf("%s has weights only as %s, which can hold programs and is never loaded: convert it to %s", f.Dir, f.pickles[0], safetensors.SingleName)
+		return fmt.Errorf("%s has weights only as %s; of PyTorch's files those named %s are read, or shards with %s", f.Dir, f.pickles[0], pickle.SingleName, pickle.IndexName)
 	}
 	return fmt.Errorf("%s has a config and no weights: put %s or shards with %s there", f.Dir, safetensors.SingleName, safetensors.IndexName)
 }
