@@ -54,15 +54,16 @@ memory:          ## predicted against measured memory of hundreds of runs, and o
 	go test ./run -run TestControlGroup -v
 
 DIST ?= build/dist
-DIST_FOR = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+DIST_FOR = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 VERSION ?= $(shell git describe --tags --always --dirty)
 dist:            ## archives of the binary for each platform, with checksums
 	rm -rf $(DIST) && mkdir -p $(DIST)
 	@set -e; for p in $(DIST_FOR); do \
 	  name=spillway-$(VERSION)-$$(echo $$p | tr / -); echo "dist $$name"; mkdir $(DIST)/$$name; \
-	  GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(DIST)/$$name/spillway ./cmd/spillway; \
-	  cp README.md LICENSE $(DIST)/$$name/; tar -C $(DIST) -czf $(DIST)/$$name.tar.gz $$name; rm -r $(DIST)/$$name; done
-	cd $(DIST) && sha256sum *.tar.gz > SHA256SUMS
+	  GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(DIST)/$$name/ ./cmd/spillway; \
+	  cp README.md LICENSE $(DIST)/$$name/; \
+	  case $$p in windows/*) (cd $(DIST) && zip -qr $$name.zip $$name);; *) tar -C $(DIST) -czf $(DIST)/$$name.tar.gz $$name;; esac; rm -r $(DIST)/$$name; done
+	cd $(DIST) && sha256sum *.tar.gz *.zip > SHA256SUMS
 
 # Where the bundle for a machine with a GPU goes, and the packages whose tests use one.
 GPU ?= build/gpu

@@ -62,7 +62,11 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer infer.Close()
-	text, err := generate.New(infer, []int32{3, 4, 5}, generate.Options{MaxNewTokens: 4})
+	engine, err := generate.NewPlain(infer)
+	if err != nil {
+		log.Fatal(err)
+	}
+	text, err := generate.New(engine, nil, generate.Request{Prompt: []int32{3, 4, 5}, MaxNewTokens: 4})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -71,11 +75,11 @@ func Example() {
 			log.Fatal(err)
 		}
 	}
-	fmt.Println("tokens:", len(text.Text()))
+	fmt.Println("new tokens:", len(text.Results()[0].Tokens))
 	// Output:
 	// two thirds of the memory: true
 	// the loss fell: true
-	// tokens: 7
+	// new tokens: 4
 }
 
 // documents are made-up texts of different lengths.

@@ -35,6 +35,10 @@ type (
 	Model = run.Model
 	// Options are all settings of a run.
 	Options = run.Options
+	// Generation is the cache and the steps of the task Generate, GenerationForecast what a
+	// plan for it is expected to do.
+	Generation         = run.Generation
+	GenerationForecast = run.GenerationForecast
 	// Exception is modules that compute in a type of their own.
 	Exception = run.Exception
 	// Run is a model with a plan, and while it runs with its memory on the devices.
@@ -45,11 +49,12 @@ type (
 
 // The tasks.
 const (
-	Infer = run.Infer // logits
-	Eval  = run.Eval  // the loss, without dropout
-	Train = run.Train // all weights
-	LoRA  = run.LoRA  // adapters next to frozen weights
-	QLoRA = run.QLoRA // the same, with the frozen weights in 4 bits
+	Infer    = run.Infer    // logits
+	Generate = run.Generate // logits of next tokens, over a cache
+	Eval     = run.Eval     // the loss, without dropout
+	Train    = run.Train    // all weights
+	LoRA     = run.LoRA     // adapters next to frozen weights
+	QLoRA    = run.QLoRA    // the same, with the frozen weights in 4 bits
 )
 
 type (

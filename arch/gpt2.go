@@ -117,7 +117,7 @@ func (g *gpt2Builder) layer(i int) *GPT2Layer {
 		Up:        nn.NewConv1D(g.width, g.inner, std),
 		Down:      nn.NewConv1D(g.inner, g.width, added),
 		Func:      nn.Activation(g.f),
-		Attention: op.Attr{Heads: heads, KVHeads: heads, Scale: g.scale(i), Causal: true, Prob: g.AttentionDropout},
+		Attention: op.Attr{Heads: heads, KVHeads: heads, Scale: g.scale(i), Prob: g.AttentionDropout},
 		Dropout:   nn.Dropout(g.ResidualDropout),
 	}
 }
@@ -147,8 +147,12 @@ func (m *GPT2) Blocks() []nn.Block {
 func (m *GPT2) Output() *nn.Linear { return m.Head }
 
 func (m *GPT2) embed(b *graph.Builder, _ []graph.Value) []graph.Value {
-	if learned := m.Positions.Weight.Shape[0]; b.Seq > learned {
-		b.Fail("a sequence of %d positions, the model has learned %d; use a shorter one", b.Seq, learned)
+	seq, learned := b.Seq, m.Positions.Weight.Shape[0]
+	if b.Cache != nil {
+		seq = b.Cache.Context
+	}
+	if seq > learned {
+		b.Fail("a sequence of %d positions, the model has learned %d; use a shorter one", seq, learned)
 	}
 	x := b.Add(m.Tokens.Forward(b, nn.Tokens(b)), m.Positions.Forward(b, nn.Positions(b)))
 	return []graph.Value{m.Dropout.Forward(b, x)}
@@ -165,8 +169,7 @@ func (l *GPT2Layer) forward(b *graph.Builder, in []graph.Value) []graph.Value {
 func (l *GPT2Layer) attend(b *graph.Builder, x graph.Value) graph.Value {
 	width := b.TypeOf(x).Shape.Last()
 	qkv := b.Split(l.QKV.Forward(b, x), width, width, width)
-	masks := graph.AttentionMasks{Segments: nn.Segments(b)}
-	return l.Output.Forward(b, b.Attention(l.Attention, qkv[0], qkv[1], qkv[2], masks))
+	return l.Output.Forward(b, nn.CausalAttention(b, l.Attention, qkv[0], qkv[1], qkv[2]))
 }
 
 func (m *GPT2) head(b *graph.Builder, in []graph.Value) []graph.Value {

@@ -19,6 +19,7 @@ import (
 	"spillway"
 	"spillway/executor"
 	"spillway/finetune"
+	"spillway/internal/vfs"
 	"spillway/planner"
 	"spillway/recipe"
 	"spillway/trace"
@@ -112,11 +113,11 @@ const randomTries = 40
 // measured, and carries it out.
 func randomRow(ctx context.Context, i int, seed uint64, o Options) (*RandomRow, error) {
 	d := drawing{rand.New(rand.NewPCG(seed, uint64(i))), o.Device != "cpu"}
-	dir, err := os.MkdirTemp("", "spillway-random-")
+	dir, remove, err := vfs.TempDir("spillway-random")
 	if err != nil {
 		return &RandomRow{Name: strconv.Itoa(i)}, err
 	}
-	defer os.RemoveAll(dir) // nothing of it is needed again
+	defer remove() // nothing of it is needed again
 	for try := 1; ; try++ {
 		row := d.run(i)
 		err := row.carryOut(ctx, dir, d, o)

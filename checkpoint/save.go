@@ -15,7 +15,7 @@ import (
 )
 
 // Claim makes the folder, and keeps other processes from saving to it until it is released.
-// It finds out whether the folder can be written at all.
+// It removes what killed saves left, and so finds out whether the folder can be written at all.
 func (d Dir) Claim() (release func() error, err error) {
 	if err := vfs.MkdirAll(vfs.OS, d.Path); err != nil {
 		return nil, fmt.Errorf("making the folder for checkpoints: %w", err)
@@ -28,6 +28,9 @@ func (d Dir) Claim() (release func() error, err error) {
 		return nil, held
 	case err != nil:
 		return nil, fmt.Errorf("no checkpoint could be saved to %s: %w", d.Path, err)
+	}
+	if err := d.removeLeftovers(); err != nil {
+		return nil, errors.Join(fmt.Errorf("no checkpoint could be saved to %s: removing what an earlier run left: %w", d.Path, err), unlock())
 	}
 	return func() error {
 		err := unlock()
@@ -162,6 +165,11 @@ func (d Dir) restoreReplaced(path string) error {
 
 // removeLeftovers removes what killed saves left.
 func (d Dir) removeLeftovers() error {
+	if d.fs() == vfs.OS {
+		if err := vfs.RemoveStaleLocks(d.Path); err != nil {
+			return err
+		}
+	}
 	names, err := d.fs().List(d.Path)
 	if err != nil {
 		return err

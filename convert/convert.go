@@ -24,7 +24,6 @@ import (
 	"spillway/lora"
 	"spillway/nn"
 	"spillway/op"
-	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/tensorfile"
@@ -134,6 +133,9 @@ func prepare(from *hf.Folder, o Options) (*conversion, error) {
 	if c.list, err = stored.Collect(from.Tensors()); err != nil {
 		return nil, err
 	}
+	if o.Linear.Block() && slices.ContainsFunc(c.list, func(t stored.Tensor) bool { return t.Type.Block() }) {
+		return nil, errQuantized
+	}
 	params, err := paramsOf(net)
 	if err != nil {
 		return nil, err
@@ -176,16 +178,18 @@ func (c *conversion) skip() error {
 	return nil
 }
 
+var errQuantized = errors.New("it is quantized already: start from the original weights")
+
 // check refuses types that make no sense.
 func (o Options) check(c *hf.Config) error {
 	quantized := o.Linear.Block()
 	switch {
 	case o.Linear != dtype.Invalid && !quantized && !o.Linear.IsPlain():
-		return fmt.Errorf("linear weights cannot be stored as %v; use %s, f32, bf16 or f16", o.Linear, quant.Aliases(", "))
+		return fmt.Errorf("linear weights cannot be stored as %v; use %s, f32, bf16 or f16", o.Linear, strings.Join(stored.Written(), ", "))
 	case o.Others != dtype.Invalid && !o.Others.IsPlain():
 		return fmt.Errorf("weights cannot be stored as %v; use f32, bf16 or f16", o.Others)
 	case quantized && stored.Quantized(c):
-		return fmt.Errorf("it is quantized already: start from the original weights")
+		return errQuantized
 	}
 	return nil
 }
@@ -280,14 +284,18 @@ func (c *conversion) doubleQuant(t stored.Tensor) bool {
 	return !c.NoDoubleQuant
 }
 
-// typeOf is the type a weight is written in. Tensors that are not weights stay as they are.
+// typeOf is the type a weight is written in. Tensors that are not weights stay as they are,
+// but for types that only GGUF files have.
 func (c *conversion) typeOf(t stored.Tensor, param string, known bool) dtype.Type {
 	to := c.Others
 	if c.linear[param] {
 		to = c.Linear
 	}
 	if !known || to == dtype.Invalid || !t.Type.Float() || !strings.HasSuffix(t.Name, ".weight") && to.Block() {
-		return t.Type
+		to = t.Type
+	}
+	if to.Block() && stored.Library(to) == "" {
+		return c.plainType
 	}
 	return to
 }

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sort"
 )
 
 // Document is one text as tokens: attention and targets never cross its borders.
@@ -62,15 +63,26 @@ type Tokenizer interface {
 }
 
 // Concat joins sources: their documents follow one another in the order given.
-func Concat(sources ...Source) Source { return concat(sources) }
-
-type concat []Source
-
-func (c concat) Len() (n int64) {
-	for _, s := range c {
+func Concat(sources ...Source) Source {
+	c := concat{sources: sources, ends: make([]int64, len(sources))}
+	n := int64(0)
+	for i, s := range sources {
 		n += s.Len()
+		c.ends[i] = n
 	}
-	return n
+	return c
+}
+
+type concat struct {
+	sources []Source
+	ends    []int64 // number of documents up to the end of each source
+}
+
+func (c concat) Len() int64 {
+	if len(c.ends) == 0 {
+		return 0
+	}
+	return c.ends[len(c.ends)-1]
 }
 
 func (c concat) Document(i int64) (Document, error) {
@@ -83,11 +95,8 @@ func (c concat) Document(i int64) (Document, error) {
 
 // find returns the source that has document i, and the document's number there.
 func (c concat) find(i int64) (Source, int64) {
-	k := 0
-	for ; i >= c[k].Len(); k++ {
-		i -= c[k].Len()
-	}
-	return c[k], i
+	k := sort.Search(len(c.ends), func(k int) bool { return c.ends[k] > i })
+	return c.sources[k], i - (c.ends[k] - c.sources[k].Len())
 }
 
 // Weighted is a source whose passes have weight times as many documents as s: all of them so

@@ -98,7 +98,7 @@ func streamJSONL(in io.Reader, name string, o JSONLOptions) iter.Seq2[Record, er
 		if err != nil {
 			return err
 		}
-		return l.scan(in, name, func(_ int64, records []Record, wrong error) error {
+		return l.scan(in, name, everyPart, func(_ int64, records []Record, wrong error) error {
 			if wrong != nil {
 				return yield(Record{}, wrong)
 			}

@@ -25,6 +25,10 @@ const (
 // Formats lists all formats.
 var Formats = []Format{Plain, Completion, Instruct, Chat}
 
+// KnownFields are the names of the fields that formats have by default, and that of the tools
+// of a conversation.
+var KnownFields = []string{"text", "prompt", "completion", "instruction", "input", "output", "messages", "conversations", "tools"}
+
 // object is one parsed line: its fields by name.
 type object map[string]json.RawMessage
 
@@ -45,8 +49,17 @@ func (o object) names() string {
 	return strings.Join(list, ", ")
 }
 
-// lineReader makes records of one line. There is one reader per format.
-type lineReader func(o object) ([]Record, error)
+// lineReader makes records of one line. There is one reader per format. Only conversations
+// may become several records.
+type lineReader func(o object, which part) ([]Record, error)
+
+// part says which records of a line are wanted: the one with that number, or a constant.
+type part int
+
+const (
+	everyPart part = -1 // all
+	noPart    part = -2 // none but their number: records without contents
+)
 
 // detectFormat recognises the format of a line by the names of its fields.
 func detectFormat(o object) (format Format, fields []string, err error) {
@@ -85,23 +98,23 @@ func (o JSONLOptions) formatReader(format Format, fields []string) (lineReader, 
 	}
 	switch format {
 	case Plain:
-		return func(l object) ([]Record, error) {
+		return func(l object, _ part) ([]Record, error) {
 			texts, err := l.texts(fields...)
 			return []Record{{Text: texts[0]}}, err
 		}, nil
 	case Completion:
-		return func(l object) ([]Record, error) {
+		return func(l object, _ part) ([]Record, error) {
 			texts, err := l.texts(fields...)
 			return []Record{{Prompt: texts[0] + o.PromptSeparator, Text: texts[1]}}, err
 		}, nil
 	case Instruct:
-		return func(l object) ([]Record, error) { return instructRecord(l, fields) }, nil
+		return func(l object, _ part) ([]Record, error) { return instructRecord(l, fields) }, nil
 	}
 	if o.Template == nil {
 		return nil, errors.New("conversations need a chat template, and there is none: give one, or name a field with text")
 	}
 	t, err := o.Template()
-	return func(l object) ([]Record, error) { return chatRecords(l, fields, t) }, err
+	return func(l object, which part) ([]Record, error) { return chatRecords(l, fields, t, which) }, err
 }
 
 // instructRecord writes instruction, input and answer under the headings of the Alpaca
@@ -119,12 +132,23 @@ func instructRecord(o object, fields []string) ([]Record, error) {
 }
 
 // chatRecords renders a conversation with the model's chat template.
-func chatRecords(o object, fields []string, t *chat.Template) ([]Record, error) {
+func chatRecords(o object, fields []string, t *chat.Template, which part) ([]Record, error) {
 	c, err := conversation(o, fields)
 	if err != nil {
 		return nil, err
 	}
-	texts, err := t.Texts(c)
+	var texts []chat.Text
+	switch which {
+	case everyPart:
+		texts, err = t.Texts(c)
+	case noPart:
+		var n int
+		n, err = t.Count(c)
+		texts = make([]chat.Text, n)
+	default:
+		texts = make([]chat.Text, 1)
+		texts[0], err = t.Text(c, int(which))
+	}
 	if err != nil {
 		return nil, &fieldError{fields[0], err}
 	}

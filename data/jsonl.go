@@ -60,7 +60,7 @@ type fileError struct{ error }
 
 // parse makes records of a line. length is its length in the file: line holds less of
 // it if it is longer than allowed.
-func (l *lines) parse(line []byte, length int64) ([]Record, error) {
+func (l *lines) parse(line []byte, length int64, which part) ([]Record, error) {
 	o, err := parseObject(line, length, l.LineBytes)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (l *lines) parse(line []byte, length int64) ([]Record, error) {
 		}
 		l.read, l.Format = read, format
 	}
-	return l.read(o)
+	return l.read(o, which)
 }
 
 // OpenJSONL opens and indexes a JSONL file. It reads and checks every line, so that a
@@ -88,7 +88,7 @@ func OpenJSONL(name string, o JSONLOptions) (*Records, error) {
 	}
 	r, err := openRecords(name, func(r *Records, in *bufio.Reader) error {
 		progress := progressMeter(o.Progress, r.size)
-		return l.scan(in, name, func(at int64, records []Record, wrong error) error {
+		return l.scan(in, name, noPart, func(at int64, records []Record, wrong error) error {
 			for range records {
 				r.index = append(r.index, at)
 			}
@@ -104,9 +104,9 @@ func OpenJSONL(name string, o JSONLOptions) (*Records, error) {
 	return r, nil
 }
 
-// scan reads line by line and calls yield with the byte offset of each line and its
-// records, or with what is wrong with it.
-func (l *lines) scan(in *bufio.Reader, name string, yield func(at int64, records []Record, wrong error) error) error {
+// scan reads line by line and calls yield with the byte offset of each line and those of its
+// records that are wanted, or with what is wrong with it.
+func (l *lines) scan(in *bufio.Reader, name string, which part, yield func(at int64, records []Record, wrong error) error) error {
 	var line []byte
 	at := int64(0)
 	for number := 1; ; number++ {
@@ -120,7 +120,7 @@ func (l *lines) scan(in *bufio.Reader, name string, yield func(at int64, records
 			return nil
 		}
 		if length > int64(len(line)) || len(bytes.TrimSpace(line)) > 0 {
-			records, wrong := l.parse(line, length)
+			records, wrong := l.parse(line, length, which)
 			var whole fileError
 			if errors.As(wrong, &whole) {
 				return fmt.Errorf("%s:%d: %w", name, number, whole.error)
@@ -152,9 +152,13 @@ func readLine(in *bufio.Reader, buffer []byte, limit int) (line []byte, length i
 // jsonLine reads record i. A line with several records has as many entries in the index,
 // all with its offset. The index has no line ends: the line is read until one comes.
 func (r *Records) jsonLine(i int, l *lines) (Record, error) {
-	part := 0
-	for i > part && r.index[i-part-1] == r.index[i] {
-		part++
+	n := 0
+	for i > n && r.index[i-n-1] == r.index[i] {
+		n++
+	}
+	which := everyPart
+	if n > 0 || i+1 < len(r.index) && r.index[i+1] == r.index[i] {
+		which = part(n)
 	}
 	at := r.start + r.index[i]
 	in := bufio.NewReader(io.NewSectionReader(r.file, at, r.size-at))
@@ -162,12 +166,12 @@ func (r *Records) jsonLine(i int, l *lines) (Record, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return Record{}, fmt.Errorf("reading %s at byte %d: %w", r.name, at, err)
 	}
-	records, err := l.parse(line, length)
-	if err == nil && part >= len(records) {
-		err = fmt.Errorf("the line has %d texts, %d were expected", len(records), part+1)
+	records, err := l.parse(line, length, which)
+	if err == nil && len(records) != 1 {
+		err = fmt.Errorf("the line has %d texts, one was expected", len(records))
 	}
 	if err != nil {
 		return Record{}, fmt.Errorf("%s at byte %d: %w; was it changed since it was opened?", r.name, at, err)
 	}
-	return records[part], nil
+	return records[0], nil
 }

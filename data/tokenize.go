@@ -1,6 +1,9 @@
 package data
 
-import "fmt"
+import (
+	"fmt"
+	"sync/atomic"
+)
 
 // TokenizeOptions say how records become documents.
 type TokenizeOptions struct {
@@ -8,21 +11,48 @@ type TokenizeOptions struct {
 	End *int32
 	// TrainOnPrompts puts the tokens of prompts into the loss too.
 	TrainOnPrompts bool
+	// Cache, if not nil, keeps the tokens of conversations.
+	Cache *Cache
 }
 
 // Tokenize makes documents of records, one of each, when they are asked for. If the
 // source is used concurrently, the tokenizer must be safe for that.
-func Tokenize(r *Records, t Tokenizer, o TokenizeOptions) Source { return tokenized{r, t, o} }
+func Tokenize(r *Records, t Tokenizer, o TokenizeOptions) Source {
+	s := tokenized{records: r, tokenizer: t, options: o}
+	if o.Cache != nil && r.Format() == Chat {
+		s.cached = make([]atomic.Int64, r.Len())
+	}
+	return s
+}
 
 type tokenized struct {
 	records   *Records
 	tokenizer Tokenizer
 	options   TokenizeOptions
+	cached    []atomic.Int64 // places of the documents in the cache, 0 for none; nil without one
 }
 
 func (s tokenized) Len() int64 { return s.records.Len() }
 
 func (s tokenized) Document(i int64) (Document, error) {
+	if s.cached == nil {
+		return s.document(i)
+	}
+	if err := inRange(i, s.Len()); err != nil {
+		return Document{}, err
+	}
+	if place := s.cached[i].Load(); place > 0 {
+		return s.options.Cache.load(place)
+	}
+	d, err := s.document(i)
+	if err == nil {
+		s.cached[i].Store(s.options.Cache.store(d))
+	}
+	return d, err
+}
+
+// document makes a document of its record.
+func (s tokenized) document(i int64) (Document, error) {
 	rec, err := s.records.Record(i)
 	if err != nil {
 		return Document{}, err
@@ -68,26 +98,56 @@ func encodeRecord(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err e
 // token that holds any part of an answer is in the loss. An answer's first token is
 // where the encoding of the text before the answer departs from that of the whole.
 func encodeConversation(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error) {
-	if d.Tokens, err = encode(t, rec.Text, false); err != nil || o.TrainOnPrompts {
+	if o.TrainOnPrompts {
+		d.Tokens, err = encode(t, rec.Text, false)
 		return d, err
 	}
-	d.InLoss = make([]Range, len(rec.Answers))
-	for i, a := range rec.Answers {
-		before, err := encode(t, rec.Text[:a.Start], false)
-		if err != nil {
-			return d, err
-		}
-		with, err := encode(t, rec.Text[:a.End], false)
-		if err != nil {
-			return d, err
-		}
-		end := commonPrefix(d.Tokens, with)
-		if end < len(with) {
+	ends := make([]int, 0, 2*len(rec.Answers))
+	for _, a := range rec.Answers {
+		ends = append(ends, a.Start, a.End)
+	}
+	p, ok := t.(prefixEncoder)
+	if !ok {
+		p = eachPrefix{t}
+	}
+	tokens, common, counts, err := p.EncodePrefixes(rec.Text, ends)
+	if err != nil {
+		return d, fmt.Errorf("tokenizing %d bytes: %w", len(rec.Text), err)
+	}
+	d.Tokens, d.InLoss = tokens, make([]Range, len(rec.Answers))
+	for i := range rec.Answers {
+		end := common[2*i+1]
+		if end < counts[2*i+1] {
 			end++ // a token shared by the answer and what follows it
 		}
-		d.InLoss[i] = Range{commonPrefix(d.Tokens, before), end}
+		d.InLoss[i] = Range{common[2*i], end}
 	}
 	return d, nil
+}
+
+// prefixEncoder is a tokenizer that encodes a text together with its beginnings of the given
+// lengths. Of each beginning it returns how many tokens it has in common with the text
+// before the first that differs, and how many it has in all.
+type prefixEncoder interface {
+	EncodePrefixes(text string, ends []int) (tokens []int32, common, counts []int, err error)
+}
+
+// eachPrefix encodes the beginnings one by one, with any tokenizer.
+type eachPrefix struct{ Tokenizer }
+
+// EncodePrefixes is as prefixEncoder says.
+func (e eachPrefix) EncodePrefixes(text string, ends []int) (tokens []int32, common, counts []int, err error) {
+	if tokens, err = e.Encode(text, false); err != nil {
+		return nil, nil, nil, err
+	}
+	for _, end := range ends {
+		own, err := e.Encode(text[:end], false)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		common, counts = append(common, commonPrefix(tokens, own)), append(counts, len(own))
+	}
+	return tokens, common, counts, nil
 }
 
 // commonPrefix counts the tokens with which both lists begin.

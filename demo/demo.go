@@ -22,6 +22,7 @@ import (
 	"spillway/dtype"
 	"spillway/finetune"
 	"spillway/generate"
+	"spillway/internal/vfs"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
@@ -98,11 +99,11 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if found, err := (checkpoint.Dir{Path: o.Out}).List(); o.Out != "" && err == nil && len(found) > 0 {
 		return r, fmt.Errorf("%s has a trained model already, of %d steps: name another folder, or remove this one", o.Out, found[0].Iteration)
 	}
-	dir, err := os.MkdirTemp("", "spillway-demo-")
+	dir, remove, err := vfs.TempDir("spillway-demo")
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	path := filepath.Join(dir, "moby-llama.json") // a config alone: the weights are random
 	if err := os.WriteFile(path, config, 0o644); err != nil {
 		return r, err
@@ -232,7 +233,7 @@ func (d Options) sample(ctx context.Context, path string) (text string, err erro
 		return "", err
 	}
 	defer func() { err = errors.Join(err, here.Close()) }()
-	job, err := m.Plan(onDevices(spillway.Options{Task: spillway.Infer, Seq: seq}, here))
+	job, err := m.Plan(onDevices(spillway.Options{Task: spillway.Infer, Seq: int64(len(Prompt) + SampleLength)}, here))
 	if err != nil {
 		return "", err
 	}
@@ -240,16 +241,24 @@ func (d Options) sample(ctx context.Context, path string) (text string, err erro
 		return "", err
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
-	g, err := generate.New(job, byteIDs(Prompt), generate.Options{Sampler: generate.Sampler{Temperature: 0.7, Seed: 1}, MaxNewTokens: SampleLength})
+	engine, err := generate.NewPlain(job)
 	if err != nil {
 		return "", err
 	}
-	for _, err := range g.All(ctx) {
+	ids := byteIDs(Prompt)
+	g, err := generate.New(engine, nil, generate.Request{Prompt: ids, Sampler: generate.Sampler{Temperature: 0.7, Seed: 1}})
+	if err != nil {
+		return "", err
+	}
+	for piece, err := range g.All(ctx) {
 		if err != nil {
 			return "", err
 		}
+		for _, token := range piece.Tokens {
+			ids = append(ids, token.ID)
+		}
 	}
-	return byteText(g.Text()), nil
+	return byteText(ids), nil
 }
 
 // check lists what should hold and does not.

@@ -26,7 +26,8 @@ import (
 // Executor is a plan on its devices, ready to run.
 type Executor struct {
 	runner
-	batch batch
+	batch  batch
+	caches map[string][]cacheTensor // see CopyPage; nil until needed
 }
 
 // New allocates what the plan needs and prepares its instructions. The plan must have
@@ -73,7 +74,7 @@ func runnable(p *plan.Plan, devices []device.Device) error {
 		}
 	}
 	for _, b := range p.Buffers {
-		if b.Pages != nil {
+		if b.Pages != nil { // caches are found through tables that kernels read themselves
 			return fmt.Errorf("the plan finds buffer %s through a table; no kernel does yet", b.Name)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"spillway"
 	"spillway/chat"
 	"spillway/data"
+	"spillway/internal/vfs"
 	"spillway/plan"
 	"spillway/recipe"
 	"spillway/run"
@@ -34,6 +35,7 @@ type Corpus struct {
 	documents, held data.Source // to train on, and to evaluate on
 	survey          data.Survey // of the documents to train on
 	whole           bool        // documents are not split where they fit into a sequence
+	tokens          *data.Cache // of conversations; nil without any
 	open            []io.Closer
 }
 
@@ -210,6 +212,7 @@ type reader struct {
 	end        *int32 // token at the end of a text; nil where the model's config names none
 	template   func() (*chat.Template, error)
 	progress   Progress
+	resumes    bool // the run continues one
 
 	bytes    int64
 	answers  bool // prompts are not in the loss of some of it
@@ -222,7 +225,7 @@ func newReader(r *recipe.Recipe, m *spillway.Model, progress Progress) (in *read
 	if progress == nil {
 		progress = func(string, int64, int64) {}
 	}
-	in = &reader{Data: r.Data, vocabulary: m.Info.Vocab, progress: progress, template: func() (*chat.Template, error) { return openTemplate(m, r.Data) }}
+	in = &reader{Data: r.Data, resumes: r.Output.Resume, vocabulary: m.Info.Vocab, progress: progress, template: func() (*chat.Template, error) { return openTemplate(m, r.Data) }}
 	text := func(name string) bool { return filepath.Ext(name) != tokensExt }
 	if slices.ContainsFunc(slices.Concat(r.Data.Files, r.Eval.Files), text) || r.Data.Tokenizer != "" {
 		if in.tokenizer, err = openTokenizer(m, r.Data.Tokenizer); err != nil {
@@ -252,36 +255,38 @@ func (c *Corpus) read(in *reader, files []string) (data.Source, error) {
 		if weight != 1 {
 			s = data.Weighted(s, weight, c.recipe.Training.Seed)
 		}
-		if info, err := os.Stat(name); err == nil {
-			in.bytes += info.Size()
-		}
 		sources = append(sources, s)
 	}
 	return data.Concat(sources...), nil
 }
 
-// readFile opens a file by its ending: .jsonl are JSON lines, .csv a table, .bin tokens, others
-// plain text.
+// readFile opens a file by its ending: .jsonl are JSON lines, .csv and .parquet tables, .bin
+// tokens, others plain text. Standard input, pipes and what ends in .gz or .zst is copied first.
 func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 	var records *data.Records
-	var err error
-	path := name
-	switch ending := filepath.Ext(name); {
-	case name == "-":
-		path, err = c.fromStdin(in.Stdin)
-	case ending == ".csv" || ending == ".tsv":
-		path, err = c.fromCSV(name)
+	path, err := c.opened(in, name)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(path); err == nil {
+		in.bytes += info.Size()
+	}
+	switch filepath.Ext(path) {
+	case ".csv", ".tsv":
+		path, err = c.fromCSV(name, path)
+	case ".parquet":
+		path, err = c.fromParquet(in, name, path)
 	}
 	if err != nil {
 		return nil, err
 	}
 	switch filepath.Ext(path) {
 	case tokensExt:
-		return c.readTokens(in, name)
+		return c.readTokens(in, path)
 	case ".json":
 		return nil, fmt.Errorf("%s: JSON is read from files with an object per line; write it so, with a name that ends in .jsonl", name)
-	case ".parquet", ".arrow":
-		return nil, fmt.Errorf("%s: Parquet and Arrow are not read; write the data as JSON lines, such as with datasets' to_json(\"data.jsonl\")", name)
+	case ".arrow":
+		return nil, fmt.Errorf("%s: Arrow is not read; write the data as Parquet or JSON lines, such as with datasets' to_parquet(\"data.parquet\")", name)
 	case ".jsonl", ".ndjson":
 		records, err = data.OpenJSONL(path, in.lines(name))
 	default:
@@ -307,8 +312,33 @@ func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 	if in.skipped += skipped; in.firstBad == nil {
 		in.firstBad = first
 	}
-	return data.Tokenize(records, in.tokenizer, data.TokenizeOptions{End: in.end, TrainOnPrompts: in.TrainOnPrompts}), nil
+	if records.Format() == data.Chat && c.tokens == nil {
+		if err := c.openCache(); err != nil {
+			return nil, err
+		}
+	}
+	return data.Tokenize(records, in.tokenizer, data.TokenizeOptions{End: in.end, TrainOnPrompts: in.TrainOnPrompts, Cache: c.tokens}), nil
 }
+
+// openCache makes the cache for the tokens of conversations. Where there is no place for one,
+// they are made again each time.
+func (c *Corpus) openCache() error {
+	dir, remove, err := vfs.TempDir("spillway-tokens")
+	if err != nil {
+		return nil
+	}
+	cache, err := data.NewCache(dir, cacheBytes)
+	if err != nil {
+		return remove()
+	}
+	c.tokens = cache
+	c.open = append(c.open, cache, temporary(remove))
+	return nil
+}
+
+// cacheBytes is how many bytes of the tokens of conversations are kept: those of a few hundred
+// million tokens.
+const cacheBytes = 1 << 30
 
 // readTokens opens a file of tokens. Where the recipe does not say how many bytes a token
 // has, the vocabulary does.

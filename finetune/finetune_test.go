@@ -3,6 +3,7 @@ package finetune
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -122,12 +123,19 @@ func (d tokens) Document(i int64) (data.Document, error) {
 }
 
 // The log is a table that any CSV reader reads, with a line per step, and a run that goes on
-// adds to it.
+// adds to it, also where the last line is half written.
 func TestLog(t *testing.T) {
 	dir := t.TempDir()
 	log, model, file := filepath.Join(dir, "run.csv"), byteModelFile(t), texts(t, 200, 200)
 	set := map[string]string{"model": model, "data": file, "device": "cpu", "seq-len": "32", "max-steps": "2", "log": log, "out": filepath.Join(dir, "out")}
 	first, _ := losses(t, settings(t, set), Options{})
+	torn, err := os.OpenFile(log, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil { // as a run that was killed leaves it
+		_, err = torn.WriteString("tiny,3,5.4")
+	}
+	if err := errors.Join(err, torn.Close()); err != nil {
+		t.Fatal(err)
+	}
 	set["max-steps"], set["resume"] = "3", "true"
 	second, _ := losses(t, settings(t, set), Options{})
 	f, err := os.Open(log)

@@ -1,6 +1,7 @@
 package finetune
 
 import (
+	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -34,10 +35,14 @@ func openLog(path, run string) (*log, error) {
 		return l, nil
 	}
 	var err error
-	if l.file, err = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err != nil {
+	if l.file, err = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o644); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
-	if !strings.HasSuffix(path, ".csv") {
+	isTable := strings.HasSuffix(path, ".csv")
+	if err := endLastLine(l.file, isTable); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the log: %w", err), l.file.Close())
+	}
+	if !isTable {
 		return l, nil
 	}
 	l.table = csv.NewWriter(l.file)
@@ -48,6 +53,35 @@ func openLog(path, run string) (*log, error) {
 	l.err = err
 	return l, nil
 }
+
+// endLastLine ends the last line of a file, which has no end where a run was killed: it is
+// removed if it is half of one.
+func endLastLine(f *os.File, isTable bool) error {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 || !info.Mode().IsRegular() {
+		return err
+	}
+	end := make([]byte, min(info.Size(), longestLine))
+	if _, err := f.ReadAt(end, info.Size()-int64(len(end))); err != nil {
+		return err
+	}
+	last := end[bytes.LastIndexByte(end, '\n')+1:]
+	whole := json.Valid(last)
+	if isTable {
+		whole = bytes.HasSuffix(last, []byte(",true")) || bytes.HasSuffix(last, []byte(",false"))
+	}
+	if len(last) == 0 {
+		return nil
+	}
+	if !whole && len(last) < longestLine {
+		return f.Truncate(info.Size() - int64(len(last)))
+	}
+	_, err = f.WriteString("\n")
+	return err
+}
+
+// longestLine is above what a line of a log has, in bytes.
+const longestLine = 64 << 10
 
 // add writes what a step reports; resident is the memory of the process, in bytes.
 func (l *log) add(r train.Report, resident int64) {

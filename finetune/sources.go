@@ -3,56 +3,164 @@ package finetune
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
 
 	"spillway/data"
 	"spillway/internal/vfs"
+	"spillway/recipe"
+	"spillway/units"
 )
 
-// temporary is a file that is removed when it is closed.
-type temporary string
+// temporary is a folder that is removed when it is closed.
+type temporary func() error
 
-func (t temporary) Close() error { return os.Remove(string(t)) }
+func (t temporary) Close() error { return t() }
 
 // copied writes what does not lie in a file of lines into one, since documents are read in any
 // order. The corpus removes it in the end.
 func (c *Corpus) copied(ending string, write func(w io.Writer) error) (path string, err error) {
-	f, err := os.CreateTemp("", "spillway-data-*"+ending)
+	dir, remove, err := vfs.TempDir("spillway-data")
+	if err != nil {
+		return "", fmt.Errorf("making a copy of the data: %w; name a folder for it in TMPDIR", err)
+	}
+	c.open = append(c.open, temporary(remove))
+	f, err := os.Create(filepath.Join(dir, "data"+ending))
 	if err != nil {
 		return "", err
 	}
-	c.open = append(c.open, temporary(f.Name()))
-	w := bufio.NewWriter(f)
+	w := bufio.NewWriter(&roomWriter{w: f, dir: dir, free: vfs.OS.Free})
 	return f.Name(), errors.Join(write(w), w.Flush(), f.Close())
 }
 
-// fromStdin copies standard input: JSON lines where it begins with an object, else plain text.
-func (c *Corpus) fromStdin(in io.Reader) (string, error) {
-	if in == nil {
-		in = os.Stdin
-	}
-	buffered := bufio.NewReader(in)
-	head, err := buffered.Peek(512)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", fmt.Errorf("reading standard input: %w", err)
-	}
-	ending := ".txt"
-	if bytes.HasPrefix(bytes.TrimSpace(head), []byte("{")) {
-		ending = ".jsonl"
-	}
-	return c.copied(ending, func(w io.Writer) error { _, err := io.Copy(w, buffered); return err })
+// roomWriter writes to a disk until a tenth of what was free there is left, so that a copy
+// without end does not fill it.
+type roomWriter struct {
+	w    io.Writer
+	dir  string
+	free func(dir string) (int64, error)
+	most int64 // bytes that may be written; 0 until the first are
+	done int64
 }
 
+func (r *roomWriter) Write(p []byte) (int, error) {
+	if r.most == 0 {
+		free, err := r.free(r.dir)
+		if err != nil {
+			return 0, err
+		}
+		r.most = max(free/10*9, 1)
+	}
+	if r.done += int64(len(p)); r.done > r.most {
+		return 0, fmt.Errorf("the copy of the data in %s has more than %v, nine tenths of what was free there: name a folder on a larger disk in TMPDIR, or write the data to a file", filepath.Dir(r.dir), units.Bytes(r.most))
+	}
+	return r.w.Write(p)
+}
+
+// opened is what a name among the data stands for: a file as it is, or a copy of what can be
+// read only once or is compressed.
+func (c *Corpus) opened(in *reader, name string) (path string, err error) {
+	if name == "-" {
+		from := in.Stdin
+		if from == nil {
+			from = os.Stdin
+		}
+		return c.once(in, "standard input", "", from)
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return "", in.missing(name, err)
+	}
+	pipe := info.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice|fs.ModeSocket) != 0
+	inner := recipe.Uncompressed(name)
+	if !pipe && inner == name {
+		return name, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	ending := filepath.Ext(inner)
+	if pipe && ending != ".csv" && ending != ".tsv" {
+		ending = "" // a name of no meaning, such as /dev/fd/63
+	}
+	path, err = c.once(in, name, ending, f)
+	return path, errors.Join(err, f.Close())
+}
+
+// missing is the error of a file that is not there. The data of a run that read a pipe is not
+// there any more when it is continued.
+func (in *reader) missing(name string, err error) error {
+	if in.resumes && strings.HasPrefix(name, "/dev/fd/") {
+		return fmt.Errorf("the run read its data from a pipe, %s, which is gone: give the same data again, or name a file that holds it, with --data", name)
+	}
+	return err
+}
+
+// Beginnings of compressed data.
+var gzipMagic, zstdMagic = []byte{0x1f, 0x8b}, []byte{0x28, 0xb5, 0x2f, 0xfd}
+
+// once copies what is read once, decompressed. Without an ending, it is JSON lines where it
+// begins with an object, else plain text.
+func (c *Corpus) once(in *reader, what, ending string, from io.Reader) (path string, err error) {
+	raw := bufio.NewReader(from)
+	head, err := raw.Peek(len(zstdMagic))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("reading %s: %w", what, err)
+	}
+	if len(head) == 0 && in.resumes {
+		return "", fmt.Errorf("%s is empty; a run that read its data from there continues with the same data: give it again, or name a file that holds it with --data", what)
+	}
+	text := raw
+	switch {
+	case bytes.HasPrefix(head, gzipMagic):
+		z, err := gzip.NewReader(raw)
+		if err != nil {
+			return "", fmt.Errorf("decompressing %s: %w", what, err)
+		}
+		text = bufio.NewReader(z)
+	case bytes.HasPrefix(head, zstdMagic):
+		z, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return "", fmt.Errorf("decompressing %s: %w", what, err)
+		}
+		defer z.Close()
+		text = bufio.NewReader(z)
+	}
+	if ending == "" {
+		begin, err := text.Peek(512)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", fmt.Errorf("reading %s: %w", what, err)
+		}
+		if ending = ".txt"; bytes.HasPrefix(bytes.TrimSpace(begin), []byte("{")) {
+			ending = ".jsonl"
+		}
+	}
+	return c.copied(ending, func(w io.Writer) error {
+		if _, err := io.Copy(w, text); err != nil {
+			return fmt.Errorf("reading %s: %w", what, err)
+		}
+		return nil
+	})
+}
+
+// maxWindow is the memory that decompressing may take, in bytes: what zstd --long uses.
+const maxWindow = 128 << 20
+
 // fromCSV copies a table with a line of names as JSON lines, an object per line of the table;
-// .tsv has tabs for commas.
-func (c *Corpus) fromCSV(name string) (string, error) {
-	f, err := vfs.OS.Open(name)
+// .tsv has tabs for commas. Errors say its name, which path may be a copy of.
+func (c *Corpus) fromCSV(name, path string) (string, error) {
+	f, err := vfs.OS.Open(path)
 	if err != nil {
 		return "", err
 	}
@@ -62,7 +170,7 @@ func (c *Corpus) fromCSV(name string) (string, error) {
 		return "", err
 	}
 	r := csv.NewReader(io.NewSectionReader(f, 0, size))
-	if filepath.Ext(name) == ".tsv" {
+	if filepath.Ext(path) == ".tsv" {
 		r.Comma, r.LazyQuotes = '\t', true
 	}
 	names, err := r.Read()

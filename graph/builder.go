@@ -17,9 +17,10 @@ type Task string
 
 // The tasks.
 const (
-	Infer Task = "infer" // the last block gives logits
-	Eval  Task = "eval"  // the last block gives the loss, dropout is off
-	Train Task = "train" // the loss, with dropout, to be differentiated
+	Infer    Task = "infer"    // the last block gives logits
+	Eval     Task = "eval"     // the last block gives the loss, dropout is off
+	Train    Task = "train"    // the loss, with dropout, to be differentiated
+	Generate Task = "generate" // the logits of some rows, keys and values are cached
 )
 
 // Config is what model code may know while it is traced.
@@ -33,6 +34,9 @@ type Config struct {
 	// Document is how many tokens the document has that a position of a packed sample is
 	// in, on average; 0: samples are one document. Only forecasts depend on it.
 	Document int64
+	// Cache is what attention stores between steps, of the task Generate; nil otherwise. A
+	// step then has MicroBatchSize 1 and as many rows as Seq says: tokens of any sequences.
+	Cache *KVCache `json:",omitempty"`
 }
 
 // Builder records the ops of one block. It remembers the first mistake: after that all
@@ -42,6 +46,7 @@ type Builder struct {
 	Config
 	program Program
 	inputs  map[string]Value // batch parts and params by role and name
+	caches  []Port           // what the block leaves in its caches
 	streams uint32
 	err     error
 }
@@ -64,6 +69,7 @@ func (b *Builder) Program(role Role, out ...Value) (*Program, error) {
 		b.program.Outputs = append(b.program.Outputs, Port{Value: v, Role: role, Index: i})
 	}
 	p := b.program
+	p.Outputs = append(p.Outputs, b.caches...)
 	return &p, p.Verify()
 }
 

@@ -26,6 +26,7 @@ const (
 	GradParam Role = "grad_param" // the gradient of a weight
 	Result    Role = "result"     // what the model is run for: logits or the loss
 	Partial   Role = "partial"    // a gradient's part of the squared norm
+	Cache     Role = "cache"      // of a block, stored from step to step: an input, and in place an output
 )
 
 // Port is an input or output: a value with a role, and which one of that role.

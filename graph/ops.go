@@ -121,6 +121,10 @@ type AttentionMasks struct{ Segments, KeyMask, Mask Value }
 // Attention of the given heads. Attr needs Heads, KVHeads, Scale and, as wanted,
 // Causal, Window and Prob.
 func (b *Builder) Attention(a op.Attr, q, k, v Value, m AttentionMasks) Value {
+	if b.Task == Generate {
+		b.Fail("this attention has no cache, so the model cannot generate; causal models call nn.CausalAttention")
+		return 0
+	}
 	in := []Value{q, k, v}
 	for _, part := range []struct {
 		v    Value

@@ -1,7 +1,8 @@
 // Package hf reads and writes model folders as Hugging Face's libraries do: config.json,
 // generation_config.json, tokenizer files and weights. Weights may be in any registered
-// format of package tensorfile: one or several safetensors files, or files that accelerate
-// offloaded (package offload).
+// format of package tensorfile: one or several safetensors files, files that accelerate
+// offloaded (package offload), PyTorch's own, or a GGUF file, which is a model without a
+// folder too.
 //
 // Config describes the model; a Folder holds its tensors. Neither depends on the
 // architecture. Writing a folder is atomic: afterwards it is complete or absent.
@@ -15,8 +16,11 @@ import (
 	"slices"
 	"strings"
 
+	"spillway/gguf"
 	"spillway/hf/offload"
+	"spillway/hub"
 	"spillway/internal/vfs"
+	"spillway/pickle"
 	"spillway/safetensors"
 	"spillway/tensorfile"
 )
@@ -44,36 +48,31 @@ type Folder struct {
 	Tokenizer  []string // names of the tokenizer files in the folder
 
 	weights tensorfile.Source // nil if there are none
-	pickles []string          // names of pickled weights, which are never loaded
+	pickles []string          // names of files of PyTorch's that are not laid out as a model's
 }
 
 // init registers the formats that the weights of a folder may be in, in the order they are
 // looked for. A new format is one more argument.
-func init() { tensorfile.Register(safetensors.Format, offload.Format) }
+func init() { tensorfile.Register(safetensors.Format, offload.Format, gguf.Format, pickle.Format) }
 
-// Open opens a folder, with or without weights. The caller closes it.
+// Open opens a folder, with or without weights, a GGUF file, or a model of the hub's cache by
+// its name. The caller closes it.
 func Open(dir string) (*Folder, error) { return OpenOn(vfs.OS, dir) }
 
 // OpenOn is Open on a given disk.
 func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
-	f := &Folder{Dir: dir}
-	if err := f.readConfigs(disk); err != nil {
-		return nil, err
-	}
-	names, err := disk.List(dir)
+	dir, err := hub.Path(dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range names {
-		switch {
-		case slices.Contains(tokenizerNames, n):
-			f.Tokenizer = append(f.Tokenizer, n)
-		case slices.Contains([]string{".bin", ".pt", ".pth"}, filepath.Ext(n)) && !strings.HasPrefix(n, "tok"):
-			f.pickles = append(f.pickles, n)
-		}
+	if strings.HasSuffix(dir, gguf.Extension) {
+		return openGGUF(disk, dir)
 	}
-	f.weights, err = tensorfile.OpenFolder(disk, dir)
-	if errors.Is(err, tensorfile.ErrNoWeights) {
+	f := &Folder{Dir: dir}
+	if err := f.readFiles(disk); err != nil {
+		return nil, err
+	}
+	if f.weights, err = tensorfile.OpenFolder(disk, dir); errors.Is(err, tensorfile.ErrNoWeights) {
 		return f, nil
 	}
 	if err != nil {
@@ -83,6 +82,43 @@ func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 		return nil, errors.Join(fmt.Errorf("comparing lm_head with the embedding: %w", err), f.Close())
 	}
 	return f, nil
+}
+
+// openGGUF opens a file that is a whole model. What is not weights is in a folder of the
+// cache then, which Dir names.
+func openGGUF(disk vfs.FS, path string) (*Folder, error) {
+	file, err := gguf.OpenOn(disk, path)
+	if err != nil {
+		return nil, err
+	}
+	f := &Folder{weights: file}
+	if f.Dir, err = file.Folder(); err == nil {
+		err = f.readFiles(vfs.OS)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
+	}
+	return f, nil
+}
+
+// readFiles reads what is not weights.
+func (f *Folder) readFiles(disk vfs.FS) error {
+	if err := f.readConfigs(disk); err != nil {
+		return err
+	}
+	names, err := disk.List(f.Dir)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		switch {
+		case slices.Contains(tokenizerNames, n):
+			f.Tokenizer = append(f.Tokenizer, n)
+		case slices.Contains([]string{".bin", ".pt", ".pth"}, filepath.Ext(n)) && !strings.HasPrefix(n, "tok"):
+			f.pickles = append(f.pickles, n)
+		}
+	}
+	return nil
 }
 
 // headName is the weight that makes logits; embeddings are what it may be tied to.
@@ -183,7 +219,7 @@ func (f *Folder) NeedWeights() error {
 	case f.weights != nil:
 		return nil
 	case len(f.pickles) > 0:
-		return fmt.Errorf("%s has weights only as %s, which can hold programs and is never loaded: convert it to %s", f.Dir, f.pickles[0], safetensors.SingleName)
+		return fmt.Errorf("%s has weights only as %s; of PyTorch's files those named %s are read, or shards with %s", f.Dir, f.pickles[0], pickle.SingleName, pickle.IndexName)
 	}
 	return fmt.Errorf("%s has a config and no weights: put %s or shards with %s there", f.Dir, safetensors.SingleName, safetensors.IndexName)
 }

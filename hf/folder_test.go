@@ -153,13 +153,13 @@ func TestFoldersWithoutWeights(t *testing.T) {
 	if err := f.NeedWeights(); err == nil || !strings.Contains(err.Error(), "no weights") {
 		t.Errorf("%v", err)
 	}
-	writeBytes(disk, "/pytorch_model.bin", []byte("PK"))
+	writeBytes(disk, "/consolidated.00.pth", []byte("PK"))
 	writeBytes(disk, "/tokenizer.bin", []byte("x"))
 	f, err = OpenOn(disk, "/")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.NeedWeights(); err == nil || !strings.Contains(err.Error(), "only as pytorch_model.bin") {
+	if err := f.NeedWeights(); err == nil || !strings.Contains(err.Error(), "only as consolidated.00.pth") {
 		t.Errorf("%v", err)
 	}
 	writeBytes(disk, "/model.safetensors.index.json", []byte(`{"weight_map":{"x":"model-1.safetensors"}}`))
@@ -169,6 +169,41 @@ func TestFoldersWithoutWeights(t *testing.T) {
 	writeBytes(disk, "/generation_config.json", []byte("[]"))
 	if _, err = OpenOn(disk, "/"); err == nil || !strings.Contains(err.Error(), "generation_config.json") {
 		t.Errorf("a broken generation config: %v", err)
+	}
+}
+
+// A folder with PyTorch's own files has the weights of the one they were made from.
+func TestFoldersWithPickles(t *testing.T) {
+	dir := t.TempDir()
+	for name, from := range map[string]string{
+		"config.json": "../testdata/reference/qwen3/config.json", "pytorch_model.bin.index.json": "../pickle/testdata/sharded/pytorch_model.bin.index.json",
+		"pytorch_model-00001-of-00002.bin": "../pickle/testdata/sharded/pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin": "../pickle/testdata/sharded/pytorch_model-00002-of-00002.bin",
+	} {
+		b, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	want, err := Open("../testdata/reference/qwen3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer want.Close()
+	for _, w := range want.Tensors() {
+		if x, ok := f.Tensor(w.Name); !ok || !x.Shape.Equal(w.Shape) {
+			t.Errorf("tensor %s is %v, want %v", w.Name, x.Shape, w.Shape)
+		}
+	}
+	if err := f.NeedWeights(); err != nil {
+		t.Error(err)
 	}
 }
 

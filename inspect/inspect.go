@@ -16,6 +16,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/hf"
+	"spillway/hub"
 	"spillway/nn"
 	"spillway/quant"
 	"spillway/quant/stored"
@@ -80,6 +81,10 @@ type Options struct {
 // Folder reads a model's, an adapter's or a checkpoint's folder and collects what is wrong
 // with it. Of a run's folder it reads the newest checkpoint.
 func Folder(dir string, o Options) (*Report, error) {
+	dir, err := hub.Path(dir)
+	if err != nil {
+		return nil, fmt.Errorf("inspecting %w", err)
+	}
 	if dir = checkpoint.Newest(dir); hf.IsAdapter(dir) {
 		return adapterFolder(dir, o)
 	}
@@ -100,7 +105,12 @@ func Folder(dir string, o Options) (*Report, error) {
 	}
 	r.inspectModel(f)
 	r.inspectTokenizer(f)
-	r.inspectCheckpoint(o.Verify)
+	switch {
+	case f.Dir == dir:
+		r.inspectCheckpoint(o.Verify)
+	case o.Verify:
+		r.problem("it is a file: only checkpoints have checksums to verify")
+	}
 	return r, nil
 }
 

@@ -36,6 +36,12 @@ func Open(dir string) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
+	return fromFolder(f)
+}
+
+// fromFolder makes an adapter of an open folder, which it closes where it refuses it.
+func fromFolder(f *hf.AdapterFolder) (*Adapter, error) {
+	dir := f.Dir
 	o, err := FromPEFT(f.Config)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", dir, err), f.Close())

@@ -19,6 +19,17 @@ func (r *Rope) Forward(b *graph.Builder, x graph.Value, heads int64) graph.Value
 	return b.Rope(x, Positions(b), b.Floats("rope", r.Freq), heads, r.Scale)
 }
 
+// CausalAttention is attention to the same and earlier positions of a document or, where the
+// task is to generate, of a sequence in the cache. All causal models call it. Attr needs
+// Heads, KVHeads, Scale and, as wanted, Window and Prob.
+func CausalAttention(b *graph.Builder, a op.Attr, q, k, v graph.Value) graph.Value {
+	if b.Task == graph.Generate {
+		return b.CachedAttention(a, q, k, v)
+	}
+	a.Causal = true
+	return b.Attention(a, q, k, v, graph.AttentionMasks{Segments: Segments(b)})
+}
+
 // SelfAttention is the attention of the Llama family: causal, rotary, heads
 // sharing key-value heads.
 type SelfAttention struct {
@@ -43,10 +54,9 @@ func (a *SelfAttention) Forward(b *graph.Builder, x graph.Value) graph.Value {
 		q := a.rotated(b, a.Query.Forward(b, x), a.QueryNorm, a.Heads)
 		k := a.rotated(b, a.Key.Forward(b, x), a.KeyNorm, a.KVHeads)
 		v := a.Value.Forward(b, x)
-		o := b.Attention(op.Attr{
-			Heads: a.Heads, KVHeads: a.KVHeads, Scale: 1 / math.Sqrt(float64(a.HeadDim)),
-			Causal: true, Window: a.Window, Prob: a.Dropout,
-		}, q, k, v, graph.AttentionMasks{Segments: Segments(b)})
+		o := CausalAttention(b, op.Attr{
+			Heads: a.Heads, KVHeads: a.KVHeads, Scale: 1 / math.Sqrt(float64(a.HeadDim)), Window: a.Window, Prob: a.Dropout,
+		}, q, k, v)
 		return a.Output.Forward(b, o)
 	})
 }

@@ -28,6 +28,15 @@ func Segments(b *graph.Builder) graph.Value {
 	return b.Part("segments", dtype.I32, b.MicroBatchSize, b.Seq)
 }
 
+// outputRows are the rows of x [1 R D] that batch tensor "outputs" [1 O] names, or all where a
+// step of generation has no more of them.
+func outputRows(b *graph.Builder, x graph.Value) graph.Value {
+	if b.Cache == nil || b.Seq <= b.Cache.Outputs {
+		return x
+	}
+	return b.Embedding(b.Part("outputs", dtype.I32, 1, b.Cache.Outputs), x)
+}
+
 // Input are the numbers [B dims..] a plain model starts from.
 func Input(b *graph.Builder, dims ...int64) graph.Value {
 	x := b.Part("input", dtype.F32, append([]int64{b.MicroBatchSize}, dims...)...)

@@ -6,13 +6,15 @@ import (
 )
 
 // NextToken ends a language model: the logits [B T V] of x [B T D] where the task
-// is to infer, else the mean cross-entropy [1] of batch part "targets" [B T], for
+// is to infer, those of the rows that are asked for where it is to generate, else the mean cross-entropy [1] of batch part "targets" [B T], for
 // which the logits are never held whole.
 func NextToken(b *graph.Builder, x graph.Value, head *Linear) graph.Value {
 	return head.last(b, x, func(x graph.Value) graph.Value {
 		switch {
 		case b.Task == graph.Infer:
 			return head.matmul(b, x)
+		case b.Task == graph.Generate:
+			return head.matmul(b, outputRows(b, x))
 		case head.Bias != nil || head.Adapter != nil:
 			b.Fail("the loss is fused with the head, which can have no bias or adapter")
 			return 0
@@ -36,6 +38,10 @@ const (
 func (l Loss) Forward(b *graph.Builder, y graph.Value) graph.Value {
 	if b.Task == graph.Infer || b.Err() != nil {
 		return y
+	}
+	if b.Task == graph.Generate {
+		b.Fail("a model that ends in a loss by %s gives no logits of a next token; it cannot generate", l)
+		return 0
 	}
 	t := b.TypeOf(y).Shape
 	switch {

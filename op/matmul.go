@@ -126,6 +126,9 @@ func (l *CaseList) matMul() {
 	}
 	l.Add("1x1x1", MatMul, Attr{}, l.X(1, 1), l.X(1, 1))
 	l.Add("1 row", MatMul, Attr{TransB: true}, l.X(1, 64), l.X(33, 64))
+	l.Add("1 row of a weight", MatMul, Attr{TransB: true, Constant: true}, l.X(1, 1, 192), l.X(50, 192))
+	l.Add("3 rows of a weight, plus", MatMul, Attr{TransB: true, Constant: true, Plus: true}, l.X(1, 3, 640), l.X(40, 640), l.X(1, 3, 40))
+	l.Add("4 rows of a weight, bias", MatMul, Attr{TransB: true, Constant: true, Bias: true}, l.X(1, 4, 72), l.X(16, 72), l.X(16))
 	l.Add("1 column", MatMul, Attr{TransB: true}, l.X(19, 17), l.X(1, 17))
 	l.Add("outer product", MatMul, Attr{}, l.X(9, 1), l.X(1, 35))
 	l.Add("vector", MatMul, Attr{TransB: true}, l.X(6), l.X(4, 6))

@@ -58,6 +58,9 @@ type Attr struct {
 	Bias bool `json:"bias,omitempty"`
 	// Plus: a last operand of the output's type is added to the matmul.
 	Plus bool `json:"plus,omitempty"`
+	// Constant: B of the matmul is a weight that nothing writes during a program, so that a
+	// kernel may read it before what precedes it is done.
+	Constant bool `json:"constant,omitempty"`
 	// Accumulate: the outputs that are sums over rows (gradients of parameters)
 	// are added to what is there instead of replacing it.
 	Accumulate bool `json:"accumulate,omitempty"`

@@ -39,6 +39,9 @@ type Op struct {
 	// Workspace is the scratch memory, in bytes, that a good kernel needs; forecasts
 	// count with it. Nil for none.
 	Workspace func(Call) int64
+	// Fused marks an op that stands for several others, for devices that have a kernel for
+	// all of them at once.
+	Fused bool
 	// WholeParam marks an optimizer's update that needs a param whole, because a step
 	// depends on more than its own element.
 	WholeParam bool

@@ -91,6 +91,7 @@ const (
 	InConst      Region = "const"
 	OutResult    Region = "result"
 	OutPartial   Region = "partial" // sums of squares, one per slab
+	InCache      Region = "cache"   // of a block, read and written
 )
 
 // LaneIndex counts the lanes of all devices, from 0 on.

@@ -9,7 +9,10 @@ type Phase struct {
 	Name         string        `json:"name"`
 	Instructions []Instruction `json:"instructions"`
 	Captured     bool          `json:"captured,omitempty"`
-	Seconds      float64       `json:"seconds,omitempty"` // that it takes, by the forecast
+	// Batch is what a micro-batch of the phase consists of, in a home of its own; nil where
+	// the phase reads the plan's.
+	Batch   []BatchTensor `json:"batch,omitempty"`
+	Seconds float64       `json:"seconds,omitempty"` // that it takes, by the forecast
 }
 
 // Phase finds a phase by name, as a plan over the same memory.
@@ -18,6 +21,9 @@ func (p *Plan) Phase(name string) (*Plan, error) {
 		if ph.Name == name {
 			q := *p
 			q.Instructions, q.Captured, q.Phases, q.Forecast = ph.Instructions, ph.Captured, nil, nil
+			if ph.Batch != nil {
+				q.Batch = ph.Batch
+			}
 			return &q, nil
 		}
 	}
@@ -28,6 +34,31 @@ func (p *Plan) Phase(name string) (*Plan, error) {
 // dropout and changes nothing.
 const Evaluate = "evaluate"
 
+// Step is the name of the phase of a plan to generate that computes so many rows: tokens of
+// any sequences. The main phase is the one with most.
+func Step(rows int64) string { return fmt.Sprintf("step of %d", rows) }
+
+// BatchHome is the home that the instructions copy the batch of micro-batch 0 from; -1 for
+// none.
+func (p *Plan) BatchHome() int {
+	for i := range p.Instructions {
+		if s := &p.Instructions[i]; s.Verb == Move && s.MicroBatch <= 0 && p.Buffers[s.Src].Home && p.Buffers[s.Src].Class == BatchData {
+			return s.Src
+		}
+	}
+	return -1
+}
+
+// ResultHome is where the result of micro-batch 0 is copied to; -1 for none.
+func (p *Plan) ResultHome() int {
+	for i := range p.Instructions {
+		if s := &p.Instructions[i]; s.Verb == Move && s.MicroBatch <= 0 && p.Buffers[s.Dst].Home && p.Buffers[s.Dst].Class == ResultData {
+			return s.Dst
+		}
+	}
+	return -1
+}
+
 // verifyPhases: further phases have names of their own, and are complete in themselves.
 func verifyPhases(p *Plan) error {
 	seen := map[string]bool{"": true}
@@ -36,10 +67,32 @@ func verifyPhases(p *Plan) error {
 			return fmt.Errorf("two phases have the name %q", ph.Name)
 		}
 		seen[ph.Name] = true
+		if err := p.verifyPhaseBatch(ph); err != nil {
+			return fmt.Errorf("phase %s: %w", ph.Name, err)
+		}
 		for i, s := range ph.Instructions {
 			if s.Verb == Update || s.Deferred || s.CarriesOver || len(s.AfterPrevious) > 0 {
 				return fmt.Errorf("phase %s: instruction %d, %s, updates, is deferred or carries over; only the main phase does", ph.Name, i, s.Verb)
 			}
+		}
+	}
+	return nil
+}
+
+// verifyPhaseBatch: the tensors of a phase's own batch lie in the home that it reads.
+func (p *Plan) verifyPhaseBatch(ph Phase) error {
+	if ph.Batch == nil {
+		return nil
+	}
+	view := *p
+	view.Instructions = ph.Instructions
+	home, bytes := view.BatchHome(), int64(0)
+	if home >= 0 {
+		bytes = p.Buffers[home].Bytes
+	}
+	for _, t := range ph.Batch {
+		if n := t.Type.Bytes(); t.Type.Shape.Check() != nil || t.Offset < 0 || t.Offset > bytes || n > bytes-t.Offset {
+			return fmt.Errorf("batch tensor %s %v at %d is outside its home of %d bytes", t.Name, t.Type, t.Offset, bytes)
 		}
 	}
 	return nil

@@ -59,6 +59,9 @@ type Plan struct {
 	Seq            int64 `json:"seq"`                // positions per sequence
 	MicroBatches   int   `json:"micro_batches"`      // per iteration
 	Document       int64 `json:"document,omitempty"` // tokens of the document a position is in, for the forecast
+	// Cache is what generation stores between steps; nil of other tasks. A step has Seq rows,
+	// those of phases as many as their names say.
+	Cache *graph.KVCache `json:"cache,omitempty"`
 
 	Devices      []Device      `json:"devices"`
 	Arenas       []Arena       `json:"arenas"`
@@ -132,6 +135,7 @@ const (
 	BatchData  Class = "batch"
 	ResultData Class = "result"
 	Constant   Class = "constant"
+	Cache      Class = "cache" // keys and values of generated sequences
 )
 
 // Buffer is a part of an arena that holds one thing.

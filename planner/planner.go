@@ -38,6 +38,7 @@ type (
 	Kernels   = goal.Kernels
 	FitError  = goal.FitError
 	FitOption = goal.FitOption
+	Step      = search.Step
 )
 
 // What can be asked: see package advise.
@@ -60,6 +61,8 @@ var (
 	Build          = search.Build
 	Rebuild        = search.Rebuild
 	WithEvaluation = search.WithEvaluation
+	WithSteps      = search.WithSteps
+	Filled         = search.Filled
 	Timeline       = forecast.Timeline
 	Savings        = advise.Savings
 	SiteOf         = goal.SiteOf

@@ -3,6 +3,7 @@ package quant
 import (
 	"fmt"
 	"io"
+	"math"
 
 	"spillway/dtype"
 )
@@ -50,6 +51,16 @@ func (r rowCode) stream(rows, cols int64, from ReadFunc) io.Reader {
 // with a scale for each row.
 func DecodeRow(t dtype.Type, dst []float32, codes []byte, scale float32) {
 	Of(t).rows.decode(dst, codes, scale)
+}
+
+// EncodeRow writes a row of a tensor of n elements, in a type with a scale for each row, into
+// the tensor's storage. A row that cannot be coded, because a number is not finite, reads as NaN.
+func EncodeRow(t dtype.Type, storage []byte, n, row int, src []float32) {
+	scale, err := Of(t).rows.encode(storage[row*len(src):(row+1)*len(src)], src)
+	if err != nil {
+		scale = float32(math.NaN())
+	}
+	putF32(storage[n:], row, scale)
 }
 
 // RowScale is the scale of a row in the storage of a tensor of n elements.

@@ -3,6 +3,8 @@ package recipe
 import (
 	"flag"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,6 +59,8 @@ func (p *Plan) CheckEffects(given func(string) bool, task string) error {
 		idle{trainSettings, p.Task.Trains(), "nothing is trained; give --" + task + " train, lora or qlora"},
 		idle{adapterSettings, p.Task == spillway.LoRA || p.Task == spillway.QLoRA, "it is for adapters; give --" + task + " lora or qlora"},
 		idle{qloraSettings, p.Task == spillway.QLoRA, "it is for quantized frozen weights; give --" + task + " qlora"},
+		idle{generationSettings, p.Task == spillway.Generate, "nothing is generated; give --" + task + " generate"},
+		idle{batchSettings, p.Task != spillway.Generate, "--context and --streams say how long and how many sequences are"},
 	)
 }
 
@@ -66,9 +70,24 @@ func (r *Recipe) endings() (list []string) {
 		if path, _, err := FileWeight(name); err == nil {
 			name = path
 		}
-		list = append(list, filepath.Ext(name))
+		list = append(list, filepath.Ext(Uncompressed(name)))
 	}
 	return list
+}
+
+// Uncompressed is the name of a file without the ending that says how it is compressed.
+func Uncompressed(name string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
+}
+
+// isPipe reports whether a file of data can be read only once, such as standard input.
+func isPipe(name string) bool {
+	path, _, err := FileWeight(name)
+	if err != nil || path == "-" {
+		return err == nil
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice|fs.ModeSocket) != 0
 }
 
 // Check refuses settings that contradict each other, and those that have no effect.
@@ -79,6 +98,8 @@ func (r *Recipe) Check() error {
 		return settingErrorf("there is no model: name a folder or a preset")
 	case len(r.Data.Files) == 0:
 		return settingErrorf("--data is missing: name a file of text to train on")
+	case len(slices.DeleteFunc(slices.Clone(r.Data.Files), func(name string) bool { path, _, _ := FileWeight(name); return path != "-" })) > 1:
+		return settingErrorf("--data - is given twice: standard input can be read once")
 	case slices.Contains(e.Files, "-"):
 		return settingErrorf("--eval-data -: standard input is for --data; name a file to evaluate on")
 	case len(e.Files) == 0 && r.Evaluates() && slices.ContainsFunc(r.Data.Files, func(name string) bool { _, w, _ := FileWeight(name); return w != 1 }):
@@ -104,7 +125,7 @@ func (r *Recipe) Check() error {
 	has := func(endings ...string) bool {
 		return slices.ContainsFunc(r.endings(), func(e string) bool { return slices.Contains(endings, e) })
 	}
-	lines, tokens := has(".jsonl", ".ndjson", ".csv", ".tsv") || slices.Contains(r.Data.Files, "-"), has(".bin")
+	lines, tokens := has(".jsonl", ".ndjson", ".csv", ".tsv", ".parquet") || slices.ContainsFunc(r.Data.Files, isPipe), has(".bin")
 	texts := slices.ContainsFunc(r.endings(), func(e string) bool { return e != ".bin" })
 	return refuse(r.Given,
 		idle{adapterSettings, r.Training.Adapter == "", "the options of the adapter in " + r.Training.Adapter + " count"},

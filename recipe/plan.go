@@ -59,11 +59,12 @@ func addAliases(f *flag.FlagSet) {
 // PlanFlags are the settings of plans for any task, not only training.
 func (p *Plan) PlanFlags() *flag.FlagSet {
 	f := flag.NewFlagSet("plan", flag.ContinueOnError)
-	enum(f, &p.Task, "task", "what to plan, `infer|train|lora|qlora`:\ntrain trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
-		spillway.Infer, spillway.Train, spillway.LoRA, spillway.QLoRA)
+	enum(f, &p.Task, "task", "what to plan, `infer|generate|train|lora|qlora`:\ninfer is a pass over whole sequences, generate tokens after prompts over a cache, train trains all weights, lora adapters next to frozen weights, qlora the same with quantized frozen weights",
+		spillway.Infer, spillway.Generate, spillway.Train, spillway.LoRA, spillway.QLoRA)
 	p.methodFlag(f)
 	f.BoolVar(&p.Evaluates, "evaluate", false, "plan evaluations between training steps too; they use the memory that training has")
 	atLeast(f, &p.Document, 0, "document-len", "forecast for documents of `N` tokens, packed into sequences (default: a document as long as a sequence; train looks at the data)")
+	GenerationFlags(f, &p.Generation)
 	p.Flags(f)
 	addAliases(f)
 	return f
@@ -198,7 +199,7 @@ func (p *Plan) Complete(d machine.Device) spillway.Options {
 		o.GradientAccumulation = max(o.GradientAccumulation, 1)
 	}
 	o.Device = d.Name
-	o.Packed = o.Task != spillway.Infer
+	o.Packed = o.Task.Trains()
 	if o.Adapters.Alpha == 0 {
 		o.Adapters.Alpha = 2 * float64(o.Adapters.Rank)
 	}

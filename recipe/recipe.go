@@ -183,7 +183,7 @@ func (r *Recipe) declare(f *flag.FlagSet) {
 const ModelKey = "model"
 
 func (d *Data) flags(f *flag.FlagSet) {
-	files(f, &d.Files, "data", "train on `FILE`, - for standard input, or FILE=0.5 for half of its documents in each pass; may be given several times")
+	files(f, &d.Files, "data", "train on `FILE` (.jsonl, .parquet, .csv, .txt; also .gz, .zst), - for standard input, or FILE=0.5 for half of its documents in each pass; may be given several times")
 	formats := map[string]data.Format{"auto": ""}
 	for _, format := range data.Formats {
 		formats[string(format)] = format
@@ -285,6 +285,11 @@ func (r *Recipe) Read(file string) error {
 	if err != nil {
 		return fmt.Errorf("reading the recipe: %w", err)
 	}
+	return r.read(file, raw)
+}
+
+// read is Read of the contents of a file.
+func (r *Recipe) read(file string, raw []byte) error {
 	d, err := parse(file, raw, r.keys())
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func (p *Plan) WaysOut(m *spillway.Model, o spillway.Options, fit *planner.FitEr
 			w.change(&changed)
 			flags = append(flags, w.flags)
 		}
-		job, err := m.Plan(changed)
+		job, err := m.TryPlan(changed)
 		if err != nil {
 			return false
 		}
@@ -47,6 +47,13 @@ func (p *Plan) WaysOut(m *spillway.Model, o spillway.Options, fit *planner.FitEr
 		list = append(list, planner.FitOption{Change: strings.Join(flags, " "), Peak: job.Plan.Peak(), MicroBatchSize: r.MicroBatchSize, Seq: r.Seq, MicroBatches: r.MicroBatches,
 			Device: job.Plan.Devices[0].Budget, Host: int64(changed.Machine.Host.Usable)})
 		return true
+	}
+	if o.Task == spillway.Generate {
+		for _, ways := range append(p.smallerCaches(m, o), memory(o, fit, described)) {
+			tries = 0
+			_ = slices.ContainsFunc(ways, func(w way) bool { return try(w) })
+		}
+		return list
 	}
 	small, short, states, methods := p.smaller(o), p.shorter(m, o), p.states(o), p.methods(o, task)
 	one := false

@@ -82,7 +82,7 @@ func parse(file string, raw []byte, known []*flag.Flag) (document, error) {
 		return r, r.errorAt(nil, "%s", first)
 	}
 	if len(parsed.Docs) > 1 {
-		return r, r.errorAt(parsed.Docs[1].GetToken(), "a second document; a recipe is one")
+		return r, r.errorAt(parsed.Docs[1].Start, "a second document; a recipe is one")
 	}
 	for _, doc := range parsed.Docs {
 		if err := r.read(doc.Body, known); err != nil {

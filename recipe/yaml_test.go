@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"spillway/internal/bounded"
 )
 
 // known are settings as a recipe has them.
@@ -109,15 +111,42 @@ func FuzzRead(f *testing.F) {
 	for _, s := range []string{"model: x\ndata: [a, b]\n", "lr: 1e-4 # c\n", "a: &b c\nd: *b", "- x", "\"model\": |\n  text\n", "? a\n: b", "lr: !!int 3"} {
 		f.Add(s)
 	}
+	var all strings.Builder
+	if err := New().Write(&all); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(strings.ReplaceAll(all.String(), "# ", "")) // every setting with its default
+	f.Add("model: m\nmethod: qlora\ndata: [a.jsonl=2, b.csv]\nmax-steps: 10\nlr: 2e-4\nscheduler: cosine:floor=0.1\nrank-pattern: q_proj=4\nmax-memory: 4GiB\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := parse("r", []byte(text), known)
-		if err != nil {
-			return
-		}
-		for _, s := range r.settings {
+		bounded.Check(t, len(text), func() { readAll(t, text) })
+	})
+}
+
+// readAll reads a recipe, checks it, and reads again what is written of it.
+func readAll(t *testing.T, text string) {
+	d, err := parse("r", []byte(text), known)
+	if err == nil {
+		for _, s := range d.settings {
 			if s.line < 1 || len(s.values) == 0 && s.name != "data" {
 				t.Errorf("%+v", s)
 			}
 		}
-	})
+	}
+	r := New()
+	if err := r.read("r", []byte(text)); err != nil {
+		return
+	}
+	_ = r.Check() // an error is an answer
+	var b strings.Builder
+	if err := r.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	again := New()
+	if err := again.read("r", []byte(b.String())); err != nil {
+		t.Fatalf("%v\n%s", err, b.String())
+	}
+	var second strings.Builder
+	if err := again.Write(&second); err != nil || second.String() != b.String() {
+		t.Fatalf("%v\n%s\nbecame\n%s", err, b.String(), second.String())
+	}
 }

@@ -8,9 +8,8 @@ import (
 	"runtime"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"spillway/device"
+	"spillway/internal/vfs"
 	"spillway/machine"
 	"spillway/units"
 )
@@ -73,11 +72,11 @@ func describeDisk(m *machine.Machine, path string) error {
 	if path == "" {
 		return nil
 	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(path, &st); err != nil {
+	bytes, err := vfs.FreeSpace(path)
+	if err != nil {
 		return fmt.Errorf("asking for the free space of %s: %w; name a folder that exists", path, err)
 	}
-	free := units.Bytes(uint64(st.Bavail) * uint64(st.Bsize)) // for a user without privileges
+	free := units.Bytes(bytes)
 	if free == 0 {
 		m.Note("the disk of %s is full, so there is no disk tier", path)
 	}

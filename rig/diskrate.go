@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"spillway/internal/vfs"
 	"spillway/units"
 )
 
@@ -26,14 +27,18 @@ type diskSpeed struct {
 }
 
 // diskRates writes a file of about n bytes in the folder, reads it back past the page
-// cache and removes it.
+// cache. Its name is gone at once, so that a kill leaves nothing.
 func diskRates(dir string, n int64) (s diskSpeed, err error) {
 	path := filepath.Join(dir, fmt.Sprintf(".disk-rate-%d.tmp", os.Getpid()))
 	f, direct, err := openDirect(path, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return s, err
 	}
-	defer func() { err = errors.Join(err, f.Close(), os.Remove(path)) }()
+	gone, err := vfs.Unname(f)
+	if err != nil {
+		return s, errors.Join(err, f.Close())
+	}
+	defer func() { err = errors.Join(err, f.Close(), gone()) }()
 	blocks := max(n/diskBlock, diskWorkers)
 	written, err := timeBlocks(blocks, f.WriteAt)
 	if err != nil {

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime"
-
-	"golang.org/x/sys/unix"
 )
 
 // Resident is how much physical memory the process has now, in bytes; where the system only
@@ -21,12 +18,7 @@ func PeakResident() (int64, error) { return readStatus("VmHWM") }
 func readStatus(name string) (int64, error) {
 	kib, err := readCounts("/proc/self/status")
 	if errors.Is(err, fs.ErrNotExist) {
-		var usage unix.Rusage
-		err := unix.Getrusage(unix.RUSAGE_SELF, &usage)
-		if runtime.GOOS == "darwin" { // counts bytes, all others KiB
-			return usage.Maxrss, err
-		}
-		return usage.Maxrss << 10, err
+		return residentNow(name)
 	}
 	if _, has := kib[name]; err == nil && !has {
 		err = fmt.Errorf("/proc/self/status has no %s", name)

@@ -11,8 +11,10 @@ import (
 
 	"spillway/arch"
 	"spillway/dtype"
+	"spillway/gguf"
 	"spillway/graph"
 	"spillway/hf"
+	"spillway/hub"
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/nn"
@@ -34,10 +36,14 @@ type Model struct {
 	values weights.Values           // of all params, instead of the folder's or random ones; nil for none
 }
 
-// Open opens a model folder, a config.json, or a preset by its name. The last two start
-// from random weights. The caller closes the model.
+// Open opens a model folder, a GGUF file, a model of the hub's cache by its name, "org/name",
+// a config.json, or a preset by its name. The last two start from random weights. The caller closes the model.
 func Open(name string) (m *Model, err error) {
-	info, err := os.Stat(name)
+	path, err := hub.Path(name)
+	if err != nil {
+		return nil, fmt.Errorf("opening model %w", err)
+	}
+	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		config, err := arch.Preset(name)
@@ -47,7 +53,7 @@ func Open(name string) (m *Model, err error) {
 		return fromConfig(name, config)
 	case err != nil:
 		return nil, fmt.Errorf("opening model %s: %w", name, err)
-	case !info.IsDir():
+	case !info.IsDir() && filepath.Ext(name) != gguf.Extension:
 		config, err := vfs.ReadFile(vfs.OS, name, maxConfig)
 		if err != nil {
 			return nil, err
@@ -57,13 +63,13 @@ func Open(name string) (m *Model, err error) {
 		}
 		return m, nil
 	}
-	folder, err := hf.Open(name)
+	folder, err := hf.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	config, err := folder.Config.Encode()
 	if err == nil {
-		m, err = fromConfig(filepath.Base(filepath.Clean(name)), config)
+		m, err = fromConfig(strings.TrimSuffix(filepath.Base(filepath.Clean(name)), gguf.Extension), config)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", name, err), folder.Close())
@@ -134,7 +140,11 @@ func (m *Model) trace(net nn.Model, o Options, microBatchSize, seq int64) (*spec
 	if err != nil {
 		return nil, err
 	}
-	return spec.Trace(m.Name, m.Info.Type, net, graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed, Document: o.Document})
+	c := graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed, Document: o.Document}
+	if o.Task == Generate {
+		c.Cache = o.Generation.cache(seq)
+	}
+	return spec.Trace(m.Name, m.Info.Type, net, c)
 }
 
 // network builds the model, with adapters where the task wants them and with the
@@ -145,7 +155,7 @@ func (m *Model) network(o Options) (nn.Model, error) {
 		_, err = lora.Attach(net, o.Adapters)
 	}
 	if err == nil {
-		err = m.asStored(net)
+		err = m.asStored(net, !o.Task.Trains() && o.Task != Eval)
 	}
 	if err != nil {
 		return nil, err
@@ -174,9 +184,10 @@ func (m *Model) network(o Options) (nn.Model, error) {
 
 // asStored makes the weights of a quantized folder be held as the folder has them: those
 // that it left plain stay so, and those that it has in codes are not encoded again, which
-// would change their numbers.
-func (m *Model) asStored(net nn.Model) error {
-	if m.Folder == nil || !stored.Quantized(m.Folder.Config) {
+// would change their numbers. Only to compute with, linear layers hold codes without being
+// asked to.
+func (m *Model) asStored(net nn.Model, inference bool) error {
+	if m.Folder == nil {
 		return nil
 	}
 	params, err := nn.Bind(net)
@@ -185,8 +196,17 @@ func (m *Model) asStored(net nn.Model) error {
 	}
 	list, _ := stored.Collect(m.Folder.Tensors()) // what is wrong with them is reported when they are read
 	byName := map[string]stored.Tensor{}
+	quantized := stored.Quantized(m.Folder.Config)
 	for _, w := range list {
-		byName[w.Name] = w
+		byName[w.Name], quantized = w, quantized || w.Type.Block()
+	}
+	if !quantized {
+		return nil
+	}
+	if inference {
+		if err := m.packLinears(net, byName); err != nil {
+			return err
+		}
 	}
 	for _, p := range params {
 		for _, name := range m.Info.FileNames(p.Name) {
@@ -198,6 +218,9 @@ func (m *Model) asStored(net nn.Model) error {
 				p.Storage, p.OutlierThreshold = dtype.Invalid, 0
 				continue
 			}
+			if stored.Library(w.Type) == "" && stored.Library(p.Storage) == "" { // a file may mix such types
+				p.Storage = w.Type
+			}
 			if _, _, ok := w.Storage(); p.Storage != w.Type || !ok {
 				return fmt.Errorf("%s has %s in %v%s; held as %v its numbers would be others: train with --method lora, which decodes them as they are, or quantize the original weights anew",
 					m.Folder.Dir, w.Name, w.Type, w.Format(), p.Storage)
@@ -205,6 +228,34 @@ func (m *Model) asStored(net nn.Model) error {
 		}
 	}
 	return nil
+}
+
+// packLinears has the weights of linear layers held in the codes that the folder has them in,
+// where those are stored as they are held. A weight that is the embedding too is read row
+// by row, and stays plain.
+func (m *Model) packLinears(net nn.Model, stored map[string]stored.Tensor) error {
+	linears, others := map[*nn.Param]bool{}, map[*nn.Param]bool{}
+	err := nn.Walk(net, func(_ string, part any) error {
+		switch l := part.(type) {
+		case *nn.Linear:
+			linears[l.Weight] = true
+		case *nn.Embedding:
+			others[l.Weight] = true
+		}
+		return nil
+	})
+	for p := range linears {
+		for _, name := range m.Info.FileNames(p.Name) {
+			w, held := stored[name]
+			if !held || !w.Type.Block() || others[p] {
+				continue
+			}
+			if _, exact, ok := w.Storage(); exact && ok {
+				p.Storage, p.Frozen = w.Type, true
+			}
+		}
+	}
+	return err
 }
 
 // quantizedType is the format of QLoRA's frozen weights where none is given: the

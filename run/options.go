@@ -30,21 +30,24 @@ type Task string
 
 // The tasks.
 const (
-	Infer Task = "infer" // logits
-	Eval  Task = "eval"  // the loss, without dropout
-	Train Task = "train" // all weights
-	LoRA  Task = "lora"  // adapters next to frozen weights
-	QLoRA Task = "qlora" // the same, with the frozen weights in 4 bits
+	Infer    Task = "infer"    // logits
+	Generate Task = "generate" // logits of next tokens, over a cache of keys and values
+	Eval     Task = "eval"     // the loss, without dropout
+	Train    Task = "train"    // all weights
+	LoRA     Task = "lora"     // adapters next to frozen weights
+	QLoRA    Task = "qlora"    // the same, with the frozen weights in 4 bits
 )
 
 // Tasks lists them.
-var Tasks = []Task{Infer, Eval, Train, LoRA, QLoRA}
+var Tasks = []Task{Infer, Generate, Eval, Train, LoRA, QLoRA}
 
 // graph is the task a model is traced for.
 func (t Task) graph() (graph.Task, error) {
 	switch t {
 	case Infer:
 		return graph.Infer, nil
+	case Generate:
+		return graph.Generate, nil
 	case Eval:
 		return graph.Eval, nil
 	case Train, LoRA, QLoRA:
@@ -54,7 +57,7 @@ func (t Task) graph() (graph.Task, error) {
 }
 
 // Trains says whether weights change.
-func (t Task) Trains() bool { return t != Infer && t != Eval }
+func (t Task) Trains() bool { return t != Infer && t != Generate && t != Eval }
 
 // Options are all settings of a run: what is to be done, on what, and what its plan must
 // satisfy. Every entrance takes them, so a new setting is a field here, or in
@@ -80,6 +83,8 @@ type Options struct {
 	// in, on average: attention takes less time over many short ones. 0: sequences are one
 	// document. Nothing but the forecast depends on it.
 	Document int64
+	// Generation is about the cache and the steps of the task Generate.
+	Generation Generation
 
 	// Precision computed in: F32, or BF16 or F16 with master weights in f32; F16 scales
 	// the loss. 0 is F32.
@@ -146,6 +151,7 @@ type Options struct {
 
 	compressed bool              // the state policy has compressed the states
 	left       *placement.Memory // what another run leaves; nil is everything
+	tries      bool              // nothing else is planned where nothing fits
 	scratch    bool              // Disk is a folder of the run's own, removed at its end
 	context    int64             // bytes of a GPU that an earlier plan took beyond what was expected
 }
@@ -174,11 +180,18 @@ func (m *Model) UsualSeq() int64 {
 
 // withDefaults fills in what was left out.
 func (o Options) withDefaults(m *Model) (Options, error) {
-	if o.Seq == 0 {
-		o.Seq = m.UsualSeq()
-	}
 	if o.Precision == dtype.Invalid {
 		o.Precision = dtype.F32
+	}
+	if err := o.Generation.check(o); err != nil {
+		return o, err
+	}
+	if o.Task == Generate {
+		o.Generation = o.Generation.withDefaults(m, o)
+		o.Seq = o.Generation.Chunk
+	}
+	if o.Seq == 0 {
+		o.Seq = m.UsualSeq()
 	}
 	if o.Optimizer.Name == "" {
 		o.Optimizer, _ = optim.Parse("adamw") // its own defaults are valid

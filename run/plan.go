@@ -66,10 +66,19 @@ func (m *Model) plan(o Options) (*Run, error) {
 	return q.run(p, s)
 }
 
+// TryPlan is Plan without looking for changes that fit where nothing does.
+func (m *Model) TryPlan(o Options) (*Run, error) {
+	o.tries = true
+	return m.Plan(o)
+}
+
 // UsePlan makes a run of a plan that was made before, without a search. The sizes of its
 // batches count. It is checked against the model, the optimizer and the memory there is.
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
 	o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.Document = 0, p.MicroBatchSize, p.MicroBatches, 0, p.Seq, p.Document
+	if p.Cache != nil {
+		o.Generation, o.Seq = generationOf(p.Cache), 0
+	}
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err
@@ -118,6 +127,12 @@ func (m *Model) ask(o Options) (*question, error) {
 	if o.MicroBatches == 0 {
 		q.cut(1) // until the search chooses
 	}
+	switch {
+	case o.tries:
+		q.Changes = func(*planner.FitError) []planner.FitOption { return nil }
+	case o.Task == Generate:
+		q.Changes = func(*planner.FitError) []planner.FitOption { return m.generatesWithin(o) }
+	}
 	return q, q.boundDataParallel()
 }
 
@@ -126,6 +141,15 @@ func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 	o := q.options
 	if _, without := p.Phase(plan.Evaluate); without != nil && o.Evaluates && o.Task.Trains() {
 		if p, err = planner.WithEvaluation(p, q.Site); err != nil {
+			return nil, err
+		}
+	}
+	if o.Task == Generate && len(p.Phases) == 0 && len(p.Choices) > 0 { // one that is only looked at has no choices
+		steps, err := q.steps()
+		if err != nil {
+			return nil, err
+		}
+		if p, err = planner.WithSteps(p, q.Goal, q.Site, steps); err != nil {
 			return nil, err
 		}
 	}
@@ -147,7 +171,11 @@ func (q *question) use(p *plan.Plan) (*Run, error) {
 	if err := errors.Join(sameGoal(p, s, q.Goal), fits(p, q.Site)); err != nil {
 		return nil, err
 	}
-	if p, err = planner.Rebuild(s, q.Goal, q.Site, p); err != nil {
+	steps, err := q.steps()
+	if err != nil {
+		return nil, err
+	}
+	if p, err = planner.Rebuild(s, q.Goal, q.Site, p, steps...); err != nil {
 		return nil, fmt.Errorf("the plan was changed, or is for other settings or another kind of device: %w", err)
 	}
 	return q.run(p, s)

@@ -1,15 +1,21 @@
 package run_test
 
 import (
+	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"spillway"
 	"spillway/convert"
+	"spillway/device"
+	"spillway/device/cpu"
 	"spillway/dtype"
+	"spillway/executor"
 	"spillway/hf"
+	"spillway/machine"
 	"spillway/quant"
 )
 
@@ -99,4 +105,68 @@ func TestAbsurdSizesAreRefused(t *testing.T) {
 			t.Errorf("%+v: %v after %v", o.BatchSize, err, time.Since(start))
 		}
 	}
+}
+
+// Only to compute with, linear layers of a quantized folder or GGUF file hold its codes, and
+// give the logits of the numbers that those decode to.
+func TestInferenceHoldsWhatTheFolderHas(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for kind, m := range map[dtype.Type]*spillway.Model{
+		quant.NF4: quantizedLlama(t, convert.Options{Linear: quant.NF4}), quant.RowI8: quantizedLlama(t, convert.Options{Linear: quant.RowI8}),
+		quant.RowF8: quantizedLlama(t, convert.Options{Linear: quant.RowF8}), quant.Q8_0: open(t, "../gguf/testdata/qwen3-q8_0.gguf"),
+	} {
+		dir := filepath.Join(t.TempDir(), "plain")
+		if _, err := convert.Folder(t.Context(), m.Folder, dir, convert.Options{Linear: dtype.F32, Others: dtype.F32}); err != nil {
+			t.Fatal(err)
+		}
+		coded, codedBytes, types := inferred(t, m)
+		plain, plainBytes, _ := inferred(t, open(t, dir))
+		if !types[kind] || codedBytes > plainBytes*6/10 {
+			t.Errorf("%v: the weights are %v in %d bytes, plain ones take %d", kind, types, codedBytes, plainBytes)
+		}
+		var top, off float64
+		for i := range plain {
+			top, off = max(top, math.Abs(float64(plain[i]))), max(off, math.Abs(float64(plain[i]-coded[i])))
+		}
+		if !(off <= 1e-5*top) {
+			t.Errorf("%v: logits are off by %v of %v", kind, off, top)
+		}
+	}
+}
+
+// inferred are the logits of a few tokens, the bytes of all weights, and their types.
+func inferred(t *testing.T, m *spillway.Model) (logits []float32, bytes int64, types map[dtype.Type]bool) {
+	t.Helper()
+	here, err := machine.Parse("cpu:1GiB,host:4GiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev := cpu.Open(cpu.Options{})
+	defer dev.Close()
+	r, err := m.Plan(spillway.Options{Task: spillway.Infer, Precision: dtype.F32, Seq: 6, Machine: here, On: []device.Device{dev}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	types = map[dtype.Type]bool{}
+	for _, p := range r.Spec.Params {
+		types[p.Type.DType] = true
+		bytes += p.Type.Bytes()
+	}
+	for _, part := range r.Plan.Batch {
+		to, err := r.Executor().BatchTensor(0, part.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range len(to) / 4 {
+			to[4*i] = byte(i * map[string]int{"tokens": 7, "positions": 1}[part.Name])
+		}
+	}
+	if err := r.Executor().Iterate(t.Context(), executor.IterationArgs{}); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(r.Executor().Result(0)), bytes, types
 }

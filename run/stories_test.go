@@ -55,24 +55,35 @@ func openStories(t *testing.T) stories {
 func TestStoriesAreThoseOfTransformers(t *testing.T) {
 	s := openStories(t)
 	job, _ := start(t, open(t, s.dir), spillway.Options{Task: spillway.Infer, Seq: 80})
-	g, err := generate.New(job, s.Prompt, generate.Options{MaxNewTokens: len(s.Greedy) - len(s.Prompt)})
+	e, err := generate.NewPlain(job)
 	if err != nil {
 		t.Fatal(err)
 	}
-	logits, err := g.Logits(context.Background())
+	q, err := e.Add(s.Prompt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := apart(logits, s.Logits); d > reference.OneRun {
+	if err := e.Step(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if d := apart(q.Logits(), s.Logits); d > reference.OneRun {
 		t.Errorf("the logits are off by %.2g of the largest", d)
 	}
-	for _, err := range g.All(context.Background()) {
+	g, err := generate.New(e, nil, generate.Request{Prompt: s.Prompt, MaxNewTokens: len(s.Greedy) - len(s.Prompt)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := slices.Clone(s.Prompt)
+	for piece, err := range g.All(context.Background()) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for _, token := range piece.Tokens {
+			text = append(text, token.ID)
+		}
 	}
-	if !slices.Equal(g.Text(), s.Greedy) {
-		t.Errorf("the text is\n%v, want\n%v", g.Text(), s.Greedy)
+	if !slices.Equal(text, s.Greedy) {
+		t.Errorf("the text is\n%v, want\n%v", text, s.Greedy)
 	}
 }
 

@@ -105,12 +105,16 @@ func (m *Model) Verify() error {
 			role = graph.Result
 		}
 		carry = carry[:0]
+		caches := 0
 		for _, out := range p.Outputs {
-			if out.Role == role {
+			switch out.Role {
+			case role:
 				carry = append(carry, p.Type(out.Value))
+			case graph.Cache:
+				caches++
 			}
 		}
-		if len(carry) == 0 || len(carry) != len(p.Outputs) {
+		if len(carry) == 0 || len(carry)+caches != len(p.Outputs) {
 			return fmt.Errorf("model %s: block %s gives %d values of role %s among %d", m.Name, b.Name, len(carry), role, len(p.Outputs))
 		}
 	}

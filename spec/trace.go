@@ -69,9 +69,20 @@ func checkConfig(c graph.Config) error {
 	}
 	switch c.Task {
 	case graph.Infer, graph.Eval, graph.Train:
+		if c.Cache != nil {
+			return fmt.Errorf("the task %s has no cache of keys and values", c.Task)
+		}
 		return nil
+	case graph.Generate:
+		switch {
+		case c.Cache == nil:
+			return fmt.Errorf("the task %s needs a cache of keys and values", c.Task)
+		case c.MicroBatchSize != 1 || c.Packed:
+			return fmt.Errorf("a step of generation is rows of any sequences, not %d samples or packed documents", c.MicroBatchSize)
+		}
+		return c.Cache.Check()
 	}
-	return fmt.Errorf("unknown task %q; known are %s, %s, %s", c.Task, graph.Infer, graph.Eval, graph.Train)
+	return fmt.Errorf("unknown task %q; known are %s, %s, %s, %s", c.Task, graph.Infer, graph.Eval, graph.Train, graph.Generate)
 }
 
 func (t *tracer) blocks(blocks []nn.Block) error {
@@ -109,9 +120,11 @@ func (t *tracer) program(block nn.Block, role graph.Role, carry []op.Type) (*gra
 }
 
 func outputTypes(p *graph.Program) []op.Type {
-	types := make([]op.Type, len(p.Outputs))
-	for i, out := range p.Outputs {
-		types[i] = p.Type(out.Value)
+	types := make([]op.Type, 0, len(p.Outputs))
+	for _, out := range p.Outputs {
+		if out.Role != graph.Cache {
+			types = append(types, p.Type(out.Value))
+		}
 	}
 	return types
 }

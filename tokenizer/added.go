@@ -106,8 +106,13 @@ func (f *finder) next(s string, from int) (tok *addedToken, start, end int) {
 // split splits s at added tokens. It calls text for the non-empty parts between them,
 // and token for each of them.
 func (f *finder) split(s string, text func(start, end int), token func(id int32)) {
-	done := 0
-	for from := 0; from < len(s); {
+	f.splitFrom(s, 0, text, func(id int32, _ int) { token(id) })
+}
+
+// splitFrom is split from a byte on, where a token ends. token also gets where the token ends
+// that it is called for.
+func (f *finder) splitFrom(s string, done int, text func(start, end int), token func(id int32, end int)) {
+	for from := done; from < len(s); {
 		tok, start, end := f.next(s, from)
 		if tok == nil {
 			break
@@ -124,7 +129,7 @@ func (f *finder) split(s string, text func(start, end int), token func(id int32)
 		if done < start {
 			text(done, start)
 		}
-		token(int32(tok.ID))
+		token(int32(tok.ID), end)
 		done, from = end, end
 	}
 	if done < len(s) {

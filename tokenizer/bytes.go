@@ -12,7 +12,7 @@ func Bytes() *Tokenizer {
 	t := &Tokenizer{
 		vocab: v, original: newFinder(nil), normalized: newFinder(nil),
 		model: &bpe{vocab: v, unknown: -1}, pre: []preTokenizer{byteLevel{}}, decoder: decoders{lettersToBytes},
-		anyBytes: true,
+		anyBytes: true, bytewise: true,
 	}
 	return t.finish()
 }

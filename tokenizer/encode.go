@@ -1,7 +1,9 @@
 package tokenizer
 
 import (
+	"cmp"
 	"hash/maphash"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -34,12 +36,7 @@ const maxText = 1 << 30
 // case. The text must be UTF-8.
 func (t *Tokenizer) Encode(text string, addSpecial bool) (_ []int32, err error) {
 	defer recoverFailure(&err, "encode")
-	if len(text) > maxText {
-		panic(failf("a text of %d bytes, at most %d are supported; cut it into documents", len(text), maxText))
-	}
-	if !t.anyBytes && !utf8.ValidString(text) {
-		panic(failf("byte %d of the text is not UTF-8; clean it first, for instance with strings.ToValidUTF8", firstInvalid(text)))
-	}
+	t.checkText(text)
 	w := t.pool.Get().(*scratch)
 	defer func() {
 		w.trim()
@@ -49,11 +46,62 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) (_ []int32, err error) 
 	if addSpecial {
 		ids = append(ids, t.affixes.before...)
 	}
-	ids = t.encodeInto(ids, text, w)
+	ids = t.encodeInto(ids, text, 0, w, nil)
 	if addSpecial {
 		ids = append(ids, t.affixes.after...)
 	}
 	return ids, nil
+}
+
+// EncodePrefixes encodes a text as Encode does without special tokens, and compares it with
+// its beginnings of the given lengths in bytes, encoded by themselves. Of each it returns how
+// many ids it has in common with the whole text before the first that differs, and how many
+// it has in all. Only what follows the last added token is encoded again.
+func (t *Tokenizer) EncodePrefixes(text string, ends []int) (ids []int32, common, counts []int, err error) {
+	defer recoverFailure(&err, "encode")
+	t.checkText(text)
+	w := t.pool.Get().(*scratch)
+	defer func() {
+		w.trim()
+		t.pool.Put(w)
+	}()
+	var after []place
+	ids = t.encodeInto(make([]int32, 0, len(text)/4+8), text, 0, w, func(p place) { after = append(after, p) })
+	common, counts = make([]int, len(ends)), make([]int, len(ends))
+	var again []int32
+	for i, end := range ends {
+		if t.bytewise {
+			common[i], counts[i] = end, end
+			continue
+		}
+		// An added token that ends at the very end might be another one, or none, in the
+		// beginning: what follows a token decides.
+		n, _ := slices.BinarySearchFunc(after, end, func(p place, end int) int { return cmp.Compare(p.text, end) })
+		var from place
+		if n > 0 {
+			from = after[n-1]
+		}
+		again = t.encodeInto(again[:0], text[:end], from.text, w, nil)
+		same := 0
+		for same < len(again) && from.ids+same < len(ids) && again[same] == ids[from.ids+same] {
+			same++
+		}
+		common[i], counts[i] = from.ids+same, from.ids+len(again)
+	}
+	return ids, common, counts, nil
+}
+
+// place is a place in a text, and how many ids come before it.
+type place struct{ text, ids int }
+
+// checkText refuses texts that cannot be encoded.
+func (t *Tokenizer) checkText(text string) {
+	if len(text) > maxText {
+		panic(failf("a text of %d bytes, at most %d are supported; cut it into documents", len(text), maxText))
+	}
+	if !t.anyBytes && !utf8.ValidString(text) {
+		panic(failf("byte %d of the text is not UTF-8; clean it first, for instance with strings.ToValidUTF8", firstInvalid(text)))
+	}
 }
 
 func firstInvalid(s string) int {
@@ -67,16 +115,22 @@ func firstInvalid(s string) int {
 	return -1
 }
 
-// encodeInto runs text through the stages in the package comment.
-func (t *Tokenizer) encodeInto(ids []int32, text string, w *scratch) []int32 {
+// encodeInto runs a text from byte from on, where an added token ends, through the stages in
+// the package comment. It calls after, if that is not nil, with the end of every added token.
+func (t *Tokenizer) encodeInto(ids []int32, text string, from int, w *scratch, after func(place)) []int32 {
 	token := func(id int32) { ids = append(ids, id) }
 	encodePiece := chain(t.pre, func(p piece) { ids = t.encodeWord(ids, p.text, w) })
-	t.original.split(text, func(start, end int) {
+	t.original.splitFrom(text, from, func(start, end int) {
 		part := t.norm.normalize(text[start:end])
 		t.normalized.split(part, func(from, to int) {
 			encodePiece(piece{part[from:to], start == 0 && from == 0})
 		}, token)
-	}, token)
+	}, func(id int32, end int) {
+		token(id)
+		if after != nil {
+			after(place{end, len(ids)})
+		}
+	})
 	return ids
 }
 

@@ -3,10 +3,14 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"spillway/internal/bounded"
 )
 
 // FuzzParse reads damaged files. A tokenizer that is accepted must encode and decode
@@ -19,16 +23,25 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte(file(smallBPE)))
 	f.Add(llama2c(" t", "he", " the"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, parse := range []func([]byte) (*Tokenizer, error){Parse, ParseLlama2C} {
-			tok, err := parse(data)
-			if err != nil {
-				continue
-			}
-			for _, text := range []string{"", "a", "Hello <s> wörld's  \n\n 1234 \u2581 漢字 e\u0301 😀 a\u00a0b aaaaaaaa"} {
-				checkIDs(t, tok, text)
-			}
+	for _, name := range tinyNames(f) {
+		raw, err := os.ReadFile(filepath.Join("testdata", "tiny", name+".json"))
+		if err != nil {
+			f.Fatal(err)
 		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		bounded.Check(t, len(data), func() {
+			for _, parse := range []func([]byte) (*Tokenizer, error){Parse, ParseLlama2C} {
+				tok, err := parse(data)
+				if err != nil {
+					continue
+				}
+				for _, text := range []string{"", "a", "Hello <s> wörld's  \n\n 1234 \u2581 漢字 e\u0301 😀 a\u00a0b aaaaaaaa", strings.Repeat("a", 2000)} {
+					checkIDs(t, tok, text)
+				}
+			}
+		})
 	})
 }
 

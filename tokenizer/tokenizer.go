@@ -38,6 +38,7 @@ type Tokenizer struct {
 	affixes    affixes
 	decoder    decoders
 	anyBytes   bool // text need not be UTF-8
+	bytewise   bool // every byte is an id
 	pool       sync.Pool
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"spillway/executor"
 	"spillway/internal/offheap"
+	"spillway/internal/vfs"
 	"spillway/op"
 )
 
@@ -133,11 +134,20 @@ func open(bytes int64, folder string) (storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Remove(f.Name()); err != nil {
+	gone, err := vfs.Unname(f)
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return f, nil
+	return parkedFile{f, gone}, nil
 }
+
+// parkedFile is a file without a name.
+type parkedFile struct {
+	*os.File
+	gone func() error // removes it where it still has one
+}
+
+func (f parkedFile) Close() error { return errors.Join(f.File.Close(), f.gone()) }
 
 // memory is storage outside the Go heap.
 type memory struct{ region *offheap.Region }

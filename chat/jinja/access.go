@@ -8,14 +8,22 @@ import (
 // subscript evaluates v[key]: an item, else an attribute.
 func (r *run) subscript(v, key any) any {
 	i, isIndex := asInt(key)
+	if l, ok := r.growing(v); ok {
+		switch {
+		case !isIndex || i < 0:
+			r.reveal()
+		case i < int64(len(l.Items)):
+			r.see(l, int(i))
+		}
+	}
 	switch v := v.(type) {
 	case undefined:
 		panic(v.failure())
 	case *Dict:
 		switch key.(type) { // others are never keys
 		case nil, bool, int64, float64, string:
-			if item, found := v.get(key); found {
-				return item
+			if item, found := v.Values[hashKey(key)]; found {
+				return r.entry(item)
 			}
 		}
 	case *List:
@@ -46,7 +54,7 @@ func itemAt(list []any, i int64) any {
 }
 
 // attribute evaluates v.name: a method, else an item.
-func attribute(v any, name string) any {
+func (r *run) attribute(v any, name string) any {
 	switch v := v.(type) {
 	case undefined:
 		panic(v.failure())
@@ -57,7 +65,7 @@ func attribute(v any, name string) any {
 			return m
 		}
 		if item, found := v.Values[name]; found {
-			return item
+			return r.entry(item)
 		}
 		return undefined{what: name}
 	}
@@ -71,6 +79,9 @@ func isUndefined(v any) bool {
 
 // slice evaluates v[from:to:step] as Python does.
 func (r *run) slice(v any, from, to, step any) any {
+	if _, ok := r.growing(v); ok {
+		r.reveal()
+	}
 	switch v := v.(type) {
 	case undefined:
 		panic(v.failure())

@@ -8,13 +8,17 @@ import (
 
 // tuple compiles one expression, or several with commas between them.
 func (p *parser) tuple() expression {
-	first := p.expression()
-	if !p.is(",") {
-		return first
-	}
-	list := []expression{first}
+	return p.tupleOf(p.expression)
+}
+
+// tupleOf compiles items with commas between them; one alone is itself.
+func (p *parser) tupleOf(item func() expression) expression {
+	list := []expression{item()}
 	for p.accept(",") {
-		list = append(list, p.expression())
+		list = append(list, item())
+	}
+	if len(list) == 1 {
+		return list[0]
 	}
 	return listOf(list, true)
 }
@@ -189,7 +193,7 @@ func (p *parser) primary() expression {
 	t := p.next()
 	switch t.kind {
 	case nameToken:
-		return variable(t.text)
+		return p.variable(t.text)
 	case stringToken:
 		var joined strings.Builder
 		joined.WriteString(t.text)
@@ -219,16 +223,16 @@ func (p *parser) primary() expression {
 	panic(p.failf("an expression is missing before %q", t.text))
 }
 
-func variable(name string) expression {
-	switch name {
-	case "true", "True":
-		return constant(true)
-	case "false", "False":
-		return constant(false)
-	case "none", "None":
-		return constant(nil)
+// constants are the names that are no variables.
+var constants = map[string]expression{
+	"true": constant(true), "True": constant(true), "false": constant(false), "False": constant(false), "none": constant(nil), "None": constant(nil),
+}
+
+func (p *parser) variable(name string) expression {
+	if value := constants[name]; value != nil {
+		return value
 	}
-	return func(r *run) any { return r.find(name) }
+	return p.seenName(name)
 }
 
 func (p *parser) parenthesis() expression {

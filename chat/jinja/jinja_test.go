@@ -6,12 +6,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
-	"runtime/metrics"
 	"strings"
 	"testing"
 	"time"
+
+	"spillway/internal/bounded"
 )
 
 // clock is what the fixtures were made at.
@@ -123,42 +122,12 @@ func TestHostileTemplates(t *testing.T) {
 		"many strings":   "{% set ns = namespace(l=[]) %}{% for i in range(64) %}{% set ns.l = ns.l + ['x' * 4000000 ~ i] %}{% endfor %}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := time.Now()
-			var got Rendered
-			var err error
-			peak := peakHeap(func() { got, err = render(source, nil) })
-			took := time.Since(start)
-			if err == nil {
-				t.Errorf("it gives %d bytes", len(got.Text))
-			}
-			if took > 30*time.Second { // on a busy machine; alone the longest takes half a second
-				t.Errorf("it takes %v", took)
-			}
-			if most := 128<<20 + 32*int64(len(source)); peak > most { // of which half is garbage
-				t.Errorf("it takes %d MB", peak>>20)
-			}
+			bounded.Check(t, len(source), func() {
+				if got, err := render(source, nil); err == nil {
+					t.Errorf("it gives %d bytes", len(got.Text))
+				}
+			})
 		})
-	}
-}
-
-// peakHeap returns by how many bytes the heap grows, at most, while something is done.
-func peakHeap(do func()) (peak int64) {
-	defer debug.SetGCPercent(debug.SetGCPercent(25)) // so that little of it is garbage, also on a busy machine
-	heap := func() int64 {
-		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-		metrics.Read(sample)
-		return int64(sample[0].Value.Uint64())
-	}
-	runtime.GC()
-	before, done := heap(), make(chan struct{})
-	go func() { do(); close(done) }()
-	for {
-		select {
-		case <-done:
-			return max(peak, heap()-before)
-		case <-time.After(time.Millisecond):
-			peak = max(peak, heap()-before)
-		}
 	}
 }
 
@@ -256,14 +225,15 @@ func FuzzTemplate(f *testing.F) {
 	}
 	variables := conversations(f)["two calls"]
 	maps.Copy(variables, languageVariables(f))
+	size := 0
+	for _, v := range variables {
+		size += sizeOf(v)
+	}
 	f.Fuzz(func(t *testing.T, source string) {
-		start := time.Now()
-		got, err := render(source, variables)
-		if took := time.Since(start); took > 30*time.Second { // on a busy machine
-			t.Errorf("it takes %v", took)
-		}
-		if err == nil && len(got.Text) > maxText {
-			t.Errorf("%d bytes", len(got.Text))
-		}
+		bounded.Check(t, len(source)+size, func() {
+			if got, err := render(source, variables); err == nil && len(got.Text) > maxText {
+				t.Errorf("%d bytes", len(got.Text))
+			}
+		})
 	})
 }

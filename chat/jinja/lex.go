@@ -10,7 +10,7 @@ import (
 )
 
 // kind is the kind of a token.
-type kind int
+type kind uint8
 
 const (
 	textToken kind = iota // between tags
@@ -29,8 +29,8 @@ const (
 // token is the smallest unit of a template.
 type token struct {
 	kind kind
+	line int32
 	text string // of names and operators; the contents of strings
-	line int
 }
 
 // lexer splits a source into tokens. It removes white space as Jinja does with
@@ -54,7 +54,7 @@ func lex(source string, line *int) []token {
 	return l.tokens
 }
 
-func (l *lexer) add(k kind, text string) { l.tokens = append(l.tokens, token{k, text, *l.line}) }
+func (l *lexer) add(k kind, text string) { l.tokens = append(l.tokens, token{k, int32(*l.line), text}) }
 
 // skip moves forward by n bytes and counts lines.
 func (l *lexer) skip(n int) {

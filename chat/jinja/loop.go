@@ -1,5 +1,7 @@
 package jinja
 
+import "slices"
+
 // forLoop is {% for names in list if condition %} body {% else %} otherwise.
 type forLoop struct {
 	assign          func(*run, any)
@@ -16,7 +18,9 @@ func (p *parser) loop() func(*run) outcome {
 	f.assign = p.target()
 	defer p.setBranching(false)()
 	p.expect("in")
-	f.list = p.orExpression()
+	if f.list = p.growingName(); f.list == nil {
+		f.list = p.orExpression()
+	}
 	if p.accept("if") {
 		f.condition = p.expression()
 	}
@@ -37,22 +41,48 @@ func (p *parser) loop() func(*run) outcome {
 }
 
 func (f forLoop) run(r *run) outcome {
-	outer := r.scope
-	list := f.selected(r, r.items(f.list(r)))
+	v := f.list(r)
+	if l, ok := r.growing(v); ok {
+		return f.traced(r, l)
+	}
+	if l, ok := v.(*List); ok && l.again {
+		r.tracing.again = true
+		abort()
+	}
+	list := f.selected(r, r.items(v))
 	if len(list) == 0 {
 		return r.all(f.otherwise)
 	}
+	return f.iterate(r, list, nil)
+}
+
+// iterate runs the body for every item. It calls before, if that is not nil, before each of
+// them; the loop reveals to the run it returns what it says of all items.
+func (f forLoop) iterate(r *run, list []any, before func(i int) *run) outcome {
+	outer := r.scope
 	for i := range list {
-		r.step()
-		r.scope = outer.inner()
-		r.scope.set("loop", loopState{list, i})
-		f.assign(r, list[i])
-		if r.all(f.body) == breaks {
+		state := loopState{list: list, i: i}
+		if before != nil {
+			state.seen = before(i)
+		}
+		if f.one(r, outer, state) == breaks {
 			break
 		}
 	}
 	r.scope = outer
 	return goesOn
+}
+
+// one runs the body for an item.
+func (f forLoop) one(r *run, outer *scope, state loopState) outcome {
+	r.step()
+	r.scope = outer.inner()
+	r.scope.set("loop", state)
+	f.assign(r, state.list[state.i])
+	r.loops++
+	how := r.all(f.body)
+	r.loops--
+	return how
 }
 
 // selected returns the items for which the condition holds.
@@ -74,14 +104,22 @@ func (f forLoop) selected(r *run, list []any) []any {
 	return selected
 }
 
+// ofAllItems are the attributes that depend on how many items there are, and ofTheNext those
+// that depend on whether there is one more.
+var ofAllItems, ofTheNext = []string{"revindex", "revindex0", "length"}, []string{"last", "nextitem"}
+
 // loopState is the variable loop while item i of the list is current.
 type loopState struct {
 	list []any
 	i    int
+	seen *run // that the growing list is looped over in; nil for other lists
 }
 
 func (l loopState) attribute(name string) any {
 	n, at := int64(len(l.list)), int64(l.i)
+	if l.seen != nil && (slices.Contains(ofAllItems, name) || l.seen.tracing.scanning && slices.Contains(ofTheNext, name)) {
+		l.seen.reveal()
+	}
 	switch name {
 	case "index":
 		return at + 1

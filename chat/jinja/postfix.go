@@ -68,7 +68,7 @@ func (p *parser) attribute() step {
 		return func(r *run, v any) any { return r.subscript(v, index(r)) }
 	}
 	name := p.name("an attribute")
-	return func(_ *run, v any) any { return attribute(v, name) }
+	return func(r *run, v any) any { return r.attribute(v, name) }
 }
 
 // subscript compiles key] or, with colons, a slice.

@@ -10,7 +10,7 @@ import (
 const (
 	maxText     = 16 << 20  // bytes of one string, and of the result
 	maxMade     = 32 << 20  // bytes of all values made, and of the result
-	maxWork     = 256 << 20 // bytes read and written
+	maxWork     = 128 << 20 // bytes read and written
 	madePerByte = 8         // further bytes that may be made for each byte of the variables
 	workPerByte = 256       // further bytes that may be read for each byte of the variables
 
@@ -47,6 +47,16 @@ type run struct {
 	depth     int // of captures, and of values inside values
 	work      int // bytes that may still be read or written
 	made      int // bytes of values that may still be made
+
+	frames  []frame // statements that run, from the template's own to the innermost
+	loops   int     // that run
+	tracing *tracing
+}
+
+// frame is a list of statements of which one runs.
+type frame struct {
+	list []statement
+	at   int
 }
 
 // newRun returns a rendering with the given variables.
@@ -156,15 +166,17 @@ func (r *run) find(name string) any {
 }
 
 func (r *run) all(list []statement) outcome {
-	outer := r.line
-	for _, s := range list {
-		r.line = s.line
+	outer, n := r.line, len(r.frames)
+	r.frames = append(r.frames, frame{list: list})
+	for i, s := range list {
+		r.line, r.frames[n].at = s.line, i
 		r.step()
 		if how := s.do(r); how != goesOn {
+			r.frames = r.frames[:n]
 			return how
 		}
 	}
-	r.line = outer
+	r.line, r.frames = outer, r.frames[:n]
 	return goesOn
 }
 

@@ -51,13 +51,13 @@ func (p *parser) expect(text string) {
 
 // failf returns a failure at the token that was read last.
 func (p *parser) failf(format string, args ...any) failure {
-	return failure{p.tokens[max(p.at-1, 0)].line, fmt.Errorf(format, args...)}
+	return failure{int(p.tokens[max(p.at-1, 0)].line), fmt.Errorf(format, args...)}
 }
 
 // before returns a failure at the next token.
 func (p *parser) before(format string, args ...any) failure {
 	t := p.peek()
-	return failure{t.line, fmt.Errorf("%s before %q", fmt.Sprintf(format, args...), t.text)}
+	return failure{int(t.line), fmt.Errorf("%s before %q", fmt.Sprintf(format, args...), t.text)}
 }
 
 // nest counts one level of nesting and returns the function that ends it.
@@ -88,11 +88,11 @@ func (p *parser) until(ends ...string) (body []statement, end string) {
 	defer p.nest()()
 	for {
 		t := p.next()
-		s := statement{line: t.line}
+		s := statement{line: int(t.line)}
 		switch t.kind {
 		case endOfSource:
 			if len(ends) > 0 {
-				panic(failure{t.line, fmt.Errorf("the template ends where %s is missing", ends[len(ends)-1])})
+				panic(failure{int(t.line), fmt.Errorf("the template ends where %s is missing", ends[len(ends)-1])})
 			}
 			return body, ""
 		case textToken:
@@ -204,7 +204,12 @@ func (p *parser) set() func(*run) outcome {
 	assign := p.target()
 	value := expression(nil)
 	if p.accept("=") {
-		value = p.tuple()
+		value = p.tupleOf(func() expression {
+			if e := p.growingName(); e != nil {
+				return e
+			}
+			return p.expression()
+		})
 		p.endTag()
 	} else {
 		filters := p.filterChain()
@@ -212,7 +217,7 @@ func (p *parser) set() func(*run) outcome {
 		value = func(r *run) any { return filters(r, r.capture(r.scope.inner(), body)) }
 	}
 	return func(r *run) outcome {
-		assign(r, value(r))
+		assign(r, r.assigned(value))
 		return goesOn
 	}
 }
@@ -229,7 +234,7 @@ func (p *parser) target() func(*run, any) {
 			if !ok || !d.namespace {
 				panic(failf("%s is no namespace, so its attribute %s cannot be set", names[0], field))
 			}
-			d.Set(field, v)
+			r.setAttribute(d, field, v)
 		}
 	}
 	for p.accept(",") {

@@ -16,8 +16,16 @@ type builder struct {
 }
 
 func (b *builder) add(s string) {
-	b.r.make(len(s))
+	b.count(len(s))
 	b.WriteString(s)
+}
+
+// count counts bytes that are about to be added.
+func (b *builder) count(bytes int) {
+	b.r.make(bytes)
+	if b.Len()+bytes > maxText {
+		panic(failf("a string grows beyond %d bytes", maxText))
+	}
 }
 
 // text returns what Python's str returns, and "" for an undefined value.
@@ -139,7 +147,7 @@ func (b *builder) escaped(c rune, escapes map[rune]string) {
 		b.add(e)
 		return
 	}
-	b.r.make(utf8.RuneLen(c))
+	b.count(utf8.RuneLen(c))
 	b.WriteRune(c)
 }
 

@@ -18,6 +18,10 @@ type List struct {
 	// view is the Python type if it is neither list nor tuple: dict_keys, dict_values,
 	// dict_items, range, or generator, which can be read only once.
 	view string
+	// growing marks the list whose beginnings are rendered, from item offset on, and again its
+	// beginning in a fork.
+	growing, again bool
+	offset         int
 }
 
 // generator is the view of the lists that map, select and similar filters return.
@@ -49,11 +53,11 @@ func (d *Dict) put(key, hash, v any) {
 // get returns the value of a key, if there is one.
 func (d *Dict) get(key any) (v any, found bool) {
 	v, found = d.Values[hashKey(key)]
-	return v, found
+	return shown(v), found
 }
 
 // value returns the value of one of the dictionary's own keys.
-func (d *Dict) value(key any) any { return d.Values[hashKey(key)] }
+func (d *Dict) value(key any) any { return shown(d.Values[hashKey(key)]) }
 
 // hashKey returns a Go map key that is the same for equal Python keys.
 func hashKey(key any) any {
@@ -272,7 +276,7 @@ func (r *run) items(v any) []any {
 	case *List:
 		list := v.Items
 		if v.view == generator {
-			v.Items = nil
+			r.drain(v)
 		}
 		return list
 	case *Dict:

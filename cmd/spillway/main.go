@@ -20,6 +20,7 @@ import (
 	"spillway/device"
 	_ "spillway/device/cuda" // GPUs of NVIDIA; a backend is known by its import
 	"spillway/internal/suggest"
+	"spillway/internal/vfs"
 	"spillway/recipe"
 	"spillway/rig"
 	spillwayrun "spillway/run"
@@ -102,8 +103,9 @@ before it starts that the plan fits.`,
   spillway plan llama-3.2-1b --machine rtx4090   what training would take on a GPU you need not own
   spillway train ./model --data book.txt         fine-tune a model folder on this computer`,
 		SilenceErrors: true, SilenceUsage: true,
-		Args: knownVerb,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:             knownVerb,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { vfs.SetCommand(cmd.CommandPath()) },
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(sh.in)
 	root.SetOut(sh.out)
@@ -112,7 +114,7 @@ before it starts that the plan fits.`,
 	root.SetUsageFunc(usage)
 	root.Version = strings.TrimPrefix(thisBuild().String(), "spillway ")
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newInit(sh), newInspect(sh), newTrain(sh), newQuantize(sh), newMerge(sh), newExport(sh), newBench(sh), newVersion(sh))
+	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newPull(sh), newInit(sh), newInspect(sh), newTrain(sh), newQuantize(sh), newMerge(sh), newExport(sh), newBench(sh), newVersion(sh))
 	return root
 }
 
@@ -124,7 +126,7 @@ func knownVerb(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
-	meant := map[string]string{"finetune": "train", "fine-tune": "train", "fit": "train", "convert": "export", "save": "export", "new": "init", "info": "inspect", "show": "inspect", "gpus": "devices", "memory": "estimate"}
+	meant := map[string]string{"finetune": "train", "fine-tune": "train", "fit": "train", "convert": "export", "save": "export", "new": "init", "info": "inspect", "show": "inspect", "gpus": "devices", "download": "pull", "fetch": "pull", "memory": "estimate"}
 	if near := meant[args[0]]; near != "" {
 		return usageErrorf("there is no command %q; did you mean %s?", args[0], near)
 	}

@@ -59,7 +59,7 @@ func TestDataFromTablesAndStdin(t *testing.T) {
 		t.Errorf("%v documents of a half and a whole", n)
 	}
 	for says, args := range map[string][]string{
-		"FILE=0.5": {"--data", lines + "=many"}, "Parquet": {"--data", "x.parquet"}, "give --eval-data": {"--data", lines + "=2", "--eval-split", "0.5"},
+		"FILE=0.5": {"--data", lines + "=many"}, "Arrow is not read": {"--data", write(t, "x.arrow", "")}, "give --eval-data": {"--data", lines + "=2", "--eval-split", "0.5"},
 	} {
 		if r := command(t, append([]string{"train", "tiny-llama", "--tokenizer", "bytes"}, args...)...); r.code == exitOK || !strings.Contains(r.err, says) {
 			t.Errorf("%v: %d %s", args, r.code, r.err)

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,6 +34,7 @@ model can be planned for any machine.
 		Example: `  spillway plan llama-3-8b --task train --seq-len 4096 --machine gpu:24GiB@25GB/s,host:192GiB
   spillway plan qwen2.5-7b --task lora --batch-size 4 --machine rtx4090,host:64GiB
   spillway plan llama-3.2-1b --machine rtx3060 --compare --explain     every strategy, and what saves how much
+  spillway plan llama-3-8b --task generate --context 32768 --streams 4 --machine rtx4090
   spillway plan mistral-7b --machine 2xgpu:24GiB --device-map balanced --task infer
   spillway plan llama-3-8b --disk /mnt/nvme/run --seq-len 512      on this computer, from disk
   spillway plan ./my-model --save plan.json          on this computer; train --plan plan.json runs it`,
@@ -61,6 +61,16 @@ model can be planned for any machine.
 			return usageErrorf("--seq-len has no effect: --max-seq-len looks for it; give one of them")
 		case *instructions && *asJSON:
 			return usageErrorf("--instructions is a text, and --json one object: --save FILE writes the whole plan as JSON")
+		}
+		if p.Task == spillway.Generate {
+			for _, f := range []struct {
+				given bool
+				name  string
+			}{{ask.maxBatch, "max-batch-size"}, {ask.maxSeq, "max-seq-len"}, {ask.explain, "explain"}} {
+				if f.given {
+					return usageErrorf("--%s has no effect: it is about batches, and --task generate has none; leave it out", f.name)
+				}
+			}
 		}
 		if err := p.CheckEffects(given, "task"); err != nil {
 			return err
@@ -140,6 +150,11 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 		}
 	}
 	r := describePlan(job, misfit)
+	if misfit == nil {
+		if r.Generation, err = job.ForecastGeneration(); err != nil {
+			return nil, err
+		}
+	}
 	if r.advice, err = ask.advise(m, job.Options); err != nil {
 		return nil, err
 	}
@@ -214,11 +229,7 @@ func (s *siteChoice) open(sh shell, disk string) (*rig.Rig, machine.Device, erro
 
 // savePlan writes a plan as JSON; whoever reads it verifies it.
 func savePlan(path string, p *plan.Plan) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("saving the plan: %w", err)
-	}
-	if err := errors.Join(p.Write(f), f.Close()); err != nil {
+	if err := vfs.Replace(vfs.OS, path, p.Write); err != nil {
 		return fmt.Errorf("saving the plan: %w", err)
 	}
 	return nil

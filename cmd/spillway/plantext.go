@@ -143,6 +143,7 @@ var usageRows = []struct {
 }{
 	{"weights", []plan.Class{plan.Weight}},
 	{"master + optimizer state", []plan.Class{plan.Master, plan.State}},
+	{"key-value cache", []plan.Class{plan.Cache}},
 	{"gradients", []plan.Class{plan.Gradient}},
 	{"activations", []plan.Class{plan.Activation}},
 	{"workspace", []plan.Class{plan.Workspace}},
@@ -220,6 +221,10 @@ func (r *planReport) usageCells(classes []plan.Class, tiers []plan.Tier) []strin
 }
 
 func (r *planReport) writeForecast(p *page) {
+	if r.Generation != nil {
+		writeGeneration(p, r.Generation, r.Machine.shared())
+		return
+	}
 	f := r.Forecast
 	p.line("forecast", "%s per %s, %s tokens/s, %s-bound", seconds(f.StepSeconds), r.Goal.step(), grouped(int64(f.TokensPerSec)), resource(f.Bound, r.Machine.shared()))
 	var busy []string

@@ -39,8 +39,8 @@ nothing behind.`,
 	var double bool
 	var skip []string
 	f := cmd.Flags()
-	f.StringVar(&format, "format", "nf4", "`"+quant.Aliases("|")+"`")
-	complete(cmd, "format", strings.Split(quant.Aliases(","), ","))
+	f.StringVar(&format, "format", "nf4", "`"+strings.Join(stored.Written(), "|")+"`")
+	complete(cmd, "format", stored.Written())
 	f.BoolVar(&double, "double-quant", true, "quantize the scales of nf4 and fp4 too (double quantization)")
 	f.StringSliceVar(&skip, "no-quantize", nil, "`MODULES` that are left as they are: names or their last parts, or re:PATTERN of whole names")
 	f.StringVar(&shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")

@@ -13,6 +13,7 @@ import (
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/quant"
+	"spillway/recipe"
 	"spillway/units"
 )
 
@@ -48,6 +49,8 @@ type madeReport struct {
 	// Evaluation is the seconds of one pass over as many sequences as a step has, without
 	// training; 0 where the plan evaluates nothing.
 	Evaluation float64 `json:"evaluation_seconds,omitempty"`
+	// Generation is the cache and the steps of the task generate.
+	Generation *spillway.GenerationForecast `json:"generation,omitempty"`
 	// Homes is where bytes are stored between iterations. AtPeak is what each tier holds at its
 	// peak, which adds what lives for a while only.
 	Homes     plan.Usage          `json:"homes,omitempty"`
@@ -100,7 +103,9 @@ func describePlan(job *spillway.Run, misfit *planner.FitError) *planReport {
 	r.SumOrder = p.SumOrder()
 	r.Homes, r.AtPeak, r.Available, r.Devices = p.HomeUsage(), p.PeakUsage(), available(job), describeDevices(p)
 	for _, ph := range p.Phases {
-		r.Evaluation = ph.Seconds // it is the only one
+		if ph.Name == plan.Evaluate {
+			r.Evaluation = ph.Seconds
+		}
 	}
 	r.Rejected, r.Quantized = append(r.Rejected, p.Rejected...), describeQuantized(job)
 	return r
@@ -157,6 +162,9 @@ type goalReport struct {
 	Seq            int64    `json:"seq_len"`
 	MicroBatches   int      `json:"micro_batches"`
 	Document       int64    `json:"document_len,omitempty"` // tokens of the document a position is in
+	Context        int64    `json:"context,omitempty"`      // most tokens of a sequence that is generated
+	Streams        int64    `json:"streams,omitempty"`      // such sequences at once
+	CacheType      string   `json:"cache_type,omitempty"`
 	Precision      string   `json:"precision"`
 	Master         bool     `json:"master_weights"`
 	F32Modules     []string `json:"fp32_modules,omitempty"`
@@ -179,7 +187,10 @@ func describeGoal(o spillway.Options) goalReport {
 			r.NotQuantized = e.Modules
 		}
 	}
-	if o.Task != spillway.Infer {
+	if o.Task == spillway.Generate {
+		r.Context, r.Streams, r.CacheType = o.Generation.Context, o.Generation.Streams, recipe.CacheTypeName(o.Generation)
+	}
+	if o.Task.Trains() {
 		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32 && !o.Pure, o.Optimizer.String(), o.Clip
 		if r.Norm = math.IsInf(o.Clip, 1); r.Norm {
 			r.Clip = 0
@@ -196,8 +207,11 @@ func describeGoal(o spillway.Options) goalReport {
 
 // step is what the forecast is about: a training step, or a forward pass.
 func (r goalReport) step() string {
-	if r.Task == "infer" {
+	switch r.Task {
+	case "infer":
 		return "pass"
+	case "generate":
+		return "chunk"
 	}
 	return "step"
 }
@@ -208,6 +222,9 @@ func (r goalReport) String() string {
 	lora := strings.Join(append([]string{fmt.Sprintf("LoRA of rank %d", r.Rank)}, r.Adapters...), ", ")
 	what := map[string]string{"infer": "inference", "train": "train all weights", "lora": lora, "qlora": strings.Replace(lora, "LoRA", "QLoRA", 1) + " with " + r.Base + " weights"}[r.Task]
 	text := fmt.Sprintf("%s, batch %s × seq %s", what, grouped(r.BatchSize), grouped(r.Seq))
+	if r.Task == "generate" {
+		text = fmt.Sprintf("generate, %s of up to %s tokens, cache in %s", plural(int(r.Streams), "sequence"), grouped(r.Context), r.CacheType)
+	}
 	if 0 < r.Document && r.Document < r.Seq {
 		text += fmt.Sprintf(" in documents of %s", grouped(r.Document))
 	}

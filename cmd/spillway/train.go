@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -180,8 +179,11 @@ func trainCommand(ctx context.Context, sh shell, o trainOptions, r *recipe.Recip
 // replanOnSignal has a run planned again, for the memory that is available then, when the
 // process is sent USR1. The function it returns ends that.
 func replanOnSignal(job *spillway.Run) (end func()) {
+	if replanSignal == nil {
+		return func() {}
+	}
 	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGUSR1)
+	signal.Notify(asked, replanSignal)
 	go func() {
 		for range asked {
 			job.RequestReplan(spillway.FreeNow)

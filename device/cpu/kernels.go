@@ -28,9 +28,7 @@ var entries = map[op.Kind]entry{}
 // Register adds the kernel of a kind, which works in f32. Call it from an init function.
 // It panics where the kind has a kernel already.
 func Register(kind op.Kind, make Maker) {
-	RegisterNative(kind, make, func(c op.Call) bool {
-		return !slices.ContainsFunc(slices.Concat(c.In, c.Out), func(t op.Type) bool { return narrow(t.DType) })
-	})
+	RegisterNative(kind, make, func(c op.Call) bool { return !hasNarrow(c.In) && !hasNarrow(c.Out) })
 }
 
 // RegisterNative is Register for a kernel that takes 16-bit operands as they are, where
@@ -70,3 +68,7 @@ func prepare(c op.Call, workers int) (p Program, reason string) {
 var types = []dtype.Type{dtype.F32, dtype.I32, dtype.F64, dtype.BF16, dtype.F16}
 
 func narrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
+
+func hasNarrow(types []op.Type) bool {
+	return slices.ContainsFunc(types, func(t op.Type) bool { return narrow(t.DType) })
+}

@@ -7,12 +7,13 @@ import (
 )
 
 func init() {
-	Register(op.MatMul, matMul)
+	RegisterNative(op.MatMul, matMul, func(c op.Call) bool { return !hasNarrow(c.In[:1]) && !hasNarrow(c.In[2:]) && !hasNarrow(c.Out) })
 }
 
 // bytesOf is the size of n elements of scratch memory.
 func bytesOf(elements int) int64 { return 4 * int64(elements) }
 
+// matMul reads a second operand of a 16-bit type as it is stored.
 func matMul(c op.Call, workers int) Program {
 	m, n, k := c.MatMulDims()
 	g := &kernel.Gemm{
@@ -20,10 +21,18 @@ func matMul(c op.Call, workers int) Program {
 		A: kernel.Matrix{Step: int(c.In[0].Shape.Last()), Transposed: c.Attr.TransA},
 		B: kernel.Matrix{Step: int(c.In[1].Shape.Last()), Transposed: c.Attr.TransB},
 	}
+	if narrow(c.In[1].DType) {
+		g.B.Type = c.In[1].DType
+	}
 	return Program{
 		Workspace: bytesOf(g.Workspace(workers)),
 		Run: func(p *kernel.Pool, l *device.Launch) {
-			g.A.Data, g.B.Data, g.C, g.Work = F32(l, 0), F32(l, 1), F32(l, len(c.In)), scratch(l)
+			g.A.Data, g.C, g.Work = F32(l, 0), F32(l, len(c.In)), scratch(l)
+			if narrow(c.In[1].DType) {
+				g.B.Codes = view[uint16](l.Buffers[1])
+			} else {
+				g.B.Data = F32(l, 1)
+			}
 			if c.Attr.Bias {
 				g.Bias = F32(l, 2)
 			}

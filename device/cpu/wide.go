@@ -10,8 +10,8 @@ import (
 )
 
 // widened computes a call on 16-bit operands with the f32 kernel: operands are converted into
-// the workspace, outputs are rounded from there once. It costs a copy of everything; kernels
-// where that matters register as native.
+// the workspace, outputs are rounded from there once. It costs a copy of everything but the
+// second operand of a matmul, the weight; kernels where that matters register as native.
 func widened(c op.Call, workers int) (Program, string) {
 	attr, in := c.Attr, slices.Clone(c.In)
 	if narrow(attr.To) { // a cast to a 16-bit type becomes one to f32; rounding the output finishes it
@@ -25,6 +25,9 @@ func widened(c op.Call, workers int) (Program, string) {
 	wide, err := op.Make(c.Kind, attr, in...)
 	if err != nil {
 		return Program{}, err.Error()
+	}
+	if c.Kind == op.MatMul {
+		wide.In[1].DType = c.In[1].DType
 	}
 	inner, reason := prepare(wide, workers)
 	if reason != "" {

@@ -113,7 +113,7 @@ func (d *Device) within(f func() error) error {
 func (q *queue) setCapture(c *capturedGraph) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.capturing = c
+	q.capturing, q.follows = c, false
 }
 
 // recordLaunch remembers the node of a launch that was just captured, if its parameters
@@ -141,7 +141,7 @@ func (c *capturedGraph) Launch() error {
 			return fmt.Errorf("%s: kernel %s: %w", q.device.name, x.kernel.function.name, err)
 		}
 	}
-	q.launched, q.last = q.launched+c.launches, c.last
+	q.launched, q.last, q.follows = q.launched+c.launches, c.last, false
 	if err := cuda.LaunchGraph(c.exec, q.stream); err != nil {
 		return fmt.Errorf("%s: repeating %d launches: %w", q.device.name, c.launches, err)
 	}

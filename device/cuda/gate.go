@@ -94,6 +94,7 @@ func (q *queue) waitFor(e device.Event) error {
 		return err
 	}
 	defer q.leave()
+	q.follows = false
 	if q.gate == nil {
 		var err error
 		if q.gate, err = q.device.newGate(); err != nil {

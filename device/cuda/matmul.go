@@ -45,6 +45,9 @@ type matmulArgs struct {
 }
 
 func matMul(d *Device, c op.Call) (p program, err error) {
+	if p, ok, err := d.matMulRows(c); ok {
+		return p, err
+	}
 	m, n, k := c.MatMulDims()
 	x := matmulArgs{m: m, n: n, k: k, add: c.Attr.Accumulate,
 		a: matrix{buffer(0), c.In[0].DType, c.In[0].Shape.Last(), c.Attr.TransA},

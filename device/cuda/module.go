@@ -210,8 +210,9 @@ type module struct {
 
 // function is a kernel of ours.
 type function struct {
-	name   string
-	handle driver.Function
+	name    string
+	handle  driver.Function
+	allowed int64 // bytes of dynamic shared memory, beyond what every kernel has
 }
 
 // function finds a kernel of a unit and allows it so much shared memory. The first time an
@@ -237,14 +238,15 @@ func (d *Device) function(u unit, name string, shared int64) (*function, error) 
 		if err != nil {
 			return nil, fmt.Errorf("kernel %s of %s: %w", name, u.file, err)
 		}
-		f = &function{name, h}
+		f = &function{name: name, handle: h}
 		m.functions[name] = f
 	}
-	const plain = 32 << 10 // of the 48 KiB every kernel may use; the rest is for what it declares itself
-	if shared > plain {
-		return f, d.lib.CUDA.AllowShared(f.handle, int(shared))
+	const plain = 32 << 10                      // of the 48 KiB every kernel may use; the rest is for what it declares itself
+	if shared <= plain || shared <= f.allowed { // one that was prepared before may need more
+		return f, nil
 	}
-	return f, nil
+	f.allowed = shared
+	return f, d.lib.CUDA.AllowShared(f.handle, int(shared))
 }
 
 // begin compiles all general files for an element type in the background. Errors are reported

@@ -58,10 +58,18 @@ type kernelLaunch struct {
 	block    [3]uint32
 	shared   uint32
 	args     []arg
+	// early: the kernel calls awaitPrevious (kernels/decode.h), so it may begin while the one
+	// before it still runs.
+	early bool
 }
+
+// noEarly has every kernel wait for the one before it to end.
+var noEarly bool
 
 func (k *kernelLaunch) run(q *queue, l *device.Launch) error {
 	k.fill(q, l)
+	q.launch.Early = k.early && q.follows && q.device.gpu.major >= 9 && !noEarly
+	q.follows = true
 	if err := q.device.lib.CUDA.Launch(&q.launch); err != nil {
 		return fmt.Errorf("kernel %s: %w", k.function.name, err)
 	}
@@ -74,7 +82,9 @@ func (k *kernelLaunch) run(q *queue, l *device.Launch) error {
 // fill writes the launch and its parameters into memory of the queue.
 func (k *kernelLaunch) fill(q *queue, l *device.Launch) {
 	for i, a := range k.args {
-		q.slots[i] = a.value(l)
+		if q.slots[i] = a.value(l); a.from == queueNumber {
+			q.slots[i] = uint64(q.number)
+		}
 	}
 	q.launch.Function, q.launch.Grid, q.launch.Block, q.launch.Shared = k.function.handle, k.grid, k.block, k.shared
 }
@@ -92,6 +102,7 @@ const (
 	number source = iota
 	operand
 	scratch
+	queueNumber
 	randomKey // this and the rest are of the iteration
 	firstRow
 	scalar
@@ -108,7 +119,7 @@ func (a arg) value(l *device.Launch) uint64 {
 	case scratch:
 		return uint64(pointer(l.Workspace)) + a.bits
 	}
-	if a.from == number || l.Args == nil {
+	if a.from == number || a.from == queueNumber || l.Args == nil {
 		return a.bits
 	}
 	switch a.from {
@@ -137,6 +148,10 @@ func bufferAt(i int, offset int64) arg { return arg{from: operand, index: i, bit
 
 // scratchAt is the workspace from an offset in bytes on.
 func scratchAt(offset int64) arg { return arg{from: scratch, bits: uint64(offset)} }
+
+// ofQueue is the number of the queue that runs the launch, below maxQueues: kernels with
+// counters of their own have some for each, since queues run at the same time.
+func ofQueue() arg { return arg{from: queueNumber} }
 
 // i64, f32 and flag are numbers.
 func i64(n int64) arg   { return arg{bits: uint64(n)} }

@@ -15,6 +15,7 @@ type queue struct {
 	device *Device
 	name   string
 	stream driver.Stream
+	number int // that no other open queue of the device has
 
 	mu        sync.Mutex
 	closed    bool
@@ -23,6 +24,7 @@ type queue struct {
 	last      *preparedKernel // the latest of them
 	marks     marks
 	capturing *capturedGraph
+	follows   bool // what the stream was given last is a kernel of ours
 	// The parameters of one launch at a time, in memory that does not move.
 	launch driver.Launch
 	slots  [driver.MaxParams]uint64
@@ -40,17 +42,36 @@ func (d *Device) Queue(name string) (device.Queue, error) {
 	if d.closed {
 		return nil, fmt.Errorf("%s: queue %s asked of a closed device", d.name, name)
 	}
+	number := d.freeNumber()
+	if number == maxQueues {
+		return nil, fmt.Errorf("%s: queue %s asked for next to %d others, which is the most; close one", d.name, name, number)
+	}
 	s, err := d.lib.CUDA.NewStream()
 	if err != nil {
 		return nil, fmt.Errorf("%s: queue %s: %w", d.name, name, err)
 	}
-	q := &queue{device: d, name: name, stream: s}
+	q := &queue{device: d, name: name, stream: s, number: number}
 	for i := range q.slots {
 		q.params[i] = unsafe.Pointer(&q.slots[i])
 	}
 	q.launch.Stream, q.launch.Params = s, &q.params
 	d.queues[q] = true
 	return q, nil
+}
+
+// maxQueues is how many queues a device has at once: QUEUES of the kernels with counters.
+const maxQueues = 32
+
+// freeNumber is the smallest number that no queue has. The lock is held.
+func (d *Device) freeNumber() (n int) {
+	var taken [maxQueues + 1]bool
+	for q := range d.queues {
+		taken[q.number] = true
+	}
+	for n < maxQueues && taken[n] {
+		n++
+	}
+	return n
 }
 
 // enter takes the queue for one call of the driver.
@@ -92,6 +113,7 @@ func (q *queue) Copy(dst, src device.Buffer) error {
 		return err
 	}
 	defer q.leave()
+	q.follows = false
 	if err := q.device.lib.CUDA.Copy(to, from, dst.Bytes, q.stream); err != nil {
 		return fmt.Errorf("%s: copy of %d bytes: %w", q.device.name, dst.Bytes, err)
 	}
@@ -116,6 +138,9 @@ func (q *queue) Launch(k device.Kernel, l *device.Launch) error {
 		q.capturing.launches, q.capturing.last = q.capturing.launches+1, t
 	}
 	for _, s := range t.program.actions {
+		if _, ours := s.(*kernelLaunch); !ours {
+			q.follows = false
+		}
 		if err := s.run(q, l); err != nil {
 			return fmt.Errorf("%s: launch of %v: %w", q.device.name, t.call, err)
 		}
@@ -147,6 +172,7 @@ func (q *queue) Wait(e device.Event) error {
 		return err
 	}
 	defer q.leave()
+	q.follows = false
 	return q.device.lib.CUDA.WaitEvent(q.stream, own.handle)
 }
 

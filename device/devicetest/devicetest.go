@@ -23,7 +23,8 @@ import (
 type Options struct {
 	// DTypes of activations and weights to try; f32 if empty.
 	DTypes []dtype.Type
-	// Complete: a case without a kernel fails. Otherwise it is skipped and listed.
+	// Complete: a case without a kernel fails, those of fused ops aside. Otherwise it is
+	// skipped and listed.
 	Complete bool
 	// Lacks tells which calls a complete device has no kernel for all the same; nil
 	// for none.
@@ -106,7 +107,7 @@ func runCases(t *testing.T, d device.Device, dt dtype.Type, o Options) {
 		t.Run(c.Name, func(t *testing.T) {
 			err := tryCase(d, c, o.Bound)
 			var none *device.NoKernelError
-			if errors.As(err, &none) && (!o.Complete || o.Lacks != nil && o.Lacks(none.Call)) {
+			if errors.As(err, &none) && (!o.Complete || none.Call.Kind.Fused() || o.Lacks != nil && o.Lacks(none.Call)) {
 				missing[string(c.Call.Kind)]++
 				t.Skip(err)
 			}

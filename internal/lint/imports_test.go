@@ -98,6 +98,7 @@ var outside = map[string][]string{
 	"golang.org/x/text":             {"tokenizer"},
 	"github.com/dlclark/regexp2/v2": {"tokenizer"},
 	"github.com/goccy/go-yaml":      {"recipe"},
+	"github.com/klauspost/compress": {"data/parquet", "finetune"},
 	"github.com/spf13/cobra":        {"cmd/spillway"},
 	"github.com/spf13/pflag":        {"cmd/spillway"},
 }
@@ -198,7 +199,8 @@ func allowed(imp, pkg string) bool {
 }
 
 // Library code says what it does through values and errors: it does not log, read
-// the environment or the command line, or end the process.
+// the environment or the command line, or end the process. Only hub reads the environment: where
+// another library's cache is, that library's variables say.
 func TestLibrariesKeepToThemselves(t *testing.T) {
 	refused := map[string]string{
 		"os.Getenv": "configuration is passed in", "os.LookupEnv": "configuration is passed in", "os.Environ": "configuration is passed in",
@@ -223,6 +225,9 @@ func TestLibrariesKeepToThemselves(t *testing.T) {
 		}
 		return selectors(path, func(name string, line int) {
 			for word, why := range refused {
+				if name == "os.Getenv" && filepath.Dir(rel) == "hub" {
+					continue
+				}
 				if name == word || strings.HasSuffix(word, ".") && strings.HasPrefix(name, word) {
 					t.Errorf("%s:%d uses %s: %s", rel, line, name, why)
 				}

@@ -3,10 +3,9 @@
 package term
 
 import (
+	"cmp"
 	"io"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // Width is the number of columns of the terminal that w writes to, 0 where w is not a
@@ -16,12 +15,9 @@ func Width(w io.Writer) int {
 	if !ok {
 		return 0
 	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
+	n, isTerminal := columns(f)
+	if !isTerminal {
 		return 0
 	}
-	if size.Col == 0 { // a terminal that does not know its size
-		return 80
-	}
-	return int(size.Col)
+	return cmp.Or(n, 80) // some do not know
 }

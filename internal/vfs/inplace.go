@@ -60,23 +60,23 @@ func (osFS) OpenInPlace(name string, write bool) (InPlace, error) {
 
 // ReadAt implements InPlace.
 func (f *inPlaceFile) ReadAt(p []byte, off int64) (int, error) {
-	return f.transfer(syscall.Pread, "read", io.EOF, p, off)
+	return f.transfer(pread, "read", io.EOF, p, off)
 }
 
 // WriteAt implements InPlace.
 func (f *inPlaceFile) WriteAt(p []byte, off int64) (int, error) {
-	return f.transfer(syscall.Pwrite, "write", io.ErrShortWrite, p, off)
+	return f.transfer(pwrite, "write", io.ErrShortWrite, p, off)
 }
 
 // transfer repeats a system call until all bytes are done. A call that stops inside a block,
 // or does nothing, ends it with the error short: direct I/O cannot continue there.
-func (f *inPlaceFile) transfer(call func(fd int, p []byte, off int64) (int, error), op string, short error, p []byte, off int64) (done int, err error) {
+func (f *inPlaceFile) transfer(call func(f *os.File, p []byte, off int64) (int, error), op string, short error, p []byte, off int64) (done int, err error) {
 	if err := aligned(f.Name(), p, off); err != nil {
 		return 0, err
 	}
 	for done < len(p) {
 		direct := f.direct.Load()
-		n, err := call(int(f.Fd()), p[done:], off+int64(done))
+		n, err := call(f.File, p[done:], off+int64(done))
 		switch {
 		case err == syscall.EINTR:
 			continue

@@ -1,11 +1,9 @@
 package vfs
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"syscall"
 )
 
 // OS is the disk of this computer.
@@ -57,37 +55,17 @@ func (osFS) Stat(name string) (Info, error) {
 	return info, nil
 }
 
-func (osFS) SyncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
-}
+func (osFS) SyncDir(dir string) error { return syncFolder(dir) }
 
 func (osFS) Lock(dir string) (io.Closer, error) {
-	f, err := os.Open(dir)
+	l, err := lockFolder(dir)
 	if err != nil {
-		return nil, err
+		return nil, &os.PathError{Op: "lock", Path: dir, Err: err}
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == nil {
-		return f, nil
-	}
-	if err == syscall.EWOULDBLOCK {
-		err = ErrLocked
-	}
-	return nil, errors.Join(&os.PathError{Op: "lock", Path: dir, Err: err}, f.Close())
+	return l, nil
 }
 
-func (osFS) Free(dir string) (int64, error) {
-	var s syscall.Statfs_t
-	if err := syscall.Statfs(dir, &s); err != nil {
-		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
-	}
-	return int64(s.Bavail) * int64(s.Bsize), nil
-}
+func (osFS) Free(dir string) (int64, error) { return FreeSpace(dir) }
 
 type osFile struct{ *os.File }
 

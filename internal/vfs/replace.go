@@ -2,12 +2,9 @@ package vfs
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 )
 
 // ErrInDoubt is wrapped by errors of Replace after which a reader may find the old file or
@@ -19,18 +16,14 @@ var ErrInDoubt = errors.New("the old file or the new one may be there")
 // its name in one rename. Several processes may replace the same file at once; one of them
 // wins. After an error without ErrInDoubt the old file is still there.
 func Replace(d FS, name string, write func(io.Writer) error) error {
-	partial := partialFile(name)
-	if err := WriteFile(d, partial, write); err != nil {
-		return errors.Join(err, RemoveAll(d, partial))
-	}
-	err := d.Rename(partial, name)
-	if err == nil {
-		err = d.SyncDir(filepath.Dir(name))
-	}
+	w, err := Begin(d, name)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrInDoubt, err)
+		return err
 	}
-	return nil
+	if err := write(w); err != nil {
+		return errors.Join(err, w.Discard())
+	}
+	return w.Commit()
 }
 
 // ReplaceBytes is Replace for bytes at hand.
@@ -44,21 +37,17 @@ func ReplaceBytes(d FS, name string, b []byte) error {
 // WriteOnce writes a file of this computer that appears whole, unless there is one of that
 // name already: then the error is fs.ErrExist and the file stays as it is.
 func WriteOnce(name string, b []byte) error {
-	partial := partialFile(name)
-	err := WriteBytes(OS, partial, b)
-	if err == nil {
-		err = os.Link(partial, name) // unlike a rename, it never replaces
+	w, err := Begin(OS, name)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, RemoveAll(OS, partial))
-}
-
-// partials counts the hidden files of this process.
-var partials atomic.Int64
-
-// partialFile is a hidden name that nobody else uses.
-func partialFile(name string) string {
-	dir, base := filepath.Split(name)
-	return fmt.Sprintf("%s.%s.%d-%d%s", dir, base, os.Getpid(), partials.Add(1), partialSuffix)
+	if _, err = w.Write(b); err == nil {
+		err = w.file.Sync()
+	}
+	if err == nil {
+		err = os.Link(w.partial, name) // unlike a rename, it never replaces
+	}
+	return errors.Join(err, w.Discard())
 }
 
 const partialSuffix = ".partial"

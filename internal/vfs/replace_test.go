@@ -61,6 +61,37 @@ func TestReplaceAtOnce(t *testing.T) {
 	}
 }
 
+// What a killed process began is removed when the file is written next; what others are
+// writing, and files that look similar, stay.
+func TestDraftsOfKilledProcesses(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "plan.json")
+	for _, name := range []string{".plan.json.0123456789abcdef.partial", ".plan.json.partial", ".other.json.0123456789abcdef.partial"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, err := Begin(OS, file)
+	if err == nil {
+		_, err = other.Write([]byte("slow"))
+	}
+	if err = errors.Join(err, ReplaceBytes(OS, file, []byte("quick"))); err != nil {
+		t.Fatal(err)
+	}
+	if names, _ := OS.List(dir); len(names) != 4 {
+		t.Errorf("%q are left", names)
+	}
+	if got, _ := os.ReadFile(file); string(got) != "quick" {
+		t.Errorf("the file has %q", got)
+	}
+	if err := other.Commit(); err != nil {
+		t.Error(err)
+	}
+	if got, _ := os.ReadFile(file); string(got) != "slow" {
+		t.Errorf("the file has %q", got)
+	}
+}
+
 func TestWriteOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	for i := range 2 {

@@ -15,6 +15,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -191,7 +192,8 @@ func RemoveAll(d FS, name string) error {
 
 // NoSpace says whether an error means that the disk is full.
 func NoSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	full := func(target error) bool { return errors.Is(err, target) }
+	return full(syscall.ENOSPC) || slices.ContainsFunc(outOfSpace, full)
 }
 
 // ExistingParent is a folder, or where it does not exist yet the nearest folder above it that

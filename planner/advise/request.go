@@ -26,6 +26,9 @@ type Request struct {
 	MicroBatchSize, Seq int64
 	Goal                goal.Goal
 	Site                goal.Site
+	// Changes plans what would fit where nothing does, of tasks without batches; nil tries
+	// smaller micro-batches, shorter sequences and so on.
+	Changes func(*goal.FitError) []goal.FitOption
 }
 
 // Plan makes the plan, or a *goal.FitError whose options have all been planned and do fit.
@@ -46,6 +49,9 @@ func (r Request) Plan() (*plan.Plan, *spec.Model, error) {
 // batch in more of them), optimizer state in 8 bits, shorter sequences, more memory.
 func (r Request) options(fit *goal.FitError) []goal.FitOption {
 	var list []goal.FitOption
+	if r.Changes != nil {
+		return r.Changes(fit)
+	}
 	try := func(change string, q Request) bool {
 		m, err := q.Trace(q.MicroBatchSize, q.Seq)
 		if err != nil {

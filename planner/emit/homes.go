@@ -16,10 +16,11 @@ type homes struct {
 	script
 	owner    []int // by slab: the device that updates it
 	on       []onDevice
-	batch    []int // by micro-batch: on the host
-	result   []int // by micro-batch: on the host
-	partials int   // on device 0: sums of squares of gradients, -1 for none
-	cpuClip  int   // the clip factor on the host
+	batch    []int   // by micro-batch: on the host
+	result   []int   // by micro-batch: on the host
+	caches   [][]int // by block and index: on the device that runs it
+	partials int     // on device 0: sums of squares of gradients, -1 for none
+	cpuClip  int     // the clip factor on the host
 }
 
 // onDevice is what a device holds; -1 for nothing.
@@ -69,6 +70,17 @@ func (h *homes) make() error {
 	}
 	if h.cpu >= 0 {
 		h.cpuClip = h.home("clip", plan.Workspace, h.host, 8)
+	}
+	for i, block := range l.Model.Blocks {
+		var ids []int
+		for _, t := range l.CacheTypes(i) {
+			device := 0
+			if h.c.Split != nil {
+				device = h.c.Split[i]
+			}
+			ids = append(ids, h.home(block.Name+" cache", plan.Cache, device, t.Bytes()))
+		}
+		h.caches = append(h.caches, ids)
 	}
 	h.owner = owners(l, h.c)
 	for k := range h.p.Slabs {

@@ -89,6 +89,8 @@ func (e *emitter) bound(need plan.Binding, bytes int64, l *layout.LaidProgram, u
 		return e.made(e.saved.at(u.block, 0, micro), u.device, names.Saved, l.SavedBytes)
 	case plan.InBatch:
 		return here.batch[micro]
+	case plan.InCache:
+		return e.caches[u.block][need.Index]
 	case plan.InConst:
 		return here.consts
 	case plan.OutResult:

@@ -73,6 +73,8 @@ func (l *programLayout) input(in graph.Port) (plan.Place, error) {
 			return plan.Place{}, fmt.Errorf("batches have no part %q", in.Name)
 		}
 		return plan.Place{Region: plan.InBatch, Offset: part.Offset}, nil
+	case graph.Cache:
+		return plan.Place{Region: plan.InCache, Index: in.Index}, nil
 	case graph.Const:
 		return plan.Place{Region: plan.InConst, Offset: l.consts[constKey(in)].Offset}, nil
 	}
@@ -89,6 +91,8 @@ func (l *programLayout) output(out graph.Port) (plan.Place, error) {
 		return l.gradient(out)
 	case graph.Saved:
 		return plan.Place{Region: plan.InSaved, Offset: l.savedOffsets[out.Index]}, nil
+	case graph.Cache:
+		return plan.Place{Region: plan.InCache, Index: out.Index}, nil
 	case graph.Result:
 		return plan.Place{Region: plan.OutResult, Index: out.Index}, nil
 	case graph.Partial:

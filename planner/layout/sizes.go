@@ -3,6 +3,8 @@ package layout
 import (
 	"slices"
 
+	"spillway/graph"
+	"spillway/op"
 	"spillway/planner/strategy"
 )
 
@@ -10,6 +12,15 @@ import (
 func (l *Layout) ResultBytes() int64 {
 	p := l.Model.Program(len(l.Model.Blocks) - 1)
 	return p.Type(p.Outputs[0].Value).Bytes()
+}
+
+// CacheTypes are what a block stores between steps of generation, by index.
+func (l *Layout) CacheTypes(block int) (list []op.Type) {
+	p := l.Model.Program(block)
+	for _, port := range graph.Ports(p.Inputs, graph.Cache) {
+		list = append(list, p.Type(port.Value))
+	}
+	return list
 }
 
 // HasMaster says whether the weights of a slab have a master copy in f32.

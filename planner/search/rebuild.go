@@ -19,7 +19,8 @@ import (
 // that would be carried out differs: a plan that was changed by hand or by a fault, or that
 // was made for another model, goal or kind of device. What only describes the plan, such as
 // its forecast, is taken from the file.
-func Rebuild(m *spec.Model, g goal.Goal, site goal.Site, from *plan.Plan) (*plan.Plan, error) {
+// A plan to generate has the phases of some steps.
+func Rebuild(m *spec.Model, g goal.Goal, site goal.Site, from *plan.Plan, steps ...Step) (*plan.Plan, error) {
 	l, err := layout.New(m, g, site)
 	if err != nil {
 		return nil, err
@@ -35,7 +36,16 @@ func Rebuild(m *spec.Model, g goal.Goal, site goal.Site, from *plan.Plan) (*plan
 	if from.Captured && p.CanCapture() {
 		p = p.Capture()
 	}
-	for _, ph := range from.Phases {
+	if len(steps) > 0 {
+		p.Choices = from.Choices
+		if p, err = writeSteps(p, g, site, steps); err != nil {
+			return nil, err
+		}
+		for i := range min(len(p.Phases), len(from.Phases)) {
+			p.Phases[i].Captured, p.Phases[i].Seconds = from.Phases[i].Captured, from.Phases[i].Seconds
+		}
+	}
+	for _, ph := range from.Phases[min(len(p.Phases), len(from.Phases)):] {
 		if ph.Name != plan.Evaluate {
 			return nil, fmt.Errorf("its phase %q is not known", ph.Name)
 		}

@@ -156,7 +156,7 @@ func TestWeightsThatCannotBeWritten(t *testing.T) {
 	if _, err := flat.Outputs(stored.Options{Type: quant.RowI8, Model: dtype.BF16, Double: true}); err == nil || !strings.Contains(err.Error(), "only matrices") {
 		t.Errorf("rows of a vector: %v", err)
 	}
-	if _, err := flat.Outputs(stored.Options{Type: dtype.BF16, Model: dtype.BF16, Double: true}); err == nil || !strings.Contains(err.Error(), "use "+quant.Aliases(", ")) {
+	if _, err := flat.Outputs(stored.Options{Type: dtype.BF16, Model: dtype.BF16, Double: true}); err == nil || !strings.Contains(err.Error(), "use "+strings.Join(stored.Written(), ", ")) {
 		t.Errorf("bf16: %v", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"spillway/dtype"
 	"spillway/quant"
@@ -133,14 +134,29 @@ func layoutOf(t dtype.Type) (layout, error) {
 			return l, nil
 		}
 	}
-	return layout{}, fmt.Errorf("%v is not a type weights are stored in; use %s", t, quant.Aliases(", "))
+	return layout{}, fmt.Errorf("%v is not a type weights are stored in; use %s", t, strings.Join(Written(), ", "))
+}
+
+// Written lists the formats that quantized weights can be written in, by the names people
+// call them.
+func Written() (names []string) {
+	for _, c := range quant.Weights() {
+		if Library(c.Type) != "" {
+			names = append(names, c.Alias)
+		}
+	}
+	return names
 }
 
 // Library is the Python library whose layout weights of a type are written in, "" for a
 // type that is not written.
 func Library(t dtype.Type) string {
-	l, _ := layoutOf(t)
-	return l.library
+	for _, l := range layouts {
+		if slices.Contains(l.types, t) {
+			return l.library
+		}
+	}
+	return ""
 }
 
 // Options say how weights are written.

@@ -1,12 +1,21 @@
 package kernel
 
+import "spillway/dtype"
+
 // A Matrix is a view of floats in memory, row by row: element (i, j) is
-// Data[i*Step+j], or Data[j*Step+i] if Transposed.
+// Data[i*Step+j], or Data[j*Step+i] if Transposed. The right operand of a Gemm may be of a
+// 16-bit type: Codes instead of Data.
 type Matrix struct {
 	Data       []float32
 	Step       int
 	Transposed bool
+
+	Type  dtype.Type // BF16 or F16, where Codes is used
+	Codes []uint16
 }
+
+// narrow says that the elements are Codes.
+func (m *Matrix) narrow() bool { return m.Type != dtype.Invalid }
 
 // Gemm is the matmul C = A·B, with a bias row, the old C or another matrix added:
 //
@@ -15,7 +24,7 @@ type Matrix struct {
 // where add is C itself (Accumulate), Bias[j], both, Plus[i*CStep+j], or nothing. Every
 // element is one chain of multiply-adds over p, cut into slabs whose size depends on K
 // and the storage order of A alone: a row of C has the same bits whatever M, N, the
-// storage order of B and the number of workers.
+// storage order of B, its type and the number of workers.
 //
 // A Gemm is made once and run many times; running it allocates nothing.
 type Gemm struct {
@@ -53,20 +62,23 @@ const (
 // Workspace is the scratch memory, in elements, that the matmul needs with so many
 // workers: what it depends on is sizes and storage orders.
 func (g *Gemm) Workspace(workers int) int {
-	if g.M <= skinnyM {
+	switch {
+	case g.isStreamed():
+		return workers * g.streamedScratch()
+	case g.M <= skinnyM:
 		return workers * g.skinnyScratch()
 	}
 	return workers * g.scratch()
 }
 
-// depth cuts K into equal slabs, multiples of four.
+// depth cuts K into equal slabs, multiples of eight.
 func (g *Gemm) depth() int {
 	most := slabK
 	if g.A.Transposed {
 		most = packedSlabK
 	}
 	k := max(g.K, 1)
-	return roundUp(ceil(k, ceil(k, most)), 4)
+	return roundUp(ceil(k, ceil(k, most)), 8)
 }
 
 // blockN is how many columns a block has at most.
@@ -81,11 +93,16 @@ func (g *Gemm) Run(p *Pool) {
 	if g.Accumulate && g.Bias != nil {
 		g.addBias()
 	}
+	g.team = p.team
+	if g.isStreamed() {
+		p.Launch(ceil(g.N, streamed{g}.columns()), streamed{g})
+		return
+	}
 	if g.M <= skinnyM {
 		p.Launch(ceil(g.N, skinny{g}.width()), skinny{g})
 		return
 	}
-	g.pieces, g.team = g.cut(p.Workers()), p.team
+	g.pieces = g.cut(p.Workers())
 	g.left = int64(g.pieces)
 	helpers := p.Workers() - 1
 	if g.pieces == 1 { // too little to share

@@ -3,8 +3,8 @@ package kernel
 // skinny is the matmul with few rows, as in decoding: it reads every weight once
 // and multiplies it by a handful of rows, so nothing is packed for others to use. A
 // piece is one panel of columns. If memory runs along the columns of B the panel is
-// transposed into the worker's own scratch, slab by slab; otherwise it is read where
-// it lies.
+// transposed into the worker's own scratch, slab by slab, and one in 16 bits is widened
+// there; otherwise it is read where it lies.
 type skinny struct{ *Gemm }
 
 // narrowN is how many columns are transposed at a time for at most fewM rows: then
@@ -25,9 +25,9 @@ func (g skinny) width() int {
 // skinnyScratch is what one worker needs for a panel.
 func (g *Gemm) skinnyScratch() int {
 	switch {
-	case !g.B.Transposed:
+	case !g.B.Transposed && !g.B.narrow():
 		return 0
-	case g.M <= fewM:
+	case g.B.Transposed && g.M <= fewM:
 		return g.depth() * narrowN
 	}
 	return g.depth() * maxCols
@@ -41,8 +41,8 @@ func (g skinny) Run(worker, piece int) {
 	scratch := g.Work[worker*g.skinnyScratch():]
 	for p0 := 0; p0 < g.K; p0 += depth {
 		kc := min(depth, g.K-p0)
-		if g.B.Transposed {
-			g.B.pack(r, scratch, width, col, cols, p0, kc, true)
+		if g.B.Transposed || g.B.narrow() {
+			g.B.pack(r, scratch, width, col, cols, p0, kc, g.B.Transposed)
 			g.multiply(p0, kc, col, cols, &scratch[0], width)
 		} else {
 			g.multiply(p0, kc, col, cols, &g.B.Data[p0*g.B.Step+col], g.B.Step)

@@ -8,7 +8,8 @@ import "sync/atomic"
 // rows of a piece that another one still works at, and multiplies them by the columns
 // that are packed there. No bit depends on who multiplies what.
 type member struct {
-	block   block // of the piece; changed only while it is closed and has no helpers
+	streams streams // of a streamed matmul
+	block   block   // of the piece; changed only while it is closed and has no helpers
 	open    atomic.Bool
 	next    atomic.Int64 // the first row of the block's slab that nobody has taken
 	helpers atomic.Int64

@@ -32,6 +32,8 @@ type routines struct {
 	packCopy      packCopyFunc
 	packTranspose packTransposeFunc
 
+	bf16, f16 half // matmuls with weights of these types, see half.go
+
 	// saturate runs chains of multiply-adds in registers, see saturate.go.
 	saturate func(rounds int, sums *float32)
 	chains   int // sums it writes

@@ -56,6 +56,10 @@ func packStrips(wide int, strip stripFunc) packTransposeFunc {
 // them, from p0 on along them. along says that memory runs along the panels, so that
 // it must be transposed.
 func (m *Matrix) pack(r *routines, panels []float32, step, first, n, p0, kc int, along bool) {
+	if m.narrow() {
+		m.packHalf(r.half(m.Type), panels, step, first, n, p0, kc, along)
+		return
+	}
 	if along {
 		for i := 0; i < n; i += step {
 			r.packTranspose(&panels[i*kc], step, &m.Data[(first+i)*m.Step+p0], m.Step, kc, min(step, n-i))
@@ -68,6 +72,20 @@ func (m *Matrix) pack(r *routines, panels []float32, step, first, n, p0, kc int,
 	}
 	if i := whole * step; i < n {
 		r.packCopy(&panels[i*kc], step, &m.Data[p0*m.Step+first+i], m.Step, kc, n-i, 1)
+	}
+}
+
+// packHalf is pack of a 16-bit type, widened.
+func (m *Matrix) packHalf(h *half, panels []float32, step, first, n, p0, kc int, along bool) {
+	for i := 0; i < n && along; i += step {
+		h.transpose(&panels[i*kc], step, &m.Codes[(first+i)*m.Step+p0], m.Step, kc, min(step, n-i))
+	}
+	for p := 0; p < kc && !along; p++ {
+		row := m.Codes[(p0+p)*m.Step+first:][:n]
+		for i := 0; i < n; i += step {
+			w := min(step, n-i)
+			m.Type.Widen(panels[i*kc+p*step:][:w], row[i:i+w])
+		}
 	}
 }
 

@@ -1,6 +1,9 @@
 package kernel
 
-import "spillway/op"
+import (
+	"spillway/dtype"
+	"spillway/op"
+)
 
 // portable is the path in plain Go. It is also what the others are tested against.
 func portable() *routines {
@@ -8,6 +11,7 @@ func portable() *routines {
 		name: "portable", mr: portableSide, nr: portableSide, heights: []int{portableSide, 1},
 		tileCols: [maxRows + 1]tileFunc{1: tileColsGo(1), portableSide: tileColsGo(portableSide)},
 		tileRows: [maxRows + 1]tileFunc{1: tileRowsGo(1), portableSide: tileRowsGo(portableSide)},
+		bf16:     portableHalf(dtype.BF16), f16: portableHalf(dtype.F16),
 		saturate: saturateGo, chains: 8,
 		packCopy: packCopyGo, packTranspose: packTransposeGo,
 		exp: expGo, add: addGo, mul: mulGo, addMul: addMulGo, scale: scaleGo, addScaled: addScaledGo, rotate: rotateGo,

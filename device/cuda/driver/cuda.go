@@ -35,10 +35,29 @@ type Launch struct {
 	Grid, Block [3]uint32
 	Shared      uint32 // bytes of dynamic shared memory
 	Stream      Stream
+	// Early: the kernel may begin before the one in front of it in the stream has ended,
+	// and waits for it itself (programmatic dependent launch).
+	Early bool
 	// Params are the addresses of the kernel's parameters, in memory that does not
 	// move.
 	Params *[MaxParams]unsafe.Pointer
 }
+
+// launchConfig is CUlaunchConfig, and launchAttribute CUlaunchAttribute.
+type (
+	launchConfig struct {
+		grid, block [3]uint32
+		shared      uint32
+		stream      Stream
+		attributes  *launchAttribute
+		count       uint32
+	}
+	launchAttribute struct {
+		id    uint32
+		_     uint32
+		value [16]uint32
+	}
+)
 
 // MaxParams is the most parameters a kernel has.
 const MaxParams = 32
@@ -295,7 +314,13 @@ func (l *cudaLib) bindModules(t *CUDA) {
 	t.AllowShared = func(f Function, bytes int) error {
 		return l.check("cuFuncSetAttribute", attribute.Call(uintptr(f), maxDynamicShared, uintptr(bytes)))
 	}
+	const programmaticSerialization = 6
+	early, launchEx := &launchAttribute{id: programmaticSerialization, value: [16]uint32{1}}, l.find("cuLaunchKernelEx")
 	t.Launch = func(k *Launch) error {
+		if k.Early {
+			config := &launchConfig{grid: k.Grid, block: k.Block, shared: k.Shared, stream: k.Stream, attributes: early, count: 1}
+			return l.check("cuLaunchKernelEx", launchEx.Call(uintptr(unsafe.Pointer(config)), uintptr(k.Function), uintptr(unsafe.Pointer(k.Params)), 0))
+		}
 		return l.check("cuLaunchKernel", launch.With(&dl.Args{uintptr(k.Function),
 			uintptr(k.Grid[0]), uintptr(k.Grid[1]), uintptr(k.Grid[2]),
 			uintptr(k.Block[0]), uintptr(k.Block[1]), uintptr(k.Block[2]),

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+
+	"spillway"
+	"spillway/units"
+)
+
+// writeGeneration shows the cache of a plan to generate, and what its steps will do.
+func writeGeneration(p *page, g *spillway.GenerationForecast, shared bool) {
+	p.line("cache", "%v: %s pages of %d tokens, %v a token", units.Bytes(g.CacheBytes), grouped(g.Pages), g.Page, units.Bytes(g.TokenBytes))
+	p.line("prefill", "%s for a chunk of %s tokens, %s tokens/s", seconds(g.ChunkSeconds), grouped(g.Chunk), grouped(int64(float64(g.Chunk)/g.ChunkSeconds)))
+	p.line("first token", "%s after a prompt of %s tokens", seconds(g.PromptSeconds), grouped(g.PromptTokens))
+	name := "decode"
+	for _, d := range g.Decode {
+		how := ""
+		if d.Captured {
+			how = ", as a graph"
+		}
+		p.line(name, "%s: %s tokens/s at %s tokens, %s at %s, %s-bound%s", plural(int(d.Streams), "sequence"), rate(d.Half.TokensPerSec), grouped(d.Half.Positions),
+			rate(d.Full.TokensPerSec), grouped(d.Full.Positions), resource(d.Full.Bound, shared), how)
+		name = ""
+	}
+}
+
+// rate is tokens a second: with a digit behind the point where there are few.
+func rate(r float64) string {
+	if r < 100 {
+		return fmt.Sprintf("%.1f", r)
+	}
+	return grouped(int64(r + 0.5))
+}

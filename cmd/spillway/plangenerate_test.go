@@ -1,0 +1,61 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// A plan to generate says what its cache takes and what its steps will do, to people and to
+// programs.
+func TestPlanGenerate(t *testing.T) {
+	args := []string{"plan", "llama-3-8b", "--task", "generate", "--context", "32768", "--streams", "4", "--cache-type", "int8,fp8", "--machine", "h200"}
+	text := command(t, args...).out
+	for _, want := range []string{"4 sequences of up to 32,768 tokens, cache in int8,fp8", "key-value cache", "2,048 pages of 64 tokens", "first token", "1 sequence:", "4 sequences:", "tokens/s at 16,384 tokens"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the plan does not say %q:\n%s", want, text)
+		}
+	}
+	v := command(t, append(args, "--json")...).object(t)
+	for _, path := range []string{"generation.cache_bytes", "generation.pages", "generation.prompt_seconds", "generation.decode", "homes.cache.device", "goal.context", "goal.streams"} {
+		at(t, v, path)
+	}
+	if n, want := at(t, v, "generation.cache_bytes"), 4*32768*32*2*8*(128+4.0); n != want { // a byte each, and a scale for every head
+		t.Errorf("the cache takes %v bytes, want %v", n, want)
+	}
+}
+
+// Where the cache does not fit, the flags that are named are tried as they are written, and fit.
+func TestGenerationMisfits(t *testing.T) {
+	args := []string{"plan", "llama-3-8b", "--task", "generate", "--context", "32768", "--streams", "8", "--machine", "rtx4090,host:64GiB", "--json"}
+	v := command(t, append(args, "--max-memory", "12GiB")...).object(t)
+	if at(t, v, "fits") != false {
+		t.Fatal("it fits")
+	}
+	options := at(t, v, "options").([]any)
+	if len(options) < 2 {
+		t.Fatalf("options %v", options)
+	}
+	for _, o := range options {
+		flags := strings.Fields(at(t, o, "change").(string))
+		if again := command(t, append(append([]string{}, append(args, "--max-memory", "12GiB")...), flags...)...).object(t); at(t, again, "fits") != true {
+			t.Errorf("%v does not fit", flags)
+		}
+	}
+}
+
+// Settings of other tasks are refused.
+func TestGenerationSettings(t *testing.T) {
+	for _, c := range []struct{ flags, want string }{
+		{"--task generate --seq-len 64", "--seq-len has no effect"},
+		{"--task generate --batch-size 2", "--batch-size has no effect"},
+		{"--task infer --context 64", "--context has no effect"},
+		{"--task train --cache-type bf16", "--cache-type has no effect"},
+		{"--task generate --max-seq-len", "--max-seq-len has no effect"},
+		{"--task generate --cache-type nf4", "it is fp32, bf16, fp16, int8, fp8"},
+		{"--task generate --streams 0", "--streams"},
+	} {
+		if got := command(t, append([]string{"plan", "llama-3-8b", "--machine", "h200"}, strings.Fields(c.flags)...)...).err; !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q in it", c.flags, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A model is pulled by its name, and then every command takes the name.
+func TestPullThenUse(t *testing.T) {
+	const commit = "0123456789abcdef0123456789abcdef01234567"
+	names := []string{"config.json", "model.safetensors"}
+	read := func(name string) []byte {
+		b, err := os.ReadFile(filepath.Join("..", "..", "testdata", "reference", "llama", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	files := map[string][]byte{}
+	var siblings []map[string]any
+	for _, name := range names {
+		b := read(name)
+		sum := sha256.Sum256(b)
+		files[name] = b
+		siblings = append(siblings, map[string]any{"rfilename": name, "size": len(b), "lfs": map[string]any{"sha256": hex.EncodeToString(sum[:]), "size": len(b)}})
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/models/org/tiny/revision/main" {
+			json.NewEncoder(w).Encode(map[string]any{"sha": commit, "siblings": siblings})
+			return
+		}
+		w.Write(files[strings.TrimPrefix(r.URL.Path, "/org/tiny/resolve/main/")])
+	}))
+	defer server.Close()
+	t.Setenv("HF_ENDPOINT", server.URL)
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	if r := command(t, "inspect", "org/tiny"); r.code == exitOK || !strings.Contains(r.err, "spillway pull org/tiny") {
+		t.Errorf("before the pull: exit code %d, %s", r.code, r.err)
+	}
+	r := command(t, "pull", "org/tiny", "--json")
+	var got pulled
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != exitOK || got.Files != 2 || got.Commit != commit || got.Fetched != got.Bytes {
+		t.Fatalf("exit code %d, %+v, %s (%v)", r.code, got, r.err, err)
+	}
+	if r := command(t, "pull", "org/tiny"); !strings.Contains(r.out, "nothing was missing") {
+		t.Errorf("the second pull says %q %q", r.out, r.err)
+	}
+	works(t, "inspect", "org/tiny")
+	works(t, "plan", "org/tiny", "--machine", "rtx4090", "--seq-len", "8")
+	works(t, "quantize", "org/tiny", "small")
+}
+
+// Every command that reads a model takes a GGUF file.
+func TestCommandsTakeGGUF(t *testing.T) {
+	model, err := filepath.Abs(filepath.Join("..", "..", "gguf", "testdata", "qwen3-q8_0.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("tokens.bin", []byte(strings.Repeat("\x05\x00\x11\x00\x07\x00", 400)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	works(t, "inspect", model)
+	works(t, "plan", model, "--machine", "rtx4090", "--seq-len", "8")
+	works(t, "export", model, "plain")
+	for _, method := range []string{"lora", "qlora"} {
+		works(t, "train", model, "--method", method, "--data", "tokens.bin", "--token-bytes", "2", "--seq-len", "8", "--max-steps", "2", "--out", method)
+	}
+	works(t, "merge", "plain", "lora", "merged")
+	if r := command(t, "quantize", model, "again"); r.code == exitOK || !strings.Contains(r.err, "quantized already") {
+		t.Errorf("quantizing what is quantized: exit code %d, %s", r.code, r.err)
+	}
+}

@@ -1,0 +1,116 @@
+package kernel
+
+import (
+	"unsafe"
+
+	"spillway/dtype"
+)
+
+// half is how weights of a 16-bit type, bf16 or f16, are multiplied as they are stored. For
+// many rows they are widened while the panels of the matmul are packed. For few rows, as in
+// decoding, reading takes most of the time, and they are transposed and widened in registers.
+type half struct {
+	of        dtype.Type
+	width     int // columns of a stream
+	streams   [maxStreamRows + 1]streamsFunc
+	transpose packHalfFunc
+}
+
+// A packHalfFunc is a packTransposeFunc that widens.
+type packHalfFunc func(dst *float32, step int, src *uint16, srcStep, k, width int)
+
+// A streamsFunc multiplies four streams at once, since one chain of multiply-adds waits for
+// itself: for each s, columns j < width and rows i < h of A,
+//
+//	sums[s][i*sumStep+j] += Σp a[s][i*aStep+p] · b[s][j*bStep+p]     p < k, in order
+//
+// k is a multiple of 8. Meanwhile it fetches as many bytes as it reads, from later on, into the
+// second-level cache.
+type streamsFunc func(k int, s *streams, bStep, aStep, sumStep int, later uintptr)
+
+// streams is where the operands and the sums of a streamsFunc are. The assembly knows its layout.
+type streams struct {
+	b    [streamsAtOnce]*uint16
+	a    [streamsAtOnce]*float32
+	sums [streamsAtOnce]*float32
+}
+
+const (
+	streamsAtOnce = 4
+	maxStreamRows = 2
+	maxStreamCols = 16
+)
+
+// half is the routines of a 16-bit type.
+func (r *routines) half(of dtype.Type) *half {
+	if of == dtype.BF16 {
+		return &r.bf16
+	}
+	return &r.f16
+}
+
+// codeAt is the address of p[i], as at.
+func codeAt(p *uint16, i int) *uint16 {
+	return (*uint16)(unsafe.Add(unsafe.Pointer(p), i*2))
+}
+
+// portableHalf is the plain way.
+func portableHalf(of dtype.Type) half {
+	h := half{of: of, width: 8}
+	for rows := 1; rows <= maxStreamRows; rows++ {
+		h.streams[rows] = func(k int, s *streams, bStep, aStep, sumStep int, _ uintptr) {
+			for q := range streamsAtOnce {
+				for i := range rows {
+					h.streamPlainly(k, at(s.a[q], i*aStep), s.b[q], bStep, at(s.sums[q], i*sumStep))
+				}
+			}
+		}
+	}
+	h.transpose = h.transposePlainly
+	return h
+}
+
+func (h *half) streamPlainly(k int, a *float32, b *uint16, bStep int, sums *float32) {
+	for j := range h.width {
+		sum := *at(sums, j)
+		for p := range k {
+			sum += *at(a, p) * h.widen(*codeAt(b, j*bStep+p))
+		}
+		*at(sums, j) = sum
+	}
+}
+
+func (h *half) widen(code uint16) float32 {
+	if h.of == dtype.BF16 {
+		return dtype.FromBF16(code)
+	}
+	return dtype.FromF16(code)
+}
+
+func (h *half) transposePlainly(dst *float32, step int, src *uint16, srcStep, k, width int) {
+	for j := range width {
+		for p, v := range unsafe.Slice(codeAt(src, j*srcStep), k) {
+			*at(dst, p*step+j) = h.widen(v)
+		}
+	}
+}
+
+// halfStripFunc is a packHalfFunc of a fixed width and a multiple of eight k.
+type halfStripFunc func(dst *float32, step int, src *uint16, srcStep, k int)
+
+// transposeStrips makes a packHalfFunc of any width out of one of a fixed width. What is left
+// over is widened plainly.
+func (h *half) transposeStrips(wide int, strip halfStripFunc) packHalfFunc {
+	return func(dst *float32, step int, src *uint16, srcStep, k, width int) {
+		j, eight := 0, k&^7
+		for ; j+wide <= width; j += wide {
+			strip(at(dst, j), step, codeAt(src, j*srcStep), srcStep, eight)
+		}
+		if j > 0 && eight < k {
+			h.transposePlainly(at(dst, eight*step), step, codeAt(src, eight), srcStep, k-eight, j)
+		}
+		if j < width {
+			h.transposePlainly(at(dst, j), step, codeAt(src, j*srcStep), srcStep, k, width-j)
+		}
+	}
+}

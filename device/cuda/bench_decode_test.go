@@ -1,0 +1,428 @@
+package cuda
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	flags "flag"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
+)
+
+var decodeRates = flags.Bool("decode", false, "measure steps of decoding")
+
+// decodeStack is a model of the Llama-3-8B shape laid out by hand on the GPU, with random weights:
+// its kernels one after the other are a step of decoding.
+type decodeStack struct {
+	t      *testing.T
+	d      *Device
+	q      device.Queue
+	mem    device.Memory
+	used   int64
+	layers int
+
+	hidden, inner, heads, kv, size, vocab int64
+	weights                               []map[string]device.Buffer // of each layer
+	norm, head                            device.Buffer
+
+	launches []decodeLaunch
+	scratch  device.Buffer
+	readFull int64 // bytes of weights and cache that a step reads
+}
+
+type decodeLaunch struct {
+	k device.Kernel
+	l *device.Launch
+}
+
+func (s *decodeStack) typ(dims ...int64) op.Type {
+	return op.Type{DType: dtype.BF16, Shape: shape.Shape(dims)}
+}
+
+func (s *decodeStack) place(t op.Type) device.Buffer {
+	b := device.Buffer{Memory: s.mem, Offset: s.used, Bytes: t.Bytes()}
+	s.used += aligned(t.Bytes())
+	if s.used > s.mem.Size() {
+		s.t.Fatalf("%d bytes needed", s.used)
+	}
+	return b
+}
+
+// newStack takes memory and fills it with small random numbers.
+func newStack(t *testing.T, d *Device, layers int, size int64) *decodeStack {
+	s := &decodeStack{t: t, d: d, layers: layers, hidden: 4096, inner: 14336, heads: 32, kv: 8, size: 128, vocab: 128256}
+	var err, bad error
+	s.mem, err = d.Alloc(size)
+	s.q, bad = d.Queue("compute")
+	host, worse := d.HostAlloc(64 << 20)
+	if err := errors.Join(err, bad, worse); err != nil {
+		t.Fatal(err)
+	}
+	defer host.Free()
+	t.Cleanup(func() { s.q.Close(); s.mem.Free() })
+	if err := noise(dtype.BF16)(0, host.Host()); err != nil {
+		t.Fatal(err)
+	}
+	done := int64(64 << 20)
+	s.do(s.q.Copy(device.Buffer{Memory: s.mem, Bytes: done}, device.Buffer{Memory: host, Bytes: done}))
+	for ; done < size; done *= 2 {
+		n := min(done, size-done)
+		s.do(s.q.Copy(device.Buffer{Memory: s.mem, Offset: done, Bytes: n}, device.Buffer{Memory: s.mem, Bytes: n}))
+	}
+	s.do(s.q.Sync())
+	for range layers {
+		w := map[string]device.Buffer{}
+		for _, m := range []struct {
+			name       string
+			rows, cols int64
+		}{{"norm1", 1, s.hidden}, {"q", s.heads * s.size, s.hidden}, {"k", s.kv * s.size, s.hidden}, {"v", s.kv * s.size, s.hidden}, {"o", s.hidden, s.heads * s.size},
+			{"norm2", 1, s.hidden}, {"gate", s.inner, s.hidden}, {"up", s.inner, s.hidden}, {"down", s.hidden, s.inner}} {
+			w[m.name] = s.place(s.typ(m.rows, m.cols))
+		}
+		s.weights = append(s.weights, w)
+	}
+	s.norm, s.head = s.place(s.typ(s.hidden)), s.place(s.typ(s.vocab, s.hidden))
+	return s
+}
+
+func (s *decodeStack) do(errs ...error) {
+	s.t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ints places 32-bit integers on the GPU.
+func (s *decodeStack) ints(list []int32, dims ...int64) (op.Type, device.Buffer) {
+	t := op.Type{DType: dtype.I32, Shape: shape.Shape(dims)}
+	b, host := s.place(t), []byte{}
+	for _, n := range list {
+		host = binary.LittleEndian.AppendUint32(host, uint32(n))
+	}
+	s.put(b, host)
+	return t, b
+}
+
+func (s *decodeStack) put(b device.Buffer, bytes []byte) {
+	m, err := s.d.HostAlloc(int64(len(bytes)))
+	s.do(err)
+	copy(m.Host(), bytes)
+	s.do(s.q.Copy(b, device.Buffer{Memory: m, Bytes: b.Bytes}), s.q.Sync(), m.Free())
+}
+
+func (s *decodeStack) get(b device.Buffer) []byte {
+	m, err := s.d.HostAlloc(b.Bytes)
+	s.do(err)
+	s.do(s.q.Copy(device.Buffer{Memory: m, Bytes: b.Bytes}, b), s.q.Sync())
+	out := bytes.Clone(m.Host()[:b.Bytes])
+	s.do(m.Free())
+	return out
+}
+
+// add appends a call.
+func (s *decodeStack) add(kind op.Kind, a op.Attr, types []op.Type, buffers ...device.Buffer) {
+	s.t.Helper()
+	c, err := op.Make(kind, a, types...)
+	s.do(err)
+	k, err := s.d.Kernel(c)
+	s.do(err)
+	if w := k.Workspace(); w > s.scratch.Bytes {
+		s.t.Fatalf("%v needs %d bytes of scratch memory", c, w)
+	}
+	l := &device.Launch{Buffers: buffers, Args: &op.Args{}}
+	if k.Workspace() > 0 {
+		l.Workspace = device.Buffer{Memory: s.mem, Offset: s.scratch.Offset, Bytes: k.Workspace()}
+	}
+	s.launches = append(s.launches, decodeLaunch{k, l})
+}
+
+// time is the median time of one run of all launches, captured as a graph.
+func (s *decodeStack) time() time.Duration {
+	s.t.Helper()
+	g, err := s.d.Capture([]device.Queue{s.q}, func() error {
+		for _, l := range s.launches {
+			if err := s.q.Launch(l.k, l.l); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s.do(err)
+	defer g.Close()
+	from, _ := s.d.Event()
+	to, _ := s.d.Event()
+	var list []time.Duration
+	for i := range 12 {
+		s.do(s.q.Record(from), g.Launch(), s.q.Record(to), s.q.Sync())
+		if i >= 2 {
+			list = append(list, to.Time()-from.Time())
+		}
+	}
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// step lays out a step of R rows, each of a sequence with so many positions.
+type step struct {
+	*decodeStack
+	rows, context int64
+	fused         bool
+	cacheType     dtype.Type
+	logits        device.Buffer
+}
+
+func (s *step) build() {
+	if s.cacheType == dtype.Invalid {
+		s.cacheType = dtype.BF16
+	}
+	s.launches, s.readFull = nil, 0
+	s.scratch = s.place(s.typ(128 << 20))
+	r, w := s.rows, s.hidden
+	pages := s.context / 64
+	var table, positions, sequences []int32
+	for i := range r {
+		positions, sequences = append(positions, int32(s.context-1)), append(sequences, int32(i))
+		for p := range pages {
+			table = append(table, int32((p*r+i)%(r*pages)))
+		}
+	}
+	tPos, bPos := s.ints(positions, 1, r)
+	tSeq, bSeq := s.ints(sequences, 1, r)
+	tPages, bPages := s.ints(table, r, pages)
+	freq := op.Type{DType: dtype.F32, Shape: shape.Of(64)}
+	bFreq := s.place(freq)
+	cache := op.Type{DType: s.cacheType, Shape: shape.Shape{r * pages, s.kv, 64, s.size}}
+	x, y := s.place(s.typ(r, w)), s.place(s.typ(r, w))
+	x0 := x
+	normed, q, k, v, o, gate, up, act := s.place(s.typ(r, w)), s.place(s.typ(r, w)), s.place(s.typ(r, w)), s.place(s.typ(r, w)), s.place(s.typ(r, w)), s.place(s.typ(r, s.inner)), s.place(s.typ(r, s.inner)), s.place(s.typ(r, s.inner))
+	s.logits = s.place(s.typ(r, s.vocab))
+	s.add(op.Scale, op.Attr{Scale: 1}, []op.Type{s.typ(1, r, w)}, x0, y) // so that every step begins alike
+	x, y = y, s.place(s.typ(r, w))
+	z := s.place(s.typ(r, w))
+	hd, kd := s.heads*s.size, s.kv*s.size
+	for _, m := range s.weights {
+		ck, cv := s.place(cache), s.place(cache)
+		attn := op.Attr{Heads: s.heads, KVHeads: s.kv, Scale: 0.0884}
+		norm := op.Attr{Eps: 1e-5}
+		line := op.Attr{TransB: true, Constant: true}
+		plus := line
+		plus.Plus = true
+		heads := attn
+		heads.Scale, heads.Eps = 1, 1e-5
+		if s.fused {
+			s.add(op.NormHeads, heads, []op.Type{s.typ(1, r, w), s.typ(w), s.typ(hd, w), s.typ(kd, w), s.typ(kd, w), freq, cache, cache, tPos, tSeq, tPages},
+				x, m["norm1"], m["q"], m["k"], m["v"], bFreq, ck, cv, bPos, bSeq, bPages, ck, cv, q)
+			s.add(op.AttendCache, attn, []op.Type{s.typ(1, r, hd), cache, cache, tPos, tSeq, tPages}, q, ck, cv, bPos, bSeq, bPages, o)
+		} else {
+			s.add(op.RMSNorm, norm, []op.Type{s.typ(1, r, w), s.typ(w)}, x, m["norm1"], normed)
+			for _, n := range []struct {
+				w    string
+				rows int64
+				out  device.Buffer
+			}{{"q", hd, gate}, {"k", kd, up}, {"v", kd, v}} {
+				out := n.out
+				out.Bytes = 2 * r * n.rows
+				s.add(op.MatMul, line, []op.Type{s.typ(1, r, w), s.typ(n.rows, w)}, normed, m[n.w], out)
+			}
+			cut := func(b device.Buffer, n int64) device.Buffer { b.Bytes = 2 * r * n; return b }
+			s.add(op.Rope, op.Attr{Heads: s.heads}, []op.Type{s.typ(1, r, hd), tPos, freq}, cut(gate, hd), bPos, bFreq, q)
+			s.add(op.Rope, op.Attr{Heads: s.kv}, []op.Type{s.typ(1, r, kd), tPos, freq}, cut(up, kd), bPos, bFreq, cut(k, kd))
+			s.add(op.CachedAttention, attn, []op.Type{s.typ(1, r, hd), s.typ(1, r, kd), s.typ(1, r, kd), cache, cache, tPos, tSeq, tPages},
+				q, cut(k, kd), cut(v, kd), ck, cv, bPos, bSeq, bPages, ck, cv, o)
+		}
+		s.add(op.MatMul, plus, []op.Type{s.typ(1, r, hd), s.typ(w, hd), s.typ(1, r, w)}, o, m["o"], x, y)
+		if s.fused {
+			s.add(op.NormGated, op.Attr{Eps: 1e-5, Func: op.SiLU}, []op.Type{s.typ(1, r, w), s.typ(w), s.typ(s.inner, w), s.typ(s.inner, w)}, y, m["norm2"], m["gate"], m["up"], act)
+		} else {
+			s.add(op.RMSNorm, norm, []op.Type{s.typ(1, r, w), s.typ(w)}, y, m["norm2"], normed)
+			s.add(op.MatMul, line, []op.Type{s.typ(1, r, w), s.typ(s.inner, w)}, normed, m["gate"], gate)
+			s.add(op.MatMul, line, []op.Type{s.typ(1, r, w), s.typ(s.inner, w)}, normed, m["up"], up)
+			s.add(op.Gated, op.Attr{Func: op.SiLU}, []op.Type{s.typ(1, r, s.inner), s.typ(1, r, s.inner)}, gate, up, act)
+		}
+		s.add(op.MatMul, plus, []op.Type{s.typ(1, r, s.inner), s.typ(w, s.inner), s.typ(1, r, w)}, act, m["down"], y, z)
+		x, z = z, x
+		s.readFull += 2*(hd*w+2*kd*w+w*hd+3*w*s.inner) + 2*r*s.context*(op.Type{DType: s.cacheType, Shape: shape.Of(int(s.kv), int(s.size))}).Bytes()
+	}
+	s.add(op.RMSNorm, op.Attr{Eps: 1e-5}, []op.Type{s.typ(1, r, w), s.typ(w)}, x, s.norm, normed)
+	s.add(op.MatMul, op.Attr{TransB: true, Constant: true}, []op.Type{s.typ(1, r, w), s.typ(s.vocab, w)}, normed, s.head, s.logits)
+	s.readFull += 2 * s.vocab * w
+}
+
+const readSource = `
+extern "C" __global__ void __launch_bounds__(512) readAll(const uint4 *x, u32 *y, i64 n) {
+    u32 sum = 0;
+    i64 step = (i64)gridDim.x * 512;
+    i64 i = (i64)blockIdx.x * 512 + threadIdx.x;
+    for (; i + 7 * step < n; i += 8 * step) {
+        uint4 v[8];
+#pragma unroll
+        for (int k = 0; k < 8; k++) v[k] = __ldcs(x + i + k * step);
+#pragma unroll
+        for (int k = 0; k < 8; k++) sum += v[k].x ^ v[k].y ^ v[k].z ^ v[k].w;
+    }
+    if (sum == 12345) *y = sum;
+}`
+
+// readRate is what the GPU reads per second: sums over many gigabytes.
+func (s *decodeStack) readRate() float64 {
+	best := 0.0
+	const size = 8 << 30
+	for _, blocks := range []int64{132 * 2, 132 * 4} {
+		k, err := s.d.line(unit{file: "readAll", text: readSource, element: dtype.BF16}, "readAll", blocks, 512, buffer(0), buffer(1), i64(size/16))
+		s.do(err)
+		l := &device.Launch{Buffers: []device.Buffer{{Memory: s.mem, Bytes: size}, {Memory: s.mem, Bytes: 4}}}
+		from, _ := s.d.Event()
+		to, _ := s.d.Event()
+		for range 6 {
+			s.do(s.q.Record(from))
+			q := s.q.(*queue)
+			s.do(s.d.within(func() error { return k.run(q, l) }))
+			s.do(s.q.Record(to), s.q.Sync())
+			best = max(best, size/(to.Time()-from.Time()).Seconds())
+		}
+	}
+	return best
+}
+
+func TestDecodeRates(t *testing.T) {
+	if !*decodeRates {
+		t.Skip("-decode measures")
+	}
+	d := openGPU(t, Options{})
+	defer d.Close()
+	s := newStack(t, d, 32, 60<<30)
+	rate := s.readRate()
+	fmt.Printf("pure reads %.0f GB/s\n", rate/1e9)
+	base := s.used
+	report := func(name string, run *step, took time.Duration) {
+		fmt.Printf("%-44s %9.1f µs  %7.1f tok/s  %.1f%% of reads\n", name, float64(took)/1e3, float64(run.rows)/took.Seconds(), 100*float64(run.readFull)/rate/took.Seconds())
+	}
+	// the order of launches changes nothing: with and without early launches, captured or not
+	run := &step{decodeStack: s, rows: 2, context: 1024, fused: true}
+	run.build()
+	var hashes [][]byte
+	for _, early := range []bool{false, true, true} {
+		noEarly = !early
+		took := run.time()
+		report(fmt.Sprintf("2 rows, early %v", early), run, took)
+		hashes = append(hashes, run.get(run.logits))
+	}
+	for _, noBulk = range []bool{true, false} {
+		s.used = base
+		run := &step{decodeStack: s, rows: 2, context: 1024, fused: true}
+		run.build()
+		report("2 rows", run, run.time())
+		fmt.Printf("bulk %v gives the same bits: %v\n", !noBulk, bytes.Equal(hashes[0], run.get(run.logits)))
+	}
+	fmt.Printf("early launches give the same bits: %v %v; logits %x\n", bytes.Equal(hashes[0], hashes[1]), bytes.Equal(hashes[1], hashes[2]), hashes[0][:16])
+	s.used = base
+	run = &step{decodeStack: s, rows: 2, context: 1024, fused: false}
+	run.build()
+	report("2 rows, plain ops", run, run.time())
+	plain := run.get(run.logits)
+	var off, most float64
+	for i := 0; i < len(plain); i += 2 {
+		a, b := wideBF16(plain[i:]), wideBF16(hashes[0][i:])
+		off, most = max(off, abs(a-b)), max(most, abs(a))
+	}
+	fmt.Printf("fused against plain ops: off by %g of %g\n", off, most)
+
+	for _, c := range []struct {
+		most, least, ahead, attend int64
+		bulk                       bool
+	}{{5, 4, 0, 2, true}, {5, 4, 12, 2, true}, {5, 4, 24, 2, true}, {5, 4, 12, 1, true}, {4, 4, 12, 2, true}, {3, 3, 12, 2, true}, {8, 9, 12, 2, true}, {6, 9, 12, 2, true}, {5, 4, 12, 2, false}} {
+		bulkStages, minStages, aheadBytes, attendBlocks, noBulk = c.most, c.least, c.ahead<<20, c.attend, !c.bulk
+		s.used = base
+		run := &step{decodeStack: s, rows: 1, context: 1024, fused: true}
+		run.build()
+		noEarly = true
+		off := run.time()
+		noEarly = false
+		report(fmt.Sprintf("1 row, %d-%d stages, ahead %d MiB, attend %d, bulk %v, off %.0f", c.least, c.most, c.ahead, c.attend, c.bulk, float64(off)/1e3), run, run.time())
+	}
+	bulkStages, minStages, aheadBytes, attendBlocks, noBulk = 5, 4, 12<<20, 2, false
+	// parts of a step
+	for _, rows := range []int64{1, 16} {
+		s.used = base
+		run := &step{decodeStack: s, rows: rows, context: 1024, fused: true}
+		run.build()
+		all := run.launches
+		for _, kind := range []op.Kind{op.NormHeads, op.AttendCache, op.MatMul, op.NormGated} {
+			for _, n := range []int64{0, 4096, 14336, 128256} {
+				run.launches = nil
+				var read int64
+				for _, l := range all {
+					c := l.k.(*preparedKernel).call
+					if c.Kind != kind || kind == op.MatMul && (c.Out[0].Shape.Last() == 128256) != (n == 128256) || kind == op.MatMul && n < 128256 && c.In[0].Shape.Last() != n || kind != op.MatMul && n > 0 {
+						continue
+					}
+					run.launches = append(run.launches, l)
+					read += c.Cost().Bytes
+				}
+				if len(run.launches) == 0 {
+					continue
+				}
+				took := run.time() / time.Duration(len(run.launches))
+				fmt.Printf("  %2d rows %-14s %6d: %7.2f µs each, %.1f%% of reads\n", rows, kind, n, float64(took)/1e3, 100*float64(read)/float64(len(run.launches))/rate/took.Seconds())
+			}
+		}
+	}
+	// matmuls of more rows, ours and cuBLASLt's
+	for _, m := range []struct{ n, k int64 }{{4096, 4096}, {1024, 4096}, {14336, 4096}, {4096, 14336}, {128256, 4096}} {
+		for _, rows := range []int64{1, 4, 8, 16, 32, 64, 128} {
+			line := fmt.Sprintf("  matmul %6d × %5d, %3d rows:", m.n, m.k, rows)
+			for _, own := range []int64{maxRows, 0} {
+				if rows > maxRows && own > 0 {
+					continue
+				}
+				ownRows = own
+				s.used, s.launches = base, nil
+				s.scratch = s.place(s.typ(64 << 20))
+				x, y := s.place(s.typ(rows, m.k)), s.place(s.typ(rows, m.n))
+				a := op.Attr{TransB: true, Constant: true}
+				count := min(64, 8<<30/(2*m.n*m.k))
+				for i := range count {
+					w := device.Buffer{Memory: s.mem, Offset: i * 2 * m.n * m.k, Bytes: 2 * m.n * m.k}
+					s.add(op.MatMul, a, []op.Type{s.typ(rows, m.k), s.typ(m.n, m.k)}, x, w, y)
+				}
+				took := s.time() / time.Duration(count)
+				line += fmt.Sprintf("  %8.2f µs %5.1f%%", float64(took)/1e3, 100*2*float64(m.n*m.k)/rate/took.Seconds())
+			}
+			fmt.Println(line)
+		}
+	}
+	ownRows = 16
+	for _, c := range []struct {
+		rows, context int64
+		fused         bool
+	}{{1, 1024, true}, {8, 1024, true}, {8, 1024, false}, {16, 1024, true}, {16, 1024, false}, {32, 1024, false}, {64, 1024, false}, {128, 1024, false}, {1, 32768, true}, {4, 32768, true}} {
+		s.used = base
+		run := &step{decodeStack: s, rows: c.rows, context: c.context, fused: c.fused}
+		run.build()
+		report(fmt.Sprintf("%d rows, context %d, fused %v", c.rows, c.context, c.fused), run, run.time())
+		if c.fused && c.context > 1024 || c.rows == 128 {
+			all := run.launches
+			run.launches = nil
+			var read int64
+			for _, l := range all {
+				if c := l.k.(*preparedKernel).call; c.Kind == op.AttendCache || c.Kind == op.CachedAttention {
+					run.launches = append(run.launches, l)
+					read += c.Cost().Bytes
+				}
+			}
+			took := run.time()
+			fmt.Printf("   attention alone: %.1f µs a layer, %.1f%% of reads\n", float64(took)/1e3/32, 100*float64(read)/rate/took.Seconds())
+		}
+	}
+}
+
+func wideBF16(b []byte) float64 { return float64(dtype.FromBF16(binary.LittleEndian.Uint16(b))) }
+
+func abs(x float64) float64 { return max(x, -x) }

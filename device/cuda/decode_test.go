@@ -1,0 +1,140 @@
+package cuda
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// rowsOf cuts rows from the bytes of a tensor.
+func rowsOf(b []byte, count, from, n int64) []byte {
+	width := int64(len(b)) / count
+	return b[from*width : (from+n)*width]
+}
+
+// A row's product has the same bits whatever rows are computed with it, in shared memory or
+// in rings.
+func TestRowsOfMatmulsAreIndependent(t *testing.T) {
+	d := openGPU(t, Options{})
+	defer d.Close()
+	for _, size := range []struct{ n, k int64 }{{300, 4096}, {64, 14336}, {33, 200}} {
+		for _, typ := range []dtype.Type{dtype.BF16, dtype.F16} {
+			const most = 16
+			defer func(n int64) { ownRows = n }(ownRows)
+			ownRows = most
+			x, w := raw(t, typ, spreadNumbers(int(most*size.k), 1)), raw(t, typ, spreadNumbers(int(size.n*size.k), 2))
+			product := func(from, rows int64) []byte {
+				c, err := op.Make(op.MatMul, op.Attr{TransB: true, Constant: true}, op.Type{DType: typ, Shape: shape.Shape{1, rows, size.k}}, op.Type{DType: typ, Shape: shape.Shape{size.n, size.k}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return launched(t, d, c, op.Args{}, 0, rowsOf(x, most, from, rows), w)[2]
+			}
+			all := product(0, most)
+			for _, part := range [][2]int64{{0, 1}, {15, 1}, {3, 2}, {2, 5}, {8, 8}, {0, 9}} {
+				if !bytes.Equal(product(part[0], part[1]), rowsOf(all, most, part[0], part[1])) {
+					t.Errorf("%v %d × %d: rows from %d on, %d of them, are not those of all", typ, size.n, size.k, part[0], part[1])
+				}
+			}
+		}
+	}
+}
+
+// A row's attention has the same bits whatever rows are computed with it.
+func TestRowsOfAttentionAreIndependent(t *testing.T) {
+	d := openGPU(t, Options{})
+	defer d.Close()
+	const heads, keys, size, page, table = 8, 2, 128, 64, 40
+	positions := []int32{2500, 0, 127, 128, 640, 2559, 63}
+	rows := int64(len(positions))
+	half := func(dims ...int64) op.Type { return op.Type{DType: dtype.BF16, Shape: shape.Shape(dims)} }
+	cache := half(rows*table, keys, page, size)
+	q, k, v := raw(t, dtype.BF16, spreadNumbers(int(rows*heads*size), 1)), raw(t, dtype.BF16, spreadNumbers(int(cache.Shape.Elements()), 2)), raw(t, dtype.BF16, spreadNumbers(int(cache.Shape.Elements()), 3))
+	var pages []byte
+	for i := range rows * table {
+		pages = binary.LittleEndian.AppendUint32(pages, uint32((i*11+5)%(rows*table)))
+	}
+	attend := func(from, n int64) []byte {
+		var p, s []byte
+		for i := from; i < from+n; i++ {
+			p, s = binary.LittleEndian.AppendUint32(p, uint32(positions[i])), binary.LittleEndian.AppendUint32(s, uint32(i))
+		}
+		ids := func(dims ...int64) op.Type { return op.Type{DType: dtype.I32, Shape: shape.Shape(dims)} }
+		c, err := op.Make(op.AttendCache, op.Attr{Heads: heads, KVHeads: keys, Scale: 0.09}, half(1, n, heads*size), cache, cache, ids(1, n), ids(1, n), ids(rows, table))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return launched(t, d, c, op.Args{}, 0, rowsOf(q, rows, from, n), k, v, p, s, pages)[6]
+	}
+	all := attend(0, rows)
+	for i := range rows {
+		if !bytes.Equal(attend(i, 1), rowsOf(all, rows, i, 1)) {
+			t.Errorf("the row at position %d is another one alone", positions[i])
+		}
+	}
+}
+
+// Kernels that wait by themselves are launched early right behind a kernel, and only there.
+func TestEarlyLaunches(t *testing.T) {
+	f := newFake()
+	d := openFake(t, f, Options{})
+	call := func(kind op.Kind, a op.Attr, types ...op.Type) device.Kernel {
+		c, err := op.Make(kind, a, types...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := d.Kernel(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	row := op.Type{DType: dtype.BF16, Shape: shape.Of(1, 1, 64)}
+	square := op.Type{DType: dtype.BF16, Shape: shape.Of(64, 64)}
+	product, scale := call(op.MatMul, op.Attr{TransB: true, Constant: true}, row, square), call(op.Scale, op.Attr{Scale: 2}, row)
+	m, err := d.Alloc(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	q, err := d.Queue("compute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := d.Event()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(offset, bytes int64) device.Buffer { return device.Buffer{Memory: m, Offset: offset, Bytes: bytes} }
+	run := func(k device.Kernel) string {
+		l := &device.Launch{Buffers: []device.Buffer{at(0, 128), at(4096, 128)}}
+		if k == product {
+			l.Buffers = []device.Buffer{at(0, 128), at(65536, 8192), at(4096, 128)}
+		}
+		if err := q.Launch(k, l); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(f.last.Early)
+	}
+	got := run(product) + " " + run(product) + " " + run(scale) + " " + run(product)
+	if err := q.Copy(at(0, 16), at(16, 16)); err != nil {
+		t.Fatal(err)
+	}
+	got += ", copy " + run(product) + " " + run(product)
+	if err := q.Record(e); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Wait(e); err != nil {
+		t.Fatal(err)
+	}
+	got += ", wait " + run(product) + " " + run(product)
+	if want := "false true false true, copy false true, wait false true"; got != want {
+		t.Errorf("launched early: %s, want %s", got, want)
+	}
+}

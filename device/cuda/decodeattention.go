@@ -1,0 +1,142 @@
+package cuda
+
+import (
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/quant"
+)
+
+func init() {
+	register(op.CachedAttention, cachedAttention)
+	register(op.AttendCache, attendCache)
+}
+
+// cacheTypes numbers the types of a cache as kernels/decodeCache.cu does.
+var cacheTypes = map[dtype.Type]int64{dtype.F32: 0, dtype.BF16: 1, dtype.F16: 2, quant.RowI8: 3, quant.RowF8: 4}
+
+// cached is attention over a cache, with its sizes and operands by name.
+type cached struct {
+	op.Attr
+	element                       dtype.Type // of q
+	keys, values                  op.Type
+	rows, d                       int64
+	page, streams, table, count   int64
+	q, k, v, cacheK, cacheV, o    arg
+	positions, sequences, pagesAt arg
+}
+
+// cachedCall reads a call whose q is operand 0 and whose caches are operands from first on,
+// before positions, sequences and pages; its outputs end with o.
+func cachedCall(c op.Call, first int) cached {
+	cache, table := c.In[first].Shape, c.In[first+4].Shape
+	return cached{Attr: c.Attr, element: c.In[0].DType, keys: c.In[first], values: c.In[first+1], rows: c.In[0].Shape[1], d: cache[3],
+		page: cache[2], streams: table[0], table: table[1], count: cache[0],
+		q: buffer(0), k: buffer(1), v: buffer(2), cacheK: buffer(first), cacheV: buffer(first + 1), o: buffer(len(c.In) + len(c.Out) - 1),
+		positions: buffer(first + 2), sequences: buffer(first + 3), pagesAt: buffer(first + 4)}
+}
+
+// args lists the parameters of cache.h.
+func (c cached) args() []arg {
+	return []arg{c.positions, c.sequences, c.pagesAt, i64(c.rows), i64(c.Heads), i64(c.KVHeads), i64(c.page), i64(c.streams), i64(c.table), i64(c.count), i64(c.Window), f32(c.Scale)}
+}
+
+func cachedAttention(d *Device, call op.Call) (p program, err error) {
+	c := cachedCall(call, 3)
+	if err := c.store(d, &p); err != nil {
+		return p, err
+	}
+	err = c.attend(d, &p)
+	return p, err
+}
+
+func attendCache(d *Device, call op.Call) (p program, err error) {
+	err = cachedCall(call, 1).attend(d, &p)
+	return p, err
+}
+
+// addEarly appends a launch of a kernel that waits for the one before it by itself.
+func (p *program) addEarly(k *kernelLaunch, err error) error {
+	if err == nil {
+		k.early = true
+		p.actions = append(p.actions, k)
+	}
+	return err
+}
+
+// store appends the kernel that puts keys and values of the rows into the cache.
+func (c cached) store(d *Device, p *program) error {
+	return p.addEarly(d.grid(unitFor("decodeCache", c.element), "storeCache", [3]int64{c.rows, c.KVHeads, 2}, [3]int64{32, 1, 1}, 0,
+		append([]arg{c.k, c.v, c.cacheK, c.cacheV, i64(cacheTypes[c.keys.DType]), i64(cacheTypes[c.values.DType]), i64(c.d), i64(c.keys.Shape.Elements())}, c.args()...)...))
+}
+
+// attend appends attention over the cache: on tensor cores where cache and queries have the
+// same 16 bits, by one kernel for a row of each sequence and another for many rows.
+func (c cached) attend(d *Device, p *program) error {
+	group := c.Heads / c.KVHeads
+	switch fits := c.element != dtype.F32 && c.keys.DType == c.element && c.values.DType == c.element && c.d%32 == 0 && c.d <= 128 && c.Scale > 0; {
+	case fits && c.rows <= min(c.streams, maxDecodeRows) && c.rows*c.KVHeads*ceilDiv(group, 16) <= 1<<14:
+		return c.decode(d, p)
+	case fits && group <= prefillRows:
+		return c.prefill(d, p)
+	}
+	if c.d > 1024 {
+		return unsupported("heads of more than 1024 elements are not handled")
+	}
+	return p.addEarly(d.grid(unitFor("decodeCache", c.element), "attendPlain", [3]int64{c.rows, c.Heads, 1}, [3]int64{128, 1, 1}, 4*c.d,
+		append([]arg{c.q, c.cacheK, c.cacheV, c.o, i64(cacheTypes[c.keys.DType]), i64(cacheTypes[c.values.DType]), i64(c.d), i64(c.keys.Shape.Elements())}, c.args()...)...))
+}
+
+const (
+	maxDecodeRows = 1024 // MAX_ROWS of decodeAttention.cu
+	prefillRows   = 128  // QUERIES of it
+	attendSteps   = 4    // its WARPS
+	attendStep    = 32   // its STEP
+)
+
+// part is how many positions are summed before parts are combined. It follows from the longest
+// context, never from the rows of a step: small enough to divide a short one among
+// multiprocessors, large enough that the parts of a long one do not cost.
+func (c cached) part() int64 {
+	switch context := c.context(); {
+	case context <= 2<<10:
+		return 128
+	case context <= 8<<10:
+		return 256
+	}
+	return 512
+}
+
+// context is how many positions a row may see.
+func (c cached) context() int64 {
+	if c.Window > 0 {
+		return min(c.Window, c.table*c.page)
+	}
+	return c.table * c.page
+}
+
+// unit of decodeAttention.cu.
+func (c cached) unit() unit { return unit{file: "decodeAttention", element: c.element, head: c.d} }
+
+// tile is the bytes of rows of a head in shared memory.
+func (c cached) tile(rows int64) int64 {
+	return c.element.Bytes(rows * (c.d + elementsPerLoad(c.element)))
+}
+
+func (c cached) decode(d *Device, p *program) error {
+	most := ceilDiv(c.context(), c.part()) + 1
+	items := c.rows * c.KVHeads * ceilDiv(c.Heads/c.KVHeads, 16)
+	sums := aligned(4 * c.d * c.rows * c.Heads * most)
+	p.workspace = sums + aligned(8*c.rows*c.Heads*most)
+	blocks := min(items*most, attendBlocks*int64(d.gpu.multiprocessors))
+	return p.addEarly(d.grid(c.unit(), "attend", [3]int64{blocks, 1, 1}, [3]int64{32 * attendSteps, 1, 1}, c.tile(attendSteps*2*attendStep+16),
+		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.part()), i64(most), ofQueue()}, c.args()...)...))
+}
+
+// attendBlocks are resident on a multiprocessor, next to one of the kernel that follows.
+var attendBlocks = int64(2)
+
+func (c cached) prefill(d *Device, p *program) error {
+	tokens := prefillRows / (c.Heads / c.KVHeads)
+	return p.addEarly(d.grid(c.unit(), "prefill", [3]int64{ceilDiv(c.rows, tokens), c.KVHeads, 1}, [3]int64{32 * attendSteps, 1, 1}, c.tile(prefillRows+4*64),
+		append([]arg{c.q, c.cacheK, c.cacheV, c.o}, c.args()...)...))
+}

@@ -1,0 +1,11 @@
+#include "codecs/gguf.h"
+
+struct Code {
+    static const int block = 32, bytes = 24;
+
+    __device__ __forceinline__ static float at(const u8 *b, int i) {
+        return __fadd_rn(times(anyHalf(b), nibble(b + 8, i) | bit(b + 4, i) << 4), anyHalf(b + 2));
+    }
+};
+
+using Weight = BlockWeight<Code>;

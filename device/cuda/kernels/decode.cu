@@ -1,0 +1,547 @@
+#include "decode.h"
+#include "functions.h"
+
+// Matmuls of a few rows x [R K] with matrices of weights stored row by row: y = x·Wᵀ.
+//
+// A tile is 16 rows of W. A block takes every gridDim.x-th tile, its warps take pieces of
+// SPAN elements of its rows in turn, and their sums are added in order. Matmuls are by tensor cores,
+// W on the left, up to eight rows of x on the right: the sums of a row of x have the same
+// order however many rows there are. A lane reads 16 bytes of two rows of W where mma wants
+// four elements of each for two steps; the elements of a row are so taken in another order,
+// for x too.
+//
+// Each lane has a ring in shared memory, through which it fetches exactly what it will use:
+// no thread waits for another until the sums of a tile are added, and the ring runs
+// on into the next tile.
+
+#if ELEMENT != 0
+
+#define WARPS 8
+#define SPAN 64
+#define STAGES 4 // of a ring
+
+__device__ __forceinline__ void times(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+#if ELEMENT == 2
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+#else
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+#endif
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ float rounded(float x) {
+    Element e;
+    narrow(x, &e);
+    return wide(e);
+}
+
+// Rows are the few rows: x, and for those that are normalized first the weights of the norm.
+struct Rows {
+    const Element *x;
+    const Element *norm; // null: as they are
+    float eps;
+    int count, width; // R and K, a multiple of 8
+    int ahead;        // bytes of each row of W of a block that are brought to the L2 cache early
+    int constant;     // nothing writes W during a step
+    int stages;       // of the ring of multiplyBulk
+    int queue;        // number of the queue: what runs in several at once shares no counters
+};
+
+__device__ __forceinline__ int pitchOf(int width) { return (width + SPAN - 1) / SPAN * SPAN + 32; } // 64 bytes more: rows in different banks
+
+// together is a barrier of the threads that multiply.
+__device__ __forceinline__ void together() { asm volatile("bar.sync 1, %0;" ::"n"(WARPS * 32) : "memory"); }
+
+// share puts the rows into shared memory, normalized where they are to be, with zeros behind.
+__device__ __forceinline__ void share(const Rows &r, Element *xs, float *sums) {
+    int pitch = pitchOf(r.width), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    if (r.norm) { // sums[row][warp] of squares
+        for (int n = 0; n < r.count; n++) {
+            float f[LANES], squares = 0;
+            for (int i = threadIdx.x * LANES; i < r.width; i += WARPS * 32 * LANES) {
+                load(r.x + (i64)n * r.width + i, f);
+                for (int k = 0; k < LANES; k++) squares += f[k] * f[k];
+            }
+            squares = warpSum(squares);
+            if (lane == 0) sums[n * WARPS + warp] = squares;
+        }
+        together();
+    }
+    for (int n = 0; n < r.count; n++) {
+        float inverse = 0;
+        if (r.norm) {
+            for (int w = 0; w < WARPS; w++) inverse += sums[n * WARPS + w];
+            inverse = 1.0f / sqrtf(inverse / r.width + r.eps);
+        }
+        for (int i = threadIdx.x * LANES; i < pitch; i += WARPS * 32 * LANES) {
+            Lane v = {};
+            if (i < r.width) v = *(const Lane *)(r.x + (i64)n * r.width + i);
+            if (i < r.width && r.norm) {
+                float g[LANES];
+                load(r.norm + i, g);
+                for (int k = 0; k < LANES; k++) narrow(wide(v.x[k]) * inverse * g[k], &v.x[k]);
+            }
+            *(Lane *)(xs + n * pitch + i) = v;
+        }
+    }
+    together();
+}
+
+// multiply runs the tiles of a block. Form says where rows of W are and what is done with the
+// sums: tiles() is how many there are, row(tile, i) row i of 16, null where there is none, and
+// put(tile, g, n, low, high) takes the matmuls of row n of x with rows g and g+8.
+//
+// T is how many times eight rows of x there may be. RING: x goes through the rings as well,
+// because it is too large for shared memory.
+template <int T, bool RING, class Form> __device__ __forceinline__ void multiply(const Form &form, const Rows &r) {
+    const int parts = 4 + (RING ? 2 * T : 0);
+    extern __shared__ uint4 space[];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    uint4 *ring = space + warp * STAGES * parts * 32 + lane;
+    float *sums = (float *)(space + WARPS * STAGES * parts * 32); // [2][WARPS][16][8·T]
+    Element *xs = (Element *)(sums + 2 * WARPS * 16 * 8 * T);
+    const int spans = (r.width + SPAN - 1) / SPAN, tiles = form.tiles(), pitch = pitchOf(r.width);
+
+    // what is fetched next
+    int tile = blockIdx.x, span = warp;
+    const Element *upper = 0, *lower = 0;
+    auto find = [&]() {
+        upper = lower = 0;
+        if (tile < tiles && span < spans) {
+            upper = form.row(tile, g);
+            lower = form.row(tile, g + 8);
+        }
+    };
+    auto fetchWeights = [&](int stage) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int i = span * SPAN + h * 32 + t * 8;
+            bool there = i < r.width;
+            const Element *a = upper ? upper : r.x, *b = lower ? lower : r.x;
+            fetch16((Element *)(ring + (stage * parts + 2 * h) * 32), there ? a + i : a, there && upper);
+            fetch16((Element *)(ring + (stage * parts + 2 * h + 1) * 32), there ? b + i : b, there && lower);
+        }
+    };
+    auto fetchRows = [&](int stage, int from) {
+        if (RING)
+#pragma unroll
+            for (int n = 0; n < T; n++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    int i = from * SPAN + h * 32 + t * 8;
+                    bool there = i < r.width && n * 8 + g < r.count;
+                    fetch16((Element *)(ring + (stage * parts + 4 + 2 * n + h) * 32), there ? r.x + (i64)(n * 8 + g) * r.width + i : r.x, there);
+                }
+    };
+    auto advance = [&]() {
+        span += WARPS;
+        if (span >= spans) {
+            span = warp;
+            tile += gridDim.x;
+            find();
+        }
+    };
+    find();
+    if (threadIdx.x < 16)
+        for (int n = blockIdx.x, left = r.ahead; n < tiles && left > 0; n += gridDim.x, left -= r.width * (int)sizeof(Element))
+            if (const Element *p = form.row(n, threadIdx.x)) bring(p, min(left, r.width * (int)sizeof(Element)) & ~15);
+    if (!r.constant) awaitPrevious();
+    int first[STAGES - 1];
+#pragma unroll
+    for (int s = 0; s < STAGES - 1; s++) {
+        fetchWeights(s);
+        first[s] = span;
+        if (!RING) commit();
+        advance();
+    }
+    if (r.constant) awaitPrevious();
+    releaseNext();
+    if (RING)
+#pragma unroll
+        for (int s = 0; s < STAGES - 1; s++) {
+            fetchRows(s, first[s]);
+            commit();
+        }
+    else
+        share(r, xs, sums);
+
+    int stage = 0, turn = 0;
+    for (int at = blockIdx.x; at < tiles; at += gridDim.x, turn ^= 1) {
+        float sum[T][2][4] = {};
+        for (int c = warp; c < spans; c += WARPS) {
+            await<STAGES - 2>();
+            int free = stage == 0 ? STAGES - 1 : stage - 1; // used up in the last round
+            fetchWeights(free);
+            fetchRows(free, span);
+            commit();
+            advance();
+            uint4 w[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) w[i] = ring[(stage * parts + i) * 32];
+#pragma unroll
+            for (int n = 0; n < T; n++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    uint4 x = {};
+                    if (RING)
+                        x = ring[(stage * parts + 4 + 2 * n + h) * 32];
+                    else if (n * 8 + g < r.count)
+                        x = *(const uint4 *)(xs + (n * 8 + g) * pitch + c * SPAN + h * 32 + t * 8);
+                    const uint4 a = w[2 * h], b = w[2 * h + 1];
+                    times(sum[n][0], a.x, b.x, a.y, b.y, x.x, x.y);
+                    times(sum[n][1], a.z, b.z, a.w, b.w, x.z, x.w);
+                }
+            stage = stage + 1 == STAGES ? 0 : stage + 1;
+        }
+        float *mine = sums + (turn * WARPS + warp) * 16 * 8 * T;
+#pragma unroll
+        for (int n = 0; n < T; n++)
+#pragma unroll
+            for (int y = 0; y < 2; y++)
+                *(float2 *)(mine + (g + 8 * y) * 8 * T + n * 8 + 2 * t) = {sum[n][0][2 * y] + sum[n][1][2 * y], sum[n][0][2 * y + 1] + sum[n][1][2 * y + 1]};
+        __syncthreads();
+        for (int e = threadIdx.x; e < 64 * T; e += WARPS * 32) {
+            int row = e & 7, n = e >> 3;
+            if (n >= r.count) continue;
+            float low = 0, high = 0;
+#pragma unroll
+            for (int w = 0; w < WARPS; w++) {
+                const float *part = sums + (turn * WARPS + w) * 16 * 8 * T;
+                low += part[row * 8 * T + n];
+                high += part[(row + 8) * 8 * T + n];
+            }
+            form.put(at, row, n, low, high);
+        }
+    }
+    await<0>();
+}
+
+// The same on GPUs whose copy engine brings whole pieces of rows to shared memory: a warp
+// fetches, WARPS warps multiply and two more add and store. None waits for another but
+// for what it needs. The first tile of a block is that of its number, the others are whichever
+// is next. Sums are those of multiply, bit for bit.
+#if __CUDA_ARCH__ >= 900
+
+#define PIECE (WARPS * SPAN)                         // elements of a row fetched at once
+#define PIECE_PITCH (PIECE * (int)sizeof(Element) + 64) // 64 bytes more: rows in different banks
+#define STORERS 2                                    // warps that add and store
+#define MAX_STAGES 8
+#define QUEUES 32
+
+// Tiles taken and blocks done of the kernel that runs; its last block sets them back.
+__device__ u32 nextTile[QUEUES], blocksDone[QUEUES];
+
+__device__ __forceinline__ void barrierInit(u64 *b, int count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(sharedAt(b)), "r"(count) : "memory"); }
+__device__ __forceinline__ void arrive(u64 *b) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(sharedAt(b)) : "memory"); }
+__device__ __forceinline__ void expect(u64 *b, u32 bytes) { asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(sharedAt(b)), "r"(bytes) : "memory"); }
+// awaitTurn returns when the barrier has completed the turn with this parity.
+__device__ __forceinline__ void awaitTurn(u64 *b, u32 parity) {
+    asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(sharedAt(b)), "r"(parity) : "memory");
+}
+__device__ __forceinline__ void fetchPiece(void *to, const Element *from, u32 bytes, u64 *b) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(sharedAt(to)), "l"(from), "r"(bytes), "r"(sharedAt(b)) : "memory");
+}
+
+template <int T, bool RING, class Form> __device__ __forceinline__ void multiplyBulk(const Form &form, const Rows &r) {
+    extern __shared__ uint4 space[];
+    __shared__ u64 full[MAX_STAGES], empty[MAX_STAGES], ready[2], drained[2];
+    __shared__ int tileOf[MAX_STAGES], tileOfSums[2];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    const int stageBytes = (16 + (RING ? r.count : 0)) * PIECE_PITCH;
+    char *ring = (char *)space;
+    float *sums = (float *)(ring + r.stages * stageBytes); // [2][WARPS][16][8·T]
+    Element *xs = (Element *)(sums + 2 * WARPS * 16 * 8 * T);
+    const int pieces = (r.width + PIECE - 1) / PIECE, tiles = form.tiles(), pitch = pitchOf(r.width);
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < r.stages; s++) {
+            barrierInit(full + s, 1);
+            barrierInit(empty + s, WARPS);
+        }
+        for (int s = 0; s < 2; s++) {
+            barrierInit(ready + s, WARPS);
+            barrierInit(drained + s, STORERS);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    if (warp == WARPS) { // fetches
+        int stage = 0, tile = blockIdx.x;
+        u32 turn = 1; // of empty
+        bool waited = !r.constant;
+        if (waited) awaitPrevious();
+        auto bytesOf = [&](int c) { return (u32)min(PIECE, r.width - c * PIECE) * (u32)sizeof(Element); };
+        auto fetchX = [&](int s, int c) {
+            for (int n = lane; n < r.count; n += 32) fetchPiece(ring + s * stageBytes + (16 + n) * PIECE_PITCH, r.x + (i64)n * r.width + c * PIECE, bytesOf(c), full + s);
+        };
+        // what the ring has no room for, to the L2 cache: the rest of the first tile and the next one
+        auto bringMore = [&](const Element *p, int c) {
+            int size = r.width * (int)sizeof(Element), done = min(c * PIECE * (int)sizeof(Element), size), left = r.ahead;
+            if (p && done < size && left > 0) bring((const char *)p + done, min(left, size - done) & ~15);
+            left -= size - done;
+            p = lane < 16 && blockIdx.x + gridDim.x < tiles ? form.row(blockIdx.x + gridDim.x, lane) : 0;
+            if (p && left > 0) bring(p, min(left, size) & ~15);
+        };
+        while (tile < tiles) {
+            const Element *p = lane < 16 ? form.row(tile, lane) : 0;
+            u32 rows = __popc(__ballot_sync(0xffffffffu, p != 0)) + (RING ? r.count : 0);
+            for (int c = 0; c < pieces; c++) {
+                if (!waited && c == r.stages) { // the ring is full with the first tile
+                    bringMore(p, c);
+                    awaitPrevious();
+                    waited = true;
+                    if (RING)
+                        for (int s = 0; s < r.stages; s++) fetchX(s, s);
+                }
+                awaitTurn(empty + stage, turn);
+                if (lane == 0) {
+                    tileOf[stage] = tile;
+                    expect(full + stage, rows * bytesOf(c));
+                }
+                __syncwarp();
+                if (p) fetchPiece(ring + stage * stageBytes + lane * PIECE_PITCH, p + c * PIECE, bytesOf(c), full + stage);
+                if (RING && waited) fetchX(stage, c);
+                if (++stage == r.stages) stage = 0, turn ^= 1;
+            }
+            if (!waited) {
+                bringMore(p, pieces);
+                awaitPrevious();
+                waited = true;
+                if (RING)
+                    for (int s = 0; s < pieces; s++) fetchX(s, s);
+            }
+            if (lane == 0) tile = gridDim.x + atomicAdd(nextTile + r.queue, 1);
+            tile = __shfl_sync(0xffffffffu, tile, 0);
+        }
+        if (!waited) awaitPrevious();
+        releaseNext(); // all that is left is on its way
+        awaitTurn(empty + stage, turn);
+        if (lane == 0) {
+            tileOf[stage] = -1;
+            arrive(full + stage);
+            __threadfence();
+            if (atomicAdd(blocksDone + r.queue, 1) == gridDim.x - 1) { // every block has had its last tile
+                nextTile[r.queue] = 0;
+                blocksDone[r.queue] = 0;
+            }
+        }
+        return;
+    }
+    if (warp > WARPS) { // adds and stores
+        awaitPrevious();
+        for (u32 n = 0;; n++) {
+            int turn = n & 1;
+            awaitTurn(ready + turn, n >> 1 & 1);
+            int tile = tileOfSums[turn];
+            if (tile < 0) return;
+            for (int e = threadIdx.x - (WARPS + 1) * 32; e < 64 * T; e += STORERS * 32) {
+                int row = e & 7, x = e >> 3;
+                if (x >= r.count) break;
+                float low = 0, high = 0;
+#pragma unroll
+                for (int w = 0; w < WARPS; w++) {
+                    const float *part = sums + (turn * WARPS + w) * 16 * 8 * T;
+                    low += part[row * 8 * T + x];
+                    high += part[(row + 8) * 8 * T + x];
+                }
+                form.put(tile, row, x, low, high);
+            }
+            __syncwarp();
+            if (lane == 0) arrive(drained + turn);
+        }
+    }
+    if (r.norm) // so that they are near when they are needed
+        for (int i = threadIdx.x * 64; i < r.width; i += WARPS * 32 * 64) asm volatile("prefetch.global.L2 [%0];" ::"l"(r.norm + i));
+    awaitPrevious();
+    if (!RING) share(r, xs, sums);
+    int stage = 0;
+    u32 turn = 0; // of full
+    for (u32 n = 0;; n++) {
+        float sum[T][2][4] = {};
+        int tile = -1;
+        for (int c = 0; c < pieces; c++) {
+            awaitTurn(full + stage, turn);
+            tile = tileOf[stage];
+            if (tile < 0) break;
+            if (c * PIECE + warp * SPAN < r.width) {
+                const char *from = ring + stage * stageBytes + g * PIECE_PITCH + (warp * SPAN + t * 8) * (int)sizeof(Element);
+                uint4 w[4], x[T][2];
+#pragma unroll
+                for (int i = 0; i < 4; i++) w[i] = *(const uint4 *)(from + (i & 1) * 8 * PIECE_PITCH + (i >> 1) * 64);
+#pragma unroll
+                for (int m = 0; m < T; m++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        x[m][h] = {};
+                        if (m * 8 + g < r.count)
+                            x[m][h] = RING ? *(const uint4 *)(from + (16 + m * 8) * PIECE_PITCH + h * 64) : *(const uint4 *)(xs + (m * 8 + g) * pitch + c * PIECE + warp * SPAN + h * 32 + t * 8);
+                    }
+#pragma unroll
+                for (int m = 0; m < T; m++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        const uint4 a = w[2 * h], b = w[2 * h + 1];
+                        times(sum[m][0], a.x, b.x, a.y, b.y, x[m][h].x, x[m][h].y);
+                        times(sum[m][1], a.z, b.z, a.w, b.w, x[m][h].z, x[m][h].w);
+                    }
+            }
+            __syncwarp();
+            if (lane == 0) arrive(empty + stage);
+            if (++stage == r.stages) stage = 0, turn ^= 1;
+        }
+        int half = n & 1;
+        if (n >= 2) awaitTurn(drained + half, (n >> 1 & 1) ^ 1);
+        float *mine = sums + (half * WARPS + warp) * 16 * 8 * T;
+        if (tile >= 0)
+#pragma unroll
+            for (int m = 0; m < T; m++)
+#pragma unroll
+                for (int y = 0; y < 2; y++)
+                    *(float2 *)(mine + (g + 8 * y) * 8 * T + m * 8 + 2 * t) = {sum[m][0][2 * y] + sum[m][1][2 * y], sum[m][0][2 * y + 1] + sum[m][1][2 * y + 1]};
+        if (warp == 0 && lane == 0) tileOfSums[half] = tile;
+        __syncwarp();
+        if (lane == 0) arrive(ready + half);
+        if (tile < 0) return;
+    }
+}
+#endif
+
+// Plain is y = x·Wᵀ (+ bias) (+ plus), W [N K].
+struct Plain {
+    const Element *w, *bias, *plus;
+    Element *y;
+    int n, k;
+    __device__ int tiles() const { return (n + 15) / 16; }
+    __device__ const Element *row(int tile, int i) const { return tile * 16 + i < n ? w + (i64)(tile * 16 + i) * k : 0; }
+    __device__ void put(int tile, int g, int x, float low, float high) const {
+        one(tile * 16 + g, x, low);
+        one(tile * 16 + g + 8, x, high);
+    }
+    __device__ void one(int row, int x, float sum) const {
+        if (row >= n) return;
+        if (bias) sum += wide(bias[row]);
+        if (plus) sum += wide(plus[(i64)x * n + row]);
+        narrow(sum, y + (i64)x * n + row);
+    }
+};
+
+// GatedRows is f(x·gateᵀ)·(x·upᵀ), both [N K]: a tile is eight rows of each. Matmuls are rounded
+// as the ops by themselves would.
+struct GatedRows {
+    const Element *gate, *up;
+    Element *y;
+    int n, k, function;
+    __device__ int tiles() const { return (n + 7) / 8; }
+    __device__ const Element *row(int tile, int i) const {
+        int at = tile * 8 + (i & 7);
+        return at < n ? (i < 8 ? gate : up) + (i64)at * k : 0;
+    }
+    __device__ void put(int tile, int g, int x, float low, float high) const {
+        int at = tile * 8 + g;
+        if (at >= n) return;
+        float value = 0, slope;
+        low = rounded(low);
+        if (function == SiLU) both<SiLU>(low, value, slope);
+        if (function == GELUTanh) both<GELUTanh>(low, value, slope);
+        if (function == GELU) both<GELU>(low, value, slope);
+        if (function == ReLU) both<ReLU>(low, value, slope);
+        narrow(rounded(high) * value, y + (i64)x * n + at);
+    }
+};
+
+// Heads are the matmuls with q, k and v of attention. Those with q and k are rotated: a tile
+// has eight elements of a head and the eight they are paired with. Those with k and v go to
+// the cache. Matmuls are rounded as the ops by themselves would.
+struct Heads {
+    const Element *q, *k, *v, *biasQ, *biasK, *biasV;
+    const float *freq;
+    const int *positions, *sequences, *pages;
+    Element *cacheK, *cacheV, *y;
+    int width, heads, keyHeads, size, half;
+    float scale;
+    int page, streams, table, count;
+    __device__ int tiles() const { return (heads + 2 * keyHeads) * (size / 16); }
+    // element is the place of row i of a tile in its head.
+    __device__ int element(int tile, int i) const {
+        int j = tile % (size / 16), head = tile / (size / 16);
+        if (head >= heads + keyHeads) return j * 16 + i; // of v
+        if (j * 8 < half) return (i < 8 ? 0 : half) + j * 8 + (i & 7);
+        return 2 * half + (j - half / 8) * 16 + i;
+    }
+    __device__ const Element *row(int tile, int i) const {
+        int head = tile / (size / 16), at = element(tile, i);
+        const Element *w = q;
+        if (head >= heads) head -= heads, w = k;
+        if (w == k && head >= keyHeads) head -= keyHeads, w = v;
+        return w + ((i64)head * size + at) * width;
+    }
+    __device__ void put(int tile, int g, int x, float low, float high) const {
+        int head = tile / (size / 16), a = element(tile, g), b = element(tile, g + 8), position = positions[x];
+        const Element *bias = biasQ;
+        Element *to = y + ((i64)x * heads + head) * size;
+        if (head >= heads) {
+            head -= heads;
+            bool value = head >= keyHeads;
+            if (value) head -= keyHeads;
+            bias = value ? biasV : biasK;
+            int sequence = sequences[x];
+            if (position < 0 || sequence < 0 || sequence >= streams) return;
+            int n = pages[(i64)sequence * table + position / page % table];
+            n = min(max(n, 0), count - 1);
+            to = (value ? cacheV : cacheK) + (((i64)n * keyHeads + head) * page + position % page) * size;
+        }
+        if (bias) {
+            low += wide(bias[head * size + a]);
+            high += wide(bias[head * size + b]);
+        }
+        if (tile < (heads + keyHeads) * (size / 16) && a < half) {
+            float s, c;
+            sincosf((float)position * freq[a], &s, &c);
+            s *= scale;
+            c *= scale;
+            low = rounded(low);
+            high = rounded(high);
+            float turned = low * c - high * s;
+            high = high * c + low * s;
+            low = turned;
+        }
+        narrow(low, to + a);
+        narrow(high, to + b);
+    }
+};
+
+// Kernels, by how many times eight rows there may be: with x in shared memory, or in the
+// rings; those called Bulk use the copy engine.
+#define PRODUCT(NAME, THREADS, MULTIPLY)                                                                                                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) matmulRows##NAME(const Element *x, const Element *w, const Element *bias, const Element *plus,     \
+                                                                             Element *y, int rows, int n, int k, int ahead, int constant, int stages, int queue) {                  \
+        MULTIPLY(Plain{w, bias, plus, y, n, k}, Rows{x, 0, 0, rows, k, ahead, constant, stages, queue});                                                                     \
+    }
+#define FUSED(NAME, THREADS, MULTIPLY)                                                                                                                          \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) normGated##NAME(const Element *x, const Element *norm, const Element *gate, const Element *up,     \
+                                                                            Element *y, int rows, int n, int k, int function, float eps, int ahead, int stages, int queue) {        \
+        MULTIPLY(GatedRows{gate, up, y, n, k, function}, Rows{x, norm, eps, rows, k, ahead, 1, stages, queue});                                                              \
+    }                                                                                                                                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) normHeads##NAME(                                                                                  \
+        const Element *x, const Element *norm, const Element *q, const Element *k, const Element *v, const Element *biasQ, const Element *biasK,              \
+        const Element *biasV, const float *freq, const int *positions, const int *sequences, const int *pages, Element *cacheK, Element *cacheV, Element *y,  \
+        int rows, int width, float eps, int ahead, int heads, int keyHeads, int size, int half, float scale, int page, int streams, int table, int count, int stages, \
+        int queue) { \
+        MULTIPLY(Heads{q, k, v, biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, width, heads, keyHeads, size, half, scale, page,    \
+                       streams, table, count},                                                                                                               \
+                 Rows{x, norm, eps, rows, width, ahead, 1, stages, queue});                                                                                                  \
+    }
+#define EACH_FORM(NAME, THREADS, MULTIPLY)                                      \
+    PRODUCT(1##NAME, THREADS, (MULTIPLY<1, false>))                             \
+    PRODUCT(2##NAME, THREADS, (MULTIPLY<2, false>))                             \
+    PRODUCT(1Ring##NAME, THREADS, (MULTIPLY<1, true>))                          \
+    PRODUCT(2Ring##NAME, THREADS, (MULTIPLY<2, true>))                          \
+    PRODUCT(4Ring##NAME, THREADS, (MULTIPLY<4, true>))                          \
+    FUSED(1##NAME, THREADS, (MULTIPLY<1, false>))                               \
+    FUSED(2##NAME, THREADS, (MULTIPLY<2, false>))
+EACH_FORM(, WARPS * 32, multiply)
+#if __CUDA_ARCH__ >= 900
+EACH_FORM(Bulk, (WARPS + 1 + STORERS) * 32, multiplyBulk)
+#endif
+
+#endif

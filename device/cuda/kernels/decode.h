@@ -1,0 +1,25 @@
+// What the kernels of decoding share: a step computes a few rows, so that all that matters is
+// to keep the memory busy from the first weight to the last.
+//
+// These kernels may be launched before the one in front of them has ended (see early in
+// prepared.go). What nothing writes during a step, weights above all, they fetch at once;
+// awaitPrevious returns when everything before has ended and is visible. Then releaseNext
+// lets the next kernel of the stream do the same.
+
+__device__ __forceinline__ void awaitPrevious() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void releaseNext() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// bring asks for bytes to be brought to the L2 cache, a multiple of 16 from a multiple of 16 on.
+__device__ __forceinline__ void bring(const void *from, u32 bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
+}

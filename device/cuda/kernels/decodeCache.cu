@@ -1,0 +1,124 @@
+#include "decode.h"
+#include "cache.h"
+
+// The cache of keys and values in any type it can have: how a step's rows get there, and
+// plain attention over it.
+
+// Types of a cache: the element types as common.h numbers them, then those of 8 bits, whose codes
+// come first and behind all of them the scales of the rows.
+enum { F32, BF16, F16, I8ROW, F8ROW };
+
+// code8 rounds to an F8E4M3; x is at most 448.
+__device__ __forceinline__ u8 code8(float x) {
+    u32 u = __float_as_uint(x), sign = u >> 24 & 0x80;
+    u &= 0x7fffffff;
+    if (u > 0x7f800000) return 0x7f;
+    float a = __uint_as_float(u);
+    if (a < 0.015625f) return (u8)(sign | (u32)rintf(a * 512.0f)); // below 2^-6 they are multiples of 2^-9
+    u += 0x7ffff + (u >> 20 & 1);
+    return (u8)(sign | min((u >> 20) - (120u << 3), 0x7eu));
+}
+__device__ __forceinline__ float number8(u8 code) {
+    u32 size = code & 0x7f;
+    float a = size < 8 ? size * 0.001953125f : __uint_as_float((size + (120u << 3)) << 20);
+    if (size == 0x7f) a = __uint_as_float(0x7fc00000);
+    return code & 0x80 ? -a : a;
+}
+
+// put stores one number of a row of the cache; scale is what the row's is.
+__device__ __forceinline__ void put(void *cache, int type, i64 i, float x, float scale) {
+    if (type == F32) ((float *)cache)[i] = x;
+    if (type == BF16) narrow(x, (bf16 *)cache + i);
+    if (type == F16) narrow(x, (f16 *)cache + i);
+    if (type == I8ROW) {
+        f16 half;
+        narrow(x, &half);
+        float factor = scale > 0 ? __fmul_rn(__fdiv_rn(1.0f, scale), 127.0f) : 0.0f;
+        ((signed char *)cache)[i] = (signed char)rintf(__fmul_rn(wide(half), factor));
+    }
+    if (type == F8ROW) ((u8 *)cache)[i] = scale > 0 ? code8(__fdiv_rn(x, scale)) : 0;
+}
+// get reads one; n is how many the cache has, and row the row's number.
+__device__ __forceinline__ float get(const void *cache, int type, i64 i, i64 n, i64 row) {
+    if (type == F32) return ((const float *)cache)[i];
+    if (type == BF16) return wide(((const bf16 *)cache)[i]);
+    if (type == F16) return wide(((const f16 *)cache)[i]);
+    float scale = ((const float *)((const u8 *)cache + n))[row];
+    if (type == I8ROW) return __fmul_rn(__fmul_rn((float)((const signed char *)cache)[i], scale), 7.874015718698502e-3f);
+    return __fmul_rn(number8(((const u8 *)cache)[i]), scale);
+}
+
+// storeCache stores keys and values of the rows of a step; grid (rows, keyHeads, 2). n is
+// how many numbers each cache has.
+extern "C" __global__ void storeCache(const Element *k, const Element *v, void *cacheK, void *cacheV, int typeK, int typeV, int d, i64 n, CACHE_PARAMS) {
+    Cache c = CACHE;
+    awaitPrevious();
+    releaseNext();
+    int p = c.position(blockIdx.x), type = blockIdx.z ? typeV : typeK;
+    if (p < 0) return;
+    i64 row = c.row(sequences[blockIdx.x], p, blockIdx.y);
+    const Element *x = (blockIdx.z ? v : k) + ((i64)blockIdx.x * keyHeads + blockIdx.y) * d;
+    void *to = blockIdx.z ? cacheV : cacheK;
+    float most = 0;
+    if (type >= I8ROW) {
+        for (int i = threadIdx.x; i < d; i += blockDim.x) most = fmaxf(most, fabsf(wide(x[i])));
+        most = warpMax(most); // a block is a warp
+        if (type == I8ROW) {
+            f16 half;
+            narrow(most, &half);
+            most = wide(half);
+        } else
+            most = __fdiv_rn(most, 448.0f);
+        if (threadIdx.x == 0) ((float *)((u8 *)to + n))[row] = most;
+    }
+    for (int i = threadIdx.x; i < d; i += blockDim.x) put(to, type, row * d + i, wide(x[i]), most);
+}
+
+// attendPlain takes every call: a block per row and head, TILE positions at a time from multiples of
+// it on, a thread each, then an element each.
+#define TILE 128
+#define MOST 8 // times TILE elements of a head
+
+extern "C" __global__ void __launch_bounds__(TILE) attendPlain(const Element *q, const void *k, const void *v, Element *o, int typeK, int typeV, int d, i64 n, CACHE_PARAMS) {
+    Cache c = CACHE;
+    extern __shared__ float query[];
+    __shared__ float weight[TILE];
+    __shared__ i64 rowOf[TILE];
+    awaitPrevious();
+    releaseNext();
+    int p = c.position(blockIdx.x), head = blockIdx.y * keyHeads / heads, sequence = sequences[blockIdx.x];
+    i64 at = ((i64)blockIdx.x * heads + blockIdx.y) * d;
+    for (int i = threadIdx.x; i < d; i += TILE) query[i] = wide(q[at + i]);
+    float out[MOST] = {}, top = -INFINITE, sum = 0;
+    int first = p < 0 ? 0 : c.first(p);
+    for (int j = first / TILE * TILE; j <= p; j += TILE) {
+        int mine = j + threadIdx.x;
+        float s = -INFINITE;
+        __syncthreads(); // weights are used up
+        if (mine >= first && mine <= p) {
+            i64 row = c.row(sequence, mine, head);
+            rowOf[threadIdx.x] = row;
+            s = 0;
+            for (int i = 0; i < d; i++) s += query[i] * get(k, typeK, row * d + i, n, row);
+            s *= scale;
+        }
+        float greatest = fmaxf(top, rowMax(s)), shrink = top == -INFINITE ? 0.0f : expf(top - greatest);
+        float w = s == -INFINITE ? 0.0f : expf(s - greatest);
+        top = greatest;
+        weight[threadIdx.x] = w;
+        sum = sum * shrink + rowSum(w); // it synchronizes
+        int from = max(first - j, 0), end = min(p - j + 1, TILE);
+#pragma unroll
+        for (int m = 0; m < MOST; m++) {
+            int i = m * TILE + threadIdx.x;
+            if (i >= d) break;
+            out[m] *= shrink;
+            for (int x = from; x < end; x++) out[m] += weight[x] * get(v, typeV, rowOf[x] * d + i, n, rowOf[x]);
+        }
+    }
+#pragma unroll
+    for (int m = 0; m < MOST; m++) {
+        int i = m * TILE + threadIdx.x;
+        if (i < d) narrow(sum > 0 ? out[m] / sum : 0.0f, o + at + i);
+    }
+}

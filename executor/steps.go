@@ -1,0 +1,151 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/op"
+	"spillway/plan"
+)
+
+// Step is a phase of a plan to generate, for whoever fills its batch and reads its result.
+type Step struct {
+	Rows int64 // that it computes
+	// Batch are the tensors of its batch, to be filled before it runs.
+	Batch map[string][]byte
+	// Result is its logits [outputs vocabulary] in Type, valid until it runs again.
+	Result  []byte
+	Type    dtype.Type
+	Outputs int64
+	phase   string // "" is the main phase
+}
+
+// Steps lists the steps of a plan to generate: the phases, then the main one.
+func (e *Executor) Steps() ([]Step, error) {
+	var list []Step
+	for _, ph := range e.Plan().Phases {
+		view, err := e.Plan().Phase(ph.Name)
+		if err != nil {
+			return nil, err
+		}
+		s, err := e.step(view, ph.Name)
+		if err != nil {
+			return nil, fmt.Errorf("phase %s: %w", ph.Name, err)
+		}
+		list = append(list, s)
+	}
+	main, err := e.step(e.Plan(), "")
+	return append(list, main), err
+}
+
+func (e *Executor) step(p *plan.Plan, phase string) (Step, error) {
+	s := Step{phase: phase, Batch: map[string][]byte{}}
+	in, out := p.BatchHome(), p.ResultHome()
+	if in < 0 || out < 0 {
+		return s, fmt.Errorf("the plan for %s has no batch or no result on the host", p.Model)
+	}
+	batch := e.memory.buffer(in).Host()
+	s.Result = e.memory.buffer(out).Host()
+	for _, t := range p.Batch {
+		s.Batch[t.Name] = batch[t.Offset : t.Offset+t.Type.Bytes()]
+		if t.Name == "tokens" {
+			s.Rows = t.Type.Shape.Elements()
+		}
+	}
+	for i := range p.Instructions {
+		if _, ok := p.Instructions[i].Bound(plan.OutResult, 0); ok {
+			g := p.Programs[p.Instructions[i].Program].Graph
+			t := g.Type(graph.Ports(g.Outputs, graph.Result)[0].Value)
+			s.Type, s.Outputs = t.DType, t.Shape.Rows()
+		}
+	}
+	return s, nil
+}
+
+// RunStep runs a step of Steps.
+func (e *Executor) RunStep(ctx context.Context, s *Step) error {
+	if s.phase == "" {
+		return e.Iterate(ctx, IterationArgs{})
+	}
+	return e.RunPhase(ctx, s.phase, IterationArgs{})
+}
+
+// IDs is how many ids a tensor of the batch may hold, from 0 on; ok is false where no op
+// looks them up.
+func (e *Executor) IDs(tensor string) (count int64, ok bool) {
+	ids, ok := e.batch.ids[tensor]
+	return ids.Count, ok
+}
+
+// cacheTensor is the keys or the values of a block.
+type cacheTensor struct {
+	at   deviceBuffer
+	kind op.Type // [N K page D]
+}
+
+// findCaches lists the caches of a plan by the batch tensor that has the table of their pages.
+func (m *memory) findCaches() map[string][]cacheTensor {
+	found, seen := map[string][]cacheTensor{}, map[int]bool{}
+	for i := range m.plan.Instructions {
+		s := &m.plan.Instructions[i]
+		if s.Verb != plan.Run {
+			continue
+		}
+		prog := &m.plan.Programs[s.Program]
+		names := map[graph.Value]string{}
+		for _, port := range graph.Ports(prog.Graph.Inputs, graph.Batch) {
+			names[port.Value] = port.Name
+		}
+		for _, n := range prog.Graph.Nodes {
+			if n.Kind != op.CachedAttention {
+				continue
+			}
+			for _, v := range n.In[3:5] {
+				bind, ok := s.Bound(plan.InCache, prog.Places[v].Index)
+				if !ok || seen[bind.Buffer] {
+					continue
+				}
+				seen[bind.Buffer] = true
+				t := prog.Graph.Type(v)
+				found[names[n.In[7]]] = append(found[names[n.In[7]]], cacheTensor{m.partOf(bind.Buffer, 0, t.Bytes()), t})
+			}
+		}
+	}
+	return found
+}
+
+// CopyPage copies a page of all caches whose pages a batch tensor assigns. Steps that follow
+// see the copy.
+func (e *Executor) CopyPage(table string, from, to int32) error {
+	if e.caches == nil {
+		e.caches = e.memory.findCaches()
+	}
+	for _, c := range e.caches[table] {
+		q := e.memory.queue(c.at.dev, plan.Compute)
+		for _, part := range c.parts() {
+			src, dst := c.at.Buffer, c.at.Buffer
+			src.Offset, src.Bytes = src.Offset+part.offset+int64(from)*part.bytes, part.bytes
+			dst.Offset, dst.Bytes = dst.Offset+part.offset+int64(to)*part.bytes, part.bytes
+			if err := q.Copy(dst, src); err != nil {
+				return fmt.Errorf("copying page %d of the cache to %d: %w", from, to, err)
+			}
+		}
+	}
+	return nil
+}
+
+// pagePart is where pages begin in a tensor, and what one takes there.
+type pagePart struct{ offset, bytes int64 }
+
+// parts of the storage of a cache that are pages one after the other: all of it, or in a
+// type with a scale for each row the codes and, behind them, the scales.
+func (c cacheTensor) parts() []pagePart {
+	pages, s := c.kind.Shape[0], c.kind.Shape
+	if !c.kind.DType.ByRows() {
+		return []pagePart{{0, c.kind.Bytes() / pages}}
+	}
+	codes := s.Elements()
+	return []pagePart{{0, codes / pages}, {codes, (c.kind.Bytes() - codes) / pages}}
+}

@@ -1,0 +1,341 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"spillway/tokenizer"
+)
+
+// Generation carries out a request.
+type Generation struct {
+	engine     Engine
+	tokenizer  *tokenizer.Tokenizer
+	r          Request
+	room       int // tokens that may be added
+	statistics Statistics
+	prompt     []Token // with log-probabilities, where they were asked for
+	results    []Result
+}
+
+// New checks a request. Without a tokenizer (nil) pieces have tokens and no text.
+func New(e Engine, t *tokenizer.Tokenizer, r Request) (*Generation, error) {
+	if err := r.check(e, t); err != nil {
+		return nil, err
+	}
+	g := &Generation{engine: e, tokenizer: t, r: r, room: e.Context() - len(r.Prompt)}
+	if r.MaxNewTokens > 0 {
+		g.room = r.MaxNewTokens
+	}
+	g.statistics.PromptTokens = len(r.Prompt)
+	return g, nil
+}
+
+// Statistics are those of what was done so far.
+func (g *Generation) Statistics() Statistics { return g.statistics }
+
+// Prompt is the prompt with its log-probabilities, once the first piece has come; nil where
+// they were not asked for.
+func (g *Generation) Prompt() []Token { return g.prompt }
+
+// Results are the continuations, complete when All has ended. Those of beams are in the order
+// of their scores.
+func (g *Generation) Results() []Result { return g.results }
+
+// All yields pieces as they come: those of several samples take turns, those of beams come
+// at the end. An error comes last; when ctx is done it is that of ctx, and Results have what
+// there was by then. It is called once.
+func (g *Generation) All(ctx context.Context) iter.Seq2[Piece, error] {
+	return func(yield func(Piece, error) bool) {
+		err := g.all(ctx, func(p Piece) bool { return yield(p, nil) })
+		if err != nil && !errors.Is(err, errNoReader) {
+			yield(Piece{}, err)
+		}
+	}
+}
+
+// errNoReader says that nobody wants more pieces.
+var errNoReader = errors.New("the reader of the pieces has left")
+
+func (g *Generation) all(ctx context.Context, yield func(Piece) bool) (err error) {
+	first, err := g.begin(ctx)
+	if err != nil {
+		return err
+	}
+	if g.r.Beams != nil {
+		return g.search(ctx, first, yield)
+	}
+	return g.sample(ctx, first, yield)
+}
+
+// begin computes the prompt.
+func (g *Generation) begin(ctx context.Context) (q Sequence, err error) {
+	start := time.Now()
+	defer func() { g.statistics.Prefill = time.Since(start) }()
+	prompt := g.r.Prompt
+	if g.r.PromptLogprobs {
+		return g.beginSlowly(ctx, prompt)
+	}
+	if q = g.r.Sequence; q != nil {
+		g.statistics.ReusedTokens, err = Extend(q, prompt)
+	} else {
+		q, err = g.engine.Add(prompt)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return q, g.stepUntilReady(ctx, q)
+}
+
+// beginSlowly computes the prompt token by token, for the logits of each place.
+func (g *Generation) beginSlowly(ctx context.Context, prompt []int32) (Sequence, error) {
+	q, err := g.engine.Add(prompt[:1])
+	if err != nil {
+		return nil, err
+	}
+	g.prompt = []Token{{ID: prompt[0]}}
+	for _, next := range prompt[1:] {
+		if err := g.stepUntilReady(ctx, q); err != nil {
+			return nil, err
+		}
+		t, err := rated(next, q.Logits(), g.r.TopLogprobs)
+		if err != nil {
+			return nil, errors.Join(err, q.Close())
+		}
+		g.prompt = append(g.prompt, t)
+		if err := q.Append(next); err != nil {
+			return nil, errors.Join(err, q.Close())
+		}
+	}
+	return q, g.stepUntilReady(ctx, q)
+}
+
+// stepUntilReady computes until a sequence has logits, and closes it where that fails.
+func (g *Generation) stepUntilReady(ctx context.Context, q Sequence) error {
+	for !q.Ready() {
+		if err := g.engine.Step(ctx); err != nil {
+			return errors.Join(err, g.close(q))
+		}
+	}
+	return nil
+}
+
+// close closes a sequence, unless it is the caller's.
+func (g *Generation) close(q Sequence) error {
+	if q == g.r.Sequence {
+		return nil
+	}
+	return q.Close()
+}
+
+// writer writes one continuation.
+type writer struct {
+	q       Sequence
+	picker  *Picker
+	text    *tokenizer.Stream // nil without a tokenizer
+	stops   stopFinder
+	result  *Result
+	pending []Token // that no piece had yet
+}
+
+// sample writes the continuations token by token, each in its sequence.
+func (g *Generation) sample(ctx context.Context, first Sequence, yield func(Piece) bool) (err error) {
+	writers, err := g.writers(first)
+	defer func() {
+		for _, w := range writers {
+			err = errors.Join(err, g.close(w.q))
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	for start := time.Now(); ; start = time.Now() {
+		going := 0
+		for i, w := range writers {
+			if w.result.End != "" {
+				continue
+			}
+			if err := g.advance(i, w, yield); err != nil {
+				return err
+			}
+			if w.result.End == "" {
+				going++
+			}
+		}
+		if going == 0 {
+			return nil
+		}
+		if err := g.engine.Step(ctx); err != nil {
+			return errors.Join(err, g.abandon(ctx, writers, yield))
+		}
+		g.statistics.Decode += time.Since(start)
+		g.statistics.decoded += going
+	}
+}
+
+// writers makes one for each continuation, all after the same prompt.
+func (g *Generation) writers(first Sequence) (list []*writer, err error) {
+	g.results = make([]Result, g.r.Samples)
+	for i := range g.results {
+		g.results[i].StopToken = -1
+		w := &writer{q: first, result: &g.results[i], stops: stopFinder{stops: g.r.Stop}}
+		if i > 0 {
+			if w.q, err = first.Fork(); err != nil {
+				return list, err
+			}
+		}
+		list = append(list, w)
+		if w.picker, err = g.r.Sampler.Picker(g.r.Prompt, uint32(i)); err != nil {
+			return list, err
+		}
+		if w.text, err = g.stream(); err != nil {
+			return list, err
+		}
+	}
+	return list, nil
+}
+
+// contextTokens is how many tokens of the prompt are looked at for the text after it: a
+// space at the start of a word is dropped where a text begins, and nowhere else.
+const contextTokens = 8
+
+// stream decodes what comes after the prompt; nil without a tokenizer.
+func (g *Generation) stream() (*tokenizer.Stream, error) {
+	if g.tokenizer == nil {
+		return nil, nil
+	}
+	s := g.tokenizer.Stream(!g.r.KeepSpecial)
+	for _, id := range g.r.Prompt[max(len(g.r.Prompt)-contextTokens, 0):] {
+		if _, err := s.Push(id); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// textOf is the text of tokens after the prompt.
+func (g *Generation) textOf(tokens []Token) (text string, err error) {
+	s, err := g.stream()
+	if err != nil {
+		return "", err
+	}
+	for _, t := range tokens {
+		more, err := s.Push(t.ID)
+		if err != nil {
+			return "", err
+		}
+		text += more
+	}
+	rest, err := s.Flush()
+	return text + rest, err
+}
+
+// advance picks the next token of a continuation.
+func (g *Generation) advance(i int, w *writer, yield func(Piece) bool) error {
+	logits := w.q.Logits()
+	id, err := w.picker.Pick(logits, w.q.Len())
+	if err != nil {
+		return fmt.Errorf("picking token %d: %w", w.q.Len(), err)
+	}
+	g.statistics.NewTokens++
+	token := Token{ID: id}
+	if g.r.Logprobs {
+		if token, err = rated(id, logits, g.r.TopLogprobs); err != nil {
+			return err
+		}
+	}
+	text := ""
+	if slices.Contains(g.r.StopTokens, id) {
+		w.result.End, w.result.StopToken = Stopped, id
+	} else if text, err = w.add(token); err != nil {
+		return err
+	}
+	if w.result.End == "" && len(w.result.Tokens) == g.room {
+		w.result.End = Length
+	}
+	if w.result.End != "" {
+		rest, err := w.flush()
+		if err != nil {
+			return err
+		}
+		text += rest
+	} else {
+		w.picker.Add(id)
+		if err := w.q.Append(id); err != nil {
+			return err
+		}
+	}
+	return w.show(i, text, yield)
+}
+
+// add adds a token to a text and returns what of the text is certain by now.
+func (w *writer) add(token Token) (text string, err error) {
+	w.result.Tokens, w.pending = append(w.result.Tokens, token), append(w.pending, token)
+	if w.text == nil {
+		return "", nil
+	}
+	if text, err = w.text.Push(token.ID); err != nil {
+		return "", err
+	}
+	text, w.result.StopString = w.stops.push(text)
+	if w.result.StopString != "" {
+		w.result.End = Stopped
+	}
+	return text, nil
+}
+
+// flush returns what was held back, when a text ends.
+func (w *writer) flush() (string, error) {
+	if w.text == nil || w.result.StopString != "" {
+		return "", nil
+	}
+	rest, err := w.text.Flush()
+	if err != nil {
+		return "", err
+	}
+	text, stop := w.stops.push(rest)
+	if stop != "" {
+		w.result.End, w.result.StopString = Stopped, stop
+		return text, nil
+	}
+	return text + w.stops.flush(), nil
+}
+
+// show yields a piece, if there is something to show.
+func (w *writer) show(i int, text string, yield func(Piece) bool) error {
+	w.result.Text += text
+	if text == "" && w.result.End == "" && w.text != nil {
+		return nil
+	}
+	piece := Piece{Sample: i, Text: text, Tokens: w.pending, End: w.result.End}
+	w.pending = nil
+	if !yield(piece) {
+		return errNoReader
+	}
+	return nil
+}
+
+// abandon ends all texts that still go on, when the context is done.
+func (g *Generation) abandon(ctx context.Context, writers []*writer, yield func(Piece) bool) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	for i, w := range writers {
+		if w.result.End != "" {
+			continue
+		}
+		w.result.End = Cancelled
+		text, err := w.flush()
+		if err == nil {
+			err = w.show(i, text, yield)
+		}
+		if err != nil && !errors.Is(err, errNoReader) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,367 @@
+package generate
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"spillway/executor"
+	"spillway/graph"
+	"spillway/run"
+)
+
+// Session is an engine with a cache: keys and values of all tokens so far are stored, so that
+// a Step computes new tokens only. A step of the plan computes rows, which are tokens of any
+// sequences: prompts in chunks, and one row of each sequence that is generated. Sequences may
+// join, leave, fork and be truncated between any two steps. On a CPU, and wherever kernels
+// give a row the same bits whatever is computed with it, neither chunks nor other
+// sequences change a result.
+//
+// A session allocates nothing while it steps: the cache is as large as the plan says.
+type Session struct {
+	run      *run.Run
+	cache    graph.KVCache
+	executor *executor.Executor
+	steps    []executor.Step // from few rows to many
+	vocab    int64           // tokens that the model knows
+	tables   []*pageTable
+	slots    []*cachedSequence // by number of the sequence in the plan; nil where free
+	order    []*cachedSequence // the open ones, in the order they came
+	rows     []row             // of the step at hand
+	ending   []*cachedSequence // that get logits in it
+}
+
+// row is a token of a step.
+type row struct {
+	of       *cachedSequence
+	position int
+}
+
+// NewSession makes an engine of a started run of the task generate. The run stays the
+// caller's.
+func NewSession(r *run.Run) (*Session, error) {
+	p := r.Plan
+	if p.Task != string(graph.Generate) || p.Cache == nil {
+		return nil, fmt.Errorf("generating with a plan to %s; plan the task generate, or use NewPlain", p.Task)
+	}
+	if r.Executor() == nil {
+		return nil, fmt.Errorf("generating with a run of %s that is not started", p.Model)
+	}
+	s := &Session{run: r, cache: *p.Cache, executor: r.Executor(), slots: make([]*cachedSequence, p.Cache.Streams)}
+	var err error
+	if s.steps, err = s.executor.Steps(); err != nil {
+		return nil, fmt.Errorf("generating with %s: %w", p.Model, err)
+	}
+	slices.SortFunc(s.steps, func(a, b executor.Step) int { return cmp.Compare(a.Rows, b.Rows) })
+	if count, ok := s.executor.IDs("tokens"); ok {
+		s.vocab = count
+	}
+	for _, t := range p.Batch {
+		switch {
+		case len(t.Name) >= 5 && t.Name[:5] == "pages":
+			table, err := newPageTable(t.Name, int(t.Type.Shape[0]), int(t.Type.Shape[1]), &s.cache, len(s.steps))
+			if err != nil {
+				return nil, err
+			}
+			s.tables = append(s.tables, table)
+		case !slices.Contains([]string{"tokens", "positions", "sequences", "outputs"}, t.Name):
+			return nil, fmt.Errorf("generating with a model that reads the batch tensor %q, which a text does not have", t.Name)
+		}
+	}
+	return s, nil
+}
+
+// Streams is how many sequences the plan has memory for.
+func (s *Session) Streams() int { return len(s.slots) }
+
+// Context is how many tokens a sequence may have.
+func (s *Session) Context() int { return int(s.cache.Context) }
+
+// Close ends all sequences.
+func (s *Session) Close() error {
+	for len(s.order) > 0 {
+		s.order[0].Close()
+	}
+	return nil
+}
+
+// Add begins a sequence.
+func (s *Session) Add(prompt []int32) (Sequence, error) {
+	if len(prompt) == 0 {
+		return nil, errEmptyPrompt
+	}
+	q, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	if err := q.Append(prompt...); err != nil {
+		q.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+// open takes a free slot.
+func (s *Session) open() (*cachedSequence, error) {
+	slot := slices.Index(s.slots, nil)
+	if slot < 0 {
+		return nil, &FullError{len(s.slots)}
+	}
+	q := &cachedSequence{session: s, slot: slot, highest: -1}
+	s.slots[slot] = q
+	s.order = append(s.order, q)
+	return q, nil
+}
+
+// Step computes all tokens that wait, as few times as the chunks of prompts need.
+func (s *Session) Step(ctx context.Context) error {
+	for {
+		more, err := s.Advance(ctx)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// Advance computes one step of the plan: the next token of every sequence that has one, and
+// as much of waiting prompts as there is place for. It says whether tokens still wait: a
+// server takes new requests in between.
+func (s *Session) Advance(ctx context.Context) (more bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return true, err
+	}
+	step := s.gather()
+	if step < 0 {
+		return false, nil
+	}
+	if err := s.prepare(step); err != nil {
+		return true, err
+	}
+	if err := s.executor.RunStep(ctx, &s.steps[step]); err != nil {
+		return true, fmt.Errorf("generating with %s: %w", s.run.Plan.Model, err)
+	}
+	for _, r := range s.rows {
+		r.of.computed = r.position + 1
+	}
+	for _, q := range s.ending {
+		q.ready, q.fetched, q.step = true, false, step
+	}
+	return slices.ContainsFunc(s.order, (*cachedSequence).waits), nil
+}
+
+// gather chooses rows and the smallest step that computes them; -1 where nothing waits.
+// Sequences with a single token come first, so that prompts do not hold them up.
+func (s *Session) gather() (step int) {
+	s.rows, s.ending, step = s.rows[:0], s.ending[:0], -1
+	for _, single := range []bool{true, false} {
+		for _, q := range s.order {
+			n := len(q.tokens) - q.computed
+			if n == 0 || (n == 1) != single {
+				continue
+			}
+			most := int(s.steps[len(s.steps)-1].Rows) - len(s.rows)
+			take, ends := min(n, int(s.cache.Chunk), most), len(s.ending)
+			if take == n {
+				ends++
+			}
+			fits := s.smallest(len(s.rows)+take, ends)
+			if fits < 0 && take == n && take > 1 { // its last token in a later step
+				take, ends = take-1, ends-1
+				fits = s.smallest(len(s.rows)+take, ends)
+			}
+			if take == 0 || fits < 0 {
+				continue
+			}
+			step = fits
+			for i := range take {
+				s.rows = append(s.rows, row{q, q.computed + i})
+			}
+			if ends > len(s.ending) {
+				s.ending = append(s.ending, q)
+			}
+		}
+	}
+	return step
+}
+
+// smallest is the step with the fewest rows that has place for rows and their outputs; -1
+// for none.
+func (s *Session) smallest(rows, outputs int) int {
+	for i := range s.steps {
+		if int(s.steps[i].Rows) >= rows && int(s.steps[i].Outputs) >= outputs {
+			return i
+		}
+	}
+	return -1
+}
+
+// prepare gives all rows pages and fills the batch of a step.
+func (s *Session) prepare(step int) error {
+	for _, q := range s.order { // whose logits the step would overwrite
+		if q.ready && q.step == step {
+			q.fetch()
+		}
+	}
+	for _, r := range s.rows {
+		if r.position == r.of.computed || r.position%int(s.cache.Page) == 0 { // the first of a page
+			for _, t := range s.tables {
+				if err := t.write(s.executor, r.of.slot, r.position); err != nil {
+					return err
+				}
+			}
+		}
+		r.of.highest = max(r.of.highest, r.position)
+	}
+	at := &s.steps[step]
+	tokens, positions, sequences, outputs := at.Batch["tokens"], at.Batch["positions"], at.Batch["sequences"], at.Batch["outputs"]
+	if outputs != nil {
+		clear(outputs)
+	}
+	all, ends := at.Outputs == at.Rows, 0
+	for i := range int(at.Rows) {
+		token, position, sequence := int32(0), 0, -1
+		if i < len(s.rows) {
+			r := s.rows[i]
+			token, position, sequence = r.of.tokens[r.position], r.position, r.of.slot
+			if r.position == len(r.of.tokens)-1 {
+				if r.of.row = i; !all {
+					binary.LittleEndian.PutUint32(outputs[4*ends:], uint32(i))
+					r.of.row = ends
+				}
+				ends++
+			}
+		}
+		for _, f := range [...]struct {
+			to    []byte
+			value int32
+		}{{tokens, token}, {positions, int32(position)}, {sequences, int32(sequence)}} {
+			if f.to != nil {
+				binary.LittleEndian.PutUint32(f.to[4*i:], uint32(f.value))
+			}
+		}
+	}
+	for _, t := range s.tables {
+		t.fill(at.Batch[t.name], step)
+	}
+	return nil
+}
+
+// cachedSequence is a text of a Session.
+type cachedSequence struct {
+	session  *Session
+	slot     int
+	tokens   []int32
+	computed int // tokens whose keys and values are stored
+	highest  int // the last position that was ever stored since the first, -1 for none
+
+	ready   bool
+	fetched bool      // logits are in the sequence's own memory
+	step    int       // whose result has them otherwise
+	row     int       // of that result
+	logits  []float32 // its own memory
+}
+
+func (q *cachedSequence) waits() bool { return q.computed < len(q.tokens) }
+
+// Ready says whether logits are there.
+func (q *cachedSequence) Ready() bool { return q.ready }
+
+// Tokens is the text so far.
+func (q *cachedSequence) Tokens() []int32 { return q.tokens }
+
+// Len is the number of tokens.
+func (q *cachedSequence) Len() int { return len(q.tokens) }
+
+// Logits of the token after the last; nil where they are not ready.
+func (q *cachedSequence) Logits() []float32 {
+	if !q.ready {
+		return nil
+	}
+	q.fetch()
+	return q.logits
+}
+
+// fetch converts the logits from the result of their step.
+func (q *cachedSequence) fetch() {
+	if q.fetched {
+		return
+	}
+	at := &q.session.steps[q.step]
+	bytes := len(at.Result) / int(at.Outputs)
+	raw := at.Result[q.row*bytes : (q.row+1)*bytes]
+	n := bytes / int(at.Type.Bytes(1))
+	if cap(q.logits) < n {
+		q.logits = make([]float32, n)
+	}
+	q.logits, q.fetched = q.logits[:n], true
+	at.Type.Decode(q.logits, raw)
+}
+
+// Append adds tokens.
+func (q *cachedSequence) Append(tokens ...int32) error {
+	s := q.session
+	if n := len(q.tokens) + len(tokens); n > s.Context() {
+		return &ContextError{n, s.Context()}
+	}
+	for _, t := range tokens {
+		if s.vocab > 0 && (t < 0 || int64(t) >= s.vocab) {
+			return fmt.Errorf("token %d, the model knows 0 to %d; do the tokenizer and the model belong together?", t, s.vocab-1)
+		}
+	}
+	if len(tokens) > 0 {
+		q.tokens, q.ready = append(q.tokens, tokens...), false
+	}
+	return nil
+}
+
+// Truncate forgets all but the first n tokens. In a layer with a window the keys that those
+// see may be gone already; then all of them are computed again.
+func (q *cachedSequence) Truncate(n int) error {
+	if n < 0 || n > len(q.tokens) {
+		return fmt.Errorf("truncating a text of %d tokens to %d", len(q.tokens), n)
+	}
+	q.tokens, q.ready, q.computed = q.tokens[:n], false, min(q.computed, n)
+	for _, t := range q.session.tables {
+		if !t.holds(q.computed, q.highest) {
+			q.computed, q.highest = 0, -1
+		}
+	}
+	for _, t := range q.session.tables {
+		t.release(q.slot, q.computed)
+	}
+	return nil
+}
+
+// Fork begins another sequence with the same tokens. Both share their pages until one of
+// them writes to a page, which is copied then.
+func (q *cachedSequence) Fork() (Sequence, error) {
+	f, err := q.session.open()
+	if err != nil {
+		return nil, err
+	}
+	f.tokens, f.computed, f.highest = slices.Clone(q.tokens), q.computed, q.highest
+	for _, t := range q.session.tables {
+		t.share(q.slot, f.slot)
+	}
+	if q.ready {
+		q.fetch()
+		f.ready, f.fetched, f.step, f.logits = true, true, q.step, slices.Clone(q.logits)
+	}
+	return f, nil
+}
+
+// Close frees the slot and the pages.
+func (q *cachedSequence) Close() error {
+	s := q.session
+	if s.slots[q.slot] != q {
+		return nil
+	}
+	for _, t := range s.tables {
+		t.release(q.slot, 0)
+	}
+	s.slots[q.slot], q.ready, q.tokens, q.computed = nil, false, nil, 0
+	s.order = slices.DeleteFunc(s.order, func(other *cachedSequence) bool { return other == q })
+	return nil
+}

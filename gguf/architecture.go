@@ -1,0 +1,144 @@
+package gguf
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// architecture is a kind of model and its sizes, as the metadata of a file gives them.
+type architecture struct {
+	name  string // in the file: "llama"
+	kind  kindOfModel
+	heads int64
+	kv    int64 // heads of keys and values
+}
+
+// kindOfModel is what an architecture is called in transformers.
+type kindOfModel struct {
+	modelType string // of config.json
+	class     string
+	permuted  bool // rows of q and k are in the order of interleaved rotary pairs
+	bias      bool // q, k and v have one without being asked
+}
+
+// models are the architectures that are read, by their names in files.
+var models = map[string]kindOfModel{
+	"llama": {"llama", "LlamaForCausalLM", true, false},
+	"qwen2": {"qwen2", "Qwen2ForCausalLM", false, true},
+	"qwen3": {"qwen3", "Qwen3ForCausalLM", false, false},
+}
+
+// architectureOf finds the architecture of a file, and refuses what would compute something
+// else than the file means.
+func architectureOf(m Metadata) (*architecture, error) {
+	a := &architecture{name: m.textOr("general.architecture", "")}
+	known := false
+	if a.kind, known = models[a.name]; !known {
+		return nil, fmt.Errorf("its architecture is %q; read are %s", a.name, strings.Join(slices.Sorted(maps.Keys(models)), ", "))
+	}
+	if err := a.checkKeys(m); err != nil {
+		return nil, err
+	}
+	var err error
+	if a.heads, err = a.count(m, "attention.head_count"); err != nil {
+		return nil, err
+	}
+	a.kv = a.heads
+	if _, has := m[a.name+".attention.head_count_kv"]; has {
+		a.kv, err = a.count(m, "attention.head_count_kv")
+	}
+	return a, err
+}
+
+// count reads a number above 0; a list of equal numbers, one for each layer, is such a
+// number too.
+func (a *architecture) count(m Metadata, key string) (int64, error) {
+	key = a.name + "." + key
+	n := m.intOr(key, 0)
+	if list, ok := m[key].([]int64); ok && len(list) > 0 {
+		n = list[0]
+		if slices.ContainsFunc(list, func(x int64) bool { return x != n }) {
+			return 0, fmt.Errorf("%s differs from layer to layer, which is not read", key)
+		}
+	}
+	if n < 1 || n > math.MaxInt32 {
+		return 0, fmt.Errorf("%s is %v, a number above 0 is needed", key, m[key])
+	}
+	return n, nil
+}
+
+// Keys after the name of an architecture: those that config.go reads, and those that change
+// nothing of what is computed.
+var (
+	readKeys = []string{
+		"context_length", "embedding_length", "block_count", "feed_forward_length", "vocab_size",
+		"attention.head_count", "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.layer_norm_rms_epsilon", "attention.sliding_window",
+		"rope.dimension_count", "rope.freq_base", "rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length", "rope.scaling.finetuned", "rope.scale_linear",
+	}
+	harmlessKeys = []string{"tensor_data_layout"}
+	neutralKeys  = map[string]float64{"expert_count": 0, "expert_used_count": 0, "rope.scaling.attn_factor": 1, "attention.clamp_kqv": 0, "attention.max_alibi_bias": 0, "logit_scale": 1}
+)
+
+// checkKeys refuses metadata of the architecture that is not understood: it may change what
+// the model computes.
+func (a *architecture) checkKeys(m Metadata) error {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		rest, own := strings.CutPrefix(key, a.name+".")
+		if !own || slices.Contains(readKeys, rest) || slices.Contains(harmlessKeys, rest) {
+			continue
+		}
+		if neutral, ok := neutralKeys[rest]; ok && m.floatOr(key, neutral) == neutral {
+			continue
+		}
+		return fmt.Errorf("its metadata has %s = %.60v, which is not understood and may change what the model computes", key, m[key])
+	}
+	return nil
+}
+
+// Names of tensors in transformers, by those in files. "" is one that is not a weight.
+var (
+	outerNames = map[string]string{
+		"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight", "output.weight": "lm_head.weight",
+		ropeFactors: "",
+	}
+	layerNames = map[string]string{
+		"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+		"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
+		"ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+	}
+	layerPattern = regexp.MustCompile(`^blk\.(0|[1-9]\d{0,5})\.([a-z_]+)\.(weight|bias)$`)
+)
+
+// ropeFactors is the tensor by whose numbers rotary frequencies are divided.
+const ropeFactors = "rope_freqs.weight"
+
+// tensorName is what transformers calls a tensor of the file.
+func (a *architecture) tensorName(name string) (string, error) {
+	if to, ok := outerNames[name]; ok {
+		return to, nil
+	}
+	if m := layerPattern.FindStringSubmatch(name); m != nil && layerNames[m[2]] != "" {
+		return "model.layers." + m[1] + "." + layerNames[m[2]] + "." + m[3], nil
+	}
+	return "", fmt.Errorf("it has a tensor %q, which a model of architecture %s does not have", name, a.name)
+}
+
+// permutedHeads is how many heads the rows of a tensor are in whose order differs from that
+// of transformers; 0 for none.
+func (a *architecture) permutedHeads(name string) int64 {
+	m := layerPattern.FindStringSubmatch(name)
+	if m == nil || !a.kind.permuted {
+		return 0
+	}
+	switch m[2] {
+	case "attn_q":
+		return a.heads
+	case "attn_k":
+		return a.kv
+	}
+	return 0
+}

@@ -1,0 +1,278 @@
+package gguf_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"spillway/gguf"
+	"spillway/hf"
+	"spillway/tokenizer"
+)
+
+// A model written by the gguf package has the tensors of its folder, to the bit: names,
+// shapes, the order of rows in heads; and the config that the folder has.
+func TestTensorsAreThoseOfTheFolder(t *testing.T) {
+	for name, path := range map[string]string{"llama": "testdata/llama.gguf", "qwen3": "testdata/qwen3-00001-of-00003.gguf"} {
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+		want, err := hf.Open("../testdata/reference/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer want.Close()
+		got, err := hf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer got.Close()
+		if len(got.Tensors()) != len(want.Tensors()) {
+			t.Errorf("%s: %d tensors, the folder has %d", name, len(got.Tensors()), len(want.Tensors()))
+		}
+		for _, w := range want.Tensors() {
+			g, ok := got.Tensor(w.Name)
+			if !ok || !g.Shape.Equal(w.Shape) {
+				t.Fatalf("%s: tensor %s has the shape %v, want %v", name, w.Name, g.Shape, w.Shape)
+			}
+			x, y := make([]float32, w.Shape.Elements()), make([]float32, w.Shape.Elements())
+			if err := w.ReadF32(x, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.ReadF32(y, 0); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(x, y) {
+				t.Errorf("%s: tensor %s has other numbers", name, w.Name)
+			}
+			if n := int64(len(x)); n > 7 { // also from the middle of a row
+				if err := g.ReadF32(y[:n-7], 7); err != nil || !slices.Equal(x[7:], y[:n-7]) {
+					t.Errorf("%s: tensor %s read from its seventh element on differs (%v)", name, w.Name, err)
+				}
+			}
+		}
+		a, b := *got.Config, *want.Config
+		for what, same := range map[string]bool{
+			"type": a.ModelType == b.ModelType, "rope": sameRope(a.Rope, b.Rope), "heads": a.Heads == b.Heads && a.KVHeads == b.KVHeads && a.HeadDim == b.HeadDim,
+			"sizes": a.HiddenSize == b.HiddenSize && a.IntermediateSize == b.IntermediateSize && a.Layers == b.Layers && a.VocabSize == b.VocabSize,
+			"rest":  float32(a.NormEps) == float32(b.NormEps) && a.Tied == b.Tied && a.AttentionBias == b.AttentionBias && a.Type == b.Type && a.MaxPositions == b.MaxPositions,
+		} {
+			if !same {
+				t.Errorf("%s: the %s of the config is not that of the folder: %+v, %+v", name, what, a, b)
+			}
+		}
+	}
+}
+
+func sameRope(a, b hf.Rope) bool {
+	return a.Type == b.Type && float32(a.Theta) == float32(b.Theta) && a.Factor == b.Factor && a.OriginalMaxPositions == b.OriginalMaxPositions && a.LowFreqFactor == b.LowFreqFactor && a.HighFreqFactor == b.HighFreqFactor
+}
+
+// The vocabularies that llama.cpp tests its tokenizers with, with its texts and tokens.
+// They are looked for in the folder that SPILLWAY_GGUF_VOCABULARIES names.
+func TestVocabulariesOfLlamaCPP(t *testing.T) {
+	dir := os.Getenv("SPILLWAY_GGUF_VOCABULARIES")
+	if dir == "" {
+		t.Skip("SPILLWAY_GGUF_VOCABULARIES does not name a folder with ggml-vocab-*.gguf, .inp and .out")
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "ggml-vocab-*.gguf.inp"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no vocabularies in %s (%v)", dir, err)
+	}
+	for _, inputs := range paths {
+		path := strings.TrimSuffix(inputs, ".inp")
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			raw, err := gguf.Tokenizer(path)
+			if err != nil {
+				t.Skipf("refused: %v", err)
+			}
+			tok, err := tokenizer.Parse(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, err := os.ReadFile(inputs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := os.ReadFile(path + ".out")
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts, lines := strings.Split(string(in), "\n__ggml_vocab_test__\n"), strings.Split(strings.TrimRight(string(out), "\n"), "\n")
+			wrong := 0
+			for i, text := range texts {
+				if i >= len(lines) {
+					break
+				}
+				ids, err := tok.Encode(text, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := strings.Trim(fmt.Sprint(ids), "[]")
+				if got != strings.TrimSpace(lines[i]) {
+					if wrong++; wrong < 4 {
+						t.Errorf("text %d, %q: tokens %s, llama.cpp has %s", i, text, got, lines[i])
+					}
+				}
+			}
+			if wrong > 0 {
+				t.Errorf("%d of %d texts differ", wrong, len(texts))
+			}
+		})
+	}
+}
+
+// malformed changes a file that is right, or writes one.
+func malformed(t *testing.T, change func(b []byte) []byte) error {
+	t.Helper()
+	b, err := os.ReadFile("testdata/llama.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "x.gguf")
+	if err := os.WriteFile(path, change(b), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(path)
+	if err == nil {
+		f.Close()
+	}
+	return err
+}
+
+// file writes a header by hand.
+type file struct{ b []byte }
+
+func (f *file) u32(v uint32) *file  { f.b = binary.LittleEndian.AppendUint32(f.b, v); return f }
+func (f *file) u64(v uint64) *file  { f.b = binary.LittleEndian.AppendUint64(f.b, v); return f }
+func (f *file) text(s string) *file { f.u64(uint64(len(s))); f.b = append(f.b, s...); return f }
+
+func begin(tensors, keys uint64) *file {
+	f := &file{b: []byte("GGUF")}
+	return f.u32(3).u64(tensors).u64(keys)
+}
+
+// Every malformed file that llama.cpp's reader is tested with is an error, not a crash, and
+// not taken for a model.
+func TestMalformedFilesAreRefused(t *testing.T) {
+	arch := func(f *file) *file { return f.text("general.architecture").u32(8).text("llama") }
+	heads := func(f *file) *file { return arch(f).text("llama.attention.head_count").u32(4).u32(4) }
+	tensor := func(f *file, name string, dims []uint64, kind uint32, offset uint64) *file {
+		f.text(name).u32(uint32(len(dims)))
+		for _, d := range dims {
+			f.u64(d)
+		}
+		return f.u32(kind).u64(offset)
+	}
+	pad := func(f *file, n int) []byte { return append(f.b, make([]byte, n)...) }
+	for name, c := range map[string]struct {
+		make func(b []byte) []byte
+		say  string
+	}{
+		"empty":             {func([]byte) []byte { return nil }, "too few"},
+		"magic":             {func(b []byte) []byte { b[0] = 'g'; return b }, "begins with"},
+		"version 0":         {func(b []byte) []byte { b[4] = 0; return b }, "version 0"},
+		"version 1":         {func(b []byte) []byte { b[4] = 1; return b }, "version 1"},
+		"future version":    {func(b []byte) []byte { b[4] = 9; return b }, "version 9"},
+		"big-endian":        {func(b []byte) []byte { b[4], b[7] = 0, 3; return b }, "big-endian"},
+		"count of tensors":  {func(b []byte) []byte { binary.LittleEndian.PutUint64(b[8:], 1<<62); return b }, "left of the file"},
+		"count of keys":     {func(b []byte) []byte { binary.LittleEndian.PutUint64(b[16:], 1<<62); return b }, "left of the file"},
+		"cut":               {func(b []byte) []byte { return b[:len(b)/2] }, "the file only"},
+		"cut in the header": {func(b []byte) []byte { return b[:100] }, ""},
+		"empty key":         {func([]byte) []byte { return pad(begin(0, 1).text("").u32(4).u32(1), 64) }, "empty key"},
+		"long key":          {func([]byte) []byte { return pad(begin(0, 1).u64(1<<40), 64) }, "left of the file"},
+		"type of a value":   {func([]byte) []byte { return pad(begin(0, 1).text("k").u32(77), 64) }, "type 77"},
+		"array of arrays":   {func([]byte) []byte { return pad(begin(0, 1).text("k").u32(9).u32(9).u64(1), 64) }, "array of type 9"},
+		"long array":        {func([]byte) []byte { return pad(begin(0, 1).text("k").u32(9).u32(10).u64(1<<40), 64) }, "left of the file"},
+		"key twice":         {func([]byte) []byte { return pad(arch(arch(begin(0, 2))), 64) }, "twice"},
+		"alignment 0":       {func([]byte) []byte { return pad(begin(0, 1).text("general.alignment").u32(4).u32(0), 64) }, "power of two"},
+		"alignment 3":       {func([]byte) []byte { return pad(begin(0, 1).text("general.alignment").u32(4).u32(3), 64) }, "power of two"},
+		"alignment as text": {func([]byte) []byte { return pad(begin(0, 1).text("general.alignment").u32(8).text("32"), 64) }, "power of two"},
+		"no architecture":   {func([]byte) []byte { return pad(begin(0, 0), 64) }, "architecture"},
+		"unknown key": {func([]byte) []byte {
+			return pad(heads(begin(0, 3)).text("llama.attn_logit_softcapping").u32(6).u32(math.Float32bits(30)), 64)
+		}, "not understood"},
+		"name of a tensor": {func([]byte) []byte {
+			return pad(tensor(heads(begin(1, 2)), strings.Repeat("x", 64), []uint64{1}, 0, 0), 64)
+		}, "64 bytes"},
+		"unknown tensor": {func([]byte) []byte { return pad(tensor(heads(begin(1, 2)), "what.weight", []uint64{1}, 0, 0), 99) }, "does not have"},
+		"dimensions": {func([]byte) []byte {
+			return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{1, 1, 1, 1, 1}, 0, 0), 64)
+		}, "5 dimensions"},
+		"negative shape": {func([]byte) []byte {
+			return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{1 << 63}, 0, 0), 64)
+		}, ""},
+		"elements overflow": {func([]byte) []byte {
+			return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{1 << 40, 1 << 40}, 0, 0), 64)
+		}, ""},
+		"bytes overflow": {func([]byte) []byte {
+			return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{1 << 61}, 0, 0), 64)
+		}, ""},
+		"type of a tensor": {func([]byte) []byte { return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{1}, 36, 0), 64) }, "number 36"},
+		"a type not read": {func([]byte) []byte {
+			return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{256}, 16, 0), 999)
+		}, "IQ2_XXS"},
+		"half a block": {func([]byte) []byte { return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{48}, 8, 0), 99) }, "whole blocks"},
+		"offset":       {func([]byte) []byte { return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{4}, 0, 32), 99) }, "is at 32"},
+		"tensor twice": {func([]byte) []byte {
+			return pad(tensor(tensor(heads(begin(2, 2)), "output.weight", []uint64{4}, 0, 0), "output.weight", []uint64{4}, 0, 32), 199)
+		}, "twice"},
+		"data beyond the end": {func([]byte) []byte { return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{4000}, 0, 0), 99) }, "the file only"},
+	} {
+		err := malformed(t, c.make)
+		if err == nil || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("%s: %v, want an error with %q", name, err, c.say)
+		}
+	}
+}
+
+// A split model is opened by its first part; a part that is missing or another one is said.
+func TestSplitModels(t *testing.T) {
+	if _, err := gguf.Open("testdata/qwen3-00002-of-00003.gguf"); err == nil || !strings.Contains(err.Error(), "qwen3-00001-of-00003.gguf") {
+		t.Errorf("the second part gave %v", err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"qwen3-00001-of-00003.gguf", "qwen3-00002-of-00003.gguf"} {
+		b, err := os.ReadFile("testdata/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := gguf.Open(filepath.Join(dir, "qwen3-00001-of-00003.gguf")); err == nil || !strings.Contains(err.Error(), "qwen3-00003-of-00003.gguf") {
+		t.Errorf("without its third part: %v", err)
+	}
+}
+
+// Any bytes are read or refused, within a bounded time and memory.
+func FuzzOpen(f *testing.F) {
+	for _, path := range []string{"testdata/llama.gguf", "testdata/qwen3-00003-of-00003.gguf"} {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b[:min(len(b), 4096)])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		path := filepath.Join(t.TempDir(), "x.gguf")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := gguf.Open(path)
+		if err != nil {
+			return
+		}
+		defer file.Close()
+		for _, x := range file.Tensors() {
+			if x.Bytes > int64(len(b)) {
+				t.Fatalf("tensor %s has %d bytes of a file of %d", x.Name, x.Bytes, len(b))
+			}
+		}
+		_, _ = file.Files()
+	})
+}

@@ -1,0 +1,289 @@
+package gguf
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Patterns that split a text into words before pairs of letters are joined, as the
+// tokenizer.json files of these models have them.
+const (
+	endings      = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
+	blanks       = `|\s*[\r\n]+|\s+(?!\S)|\s+`
+	upper, lower = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`, `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
+
+	llama3Words = endings + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` + blanks
+	qwen2Words  = endings + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*` + blanks
+	qwen35Words = endings + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*` + blanks
+	tekkenWords = `[^\r\n\p{L}\p{N}]?` + upper + `*` + lower + `+|[^\r\n\p{L}\p{N}]?` + upper + `+` + lower + `*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*` + blanks
+)
+
+// preTokenizer is what a name in tokenizer.ggml.pre stands for.
+type preTokenizer struct {
+	words        string // pattern; "" is that of GPT-2
+	digits       bool   // every digit is a word
+	nfc          bool   // texts are composed first
+	ignoreMerges bool   // a word that is a token is that token, whatever pairs there are
+	bos          bool   // texts begin with a token by default
+}
+
+// preTokenizers by name. Any other name is refused: words would be split elsewhere.
+var preTokenizers = map[string]preTokenizer{
+	"gpt-2": {}, "mpt": {}, "olmo": {}, "jais": {},
+	"smollm": {digits: true}, "starcoder": {digits: true}, "refact": {digits: true}, "command-r": {digits: true}, "exaone": {digits: true},
+	"llama-bpe": {words: llama3Words, ignoreMerges: true, bos: true}, "llama3": {words: llama3Words, ignoreMerges: true, bos: true}, "llama-v3": {words: llama3Words, ignoreMerges: true, bos: true},
+	"qwen2": {words: qwen2Words, nfc: true}, "deepseek-r1-qwen": {words: qwen2Words, nfc: true},
+	"qwen35": {words: qwen35Words},
+	"tekken": {words: tekkenWords, ignoreMerges: true, bos: true},
+}
+
+// object is a JSON object.
+type object = map[string]any
+
+// Types of tokens.
+const (
+	tokenUnknown = 2
+	tokenControl = 3
+	tokenUser    = 4
+)
+
+// vocabulary is the tokenizer of a file.
+type vocabulary struct {
+	m      Metadata
+	tokens []string
+	kinds  []int64 // nil where the file does not say
+}
+
+// vocabulary reads the tokens; nil where the file has none.
+func (f *File) vocabulary() (*vocabulary, error) {
+	m := f.Metadata
+	v := &vocabulary{m: m}
+	if m["tokenizer.ggml.model"] == nil || m["tokenizer.ggml.model"] == "none" {
+		return nil, nil
+	}
+	var ok bool
+	if v.tokens, ok = m["tokenizer.ggml.tokens"].([]string); !ok || len(v.tokens) == 0 {
+		return nil, fmt.Errorf("its metadata has a tokenizer without tokens")
+	}
+	v.kinds, _ = m["tokenizer.ggml.token_type"].([]int64)
+	if v.kinds != nil && len(v.kinds) != len(v.tokens) {
+		return nil, fmt.Errorf("its tokenizer has %d tokens and the types of %d", len(v.tokens), len(v.kinds))
+	}
+	return v, nil
+}
+
+// tokenizer is the tokenizer.json that the tokenizers library would read.
+func (v *vocabulary) tokenizer() ([]byte, error) {
+	var file object
+	var err error
+	switch kind := v.m.textOr("tokenizer.ggml.model", ""); kind {
+	case "gpt2":
+		file, err = v.byteLevel()
+	case "llama":
+		file, err = v.sentencePiece()
+	default:
+		return nil, fmt.Errorf("its tokenizer is of kind %q; read are gpt2 and llama", kind)
+	}
+	if err != nil {
+		return nil, err
+	}
+	file["version"], file["truncation"], file["padding"] = "1.0", nil, nil
+	file["added_tokens"] = v.added()
+	return json.Marshal(file)
+}
+
+// kind of a token; 1 is a normal one.
+func (v *vocabulary) kind(id int) int64 {
+	if v.kinds == nil {
+		return 1
+	}
+	return v.kinds[id]
+}
+
+// added are the tokens that are found in a text before it is split.
+func (v *vocabulary) added() []object {
+	list := []object{}
+	for id, token := range v.tokens {
+		if kind := v.kind(id); kind == tokenControl || kind == tokenUser || kind == tokenUnknown {
+			list = append(list, object{"id": id, "content": token, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": kind != tokenUser})
+		}
+	}
+	return list
+}
+
+// ids of the tokens that are not found before.
+func (v *vocabulary) ids(leave ...int64) map[string]int {
+	ids := make(map[string]int, len(v.tokens))
+	for id, token := range v.tokens {
+		if _, twice := ids[token]; !twice && !slices.Contains(leave, v.kind(id)) {
+			ids[token] = id
+		}
+	}
+	return ids
+}
+
+// byteLevel is a tokenizer that joins pairs of bytes, as GPT-2's does.
+func (v *vocabulary) byteLevel() (object, error) {
+	name := v.m.textOr("tokenizer.ggml.pre", "")
+	pre, known := preTokenizers[name]
+	if !known {
+		return nil, fmt.Errorf("its texts are split into words as %q, which is not known; known are %s", name, strings.Join(slices.Sorted(maps.Keys(preTokenizers)), ", "))
+	}
+	lines, _ := v.m["tokenizer.ggml.merges"].([]string)
+	merges := make([][2]string, len(lines))
+	for i, line := range lines {
+		left, right, ok := strings.Cut(line, " ")
+		if !ok || left == "" || right == "" {
+			return nil, fmt.Errorf("line %d of its merges is %.60q, which is not two tokens", i, line)
+		}
+		merges[i] = [2]string{left, right}
+	}
+	var steps []object
+	if pre.digits {
+		steps = append(steps, object{"type": "Digits", "individual_digits": true})
+	}
+	if pre.words != "" {
+		steps = append(steps, object{"type": "Split", "pattern": object{"Regex": pre.words}, "behavior": "Isolated", "invert": false})
+	}
+	steps = append(steps, object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": pre.words == ""})
+	file := object{
+		"model":         object{"type": "BPE", "vocab": v.ids(tokenControl, tokenUser), "merges": merges, "ignore_merges": pre.ignoreMerges},
+		"pre_tokenizer": object{"type": "Sequence", "pretokenizers": steps},
+		"decoder":       object{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+	}
+	if pre.nfc {
+		file["normalizer"] = object{"type": "NFC"}
+	}
+	var err error
+	file["post_processor"], err = v.ends(pre.bos)
+	return file, err
+}
+
+// sentencePiece is a tokenizer whose pairs are joined in the order of the scores of what they
+// become.
+func (v *vocabulary) sentencePiece() (object, error) {
+	scores, _ := v.m["tokenizer.ggml.scores"].([]float64)
+	if len(scores) != len(v.tokens) {
+		return nil, fmt.Errorf("its tokenizer has %d tokens and the scores of %d", len(v.tokens), len(scores))
+	}
+	ids := v.ids()
+	unknown, err := v.special("unknown", 0)
+	if err != nil {
+		return nil, err
+	}
+	normalizers := []object{{"type": "Replace", "pattern": object{"String": " "}, "content": "▁"}}
+	strip := []object{}
+	if v.flag("add_space_prefix", true) {
+		normalizers = append([]object{{"type": "Prepend", "prepend": "▁"}}, normalizers...)
+		strip = []object{{"type": "Strip", "content": " ", "start": 1, "stop": 0}}
+	}
+	file := object{
+		"model":      object{"type": "BPE", "vocab": ids, "merges": scoreMerges(v.tokens, scores, ids), "byte_fallback": true, "fuse_unk": true, "unk_token": unknown},
+		"normalizer": object{"type": "Sequence", "normalizers": normalizers},
+		"decoder": object{"type": "Sequence", "decoders": append([]object{
+			{"type": "Replace", "pattern": object{"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+		}, strip...)},
+	}
+	file["post_processor"], err = v.ends(true)
+	return file, err
+}
+
+// scoreMerges lists the pairs of tokens that together are a token, the best first.
+func scoreMerges(tokens []string, scores []float64, ids map[string]int) [][2]string {
+	type merge struct {
+		pair  [2]string
+		score float64
+		left  int
+		right int
+	}
+	var all []merge
+	for id, token := range tokens {
+		if ids[token] != id {
+			continue
+		}
+		for at := range token {
+			left, isLeft := ids[token[:at]]
+			right, isRight := ids[token[at:]]
+			if at > 0 && isLeft && isRight {
+				all = append(all, merge{[2]string{token[:at], token[at:]}, scores[id], left, right})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b merge) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.left, b.left), cmp.Compare(a.right, b.right))
+	})
+	pairs := make([][2]string, len(all))
+	for i, m := range all {
+		pairs[i] = m.pair
+	}
+	return pairs
+}
+
+func (v *vocabulary) flag(name string, otherwise bool) bool {
+	if b, ok := v.m["tokenizer.ggml."+name].(bool); ok {
+		return b
+	}
+	return otherwise
+}
+
+// special is the text of a token that the metadata names by id; "" where it names none.
+func (v *vocabulary) special(name string, otherwise int64) (string, error) {
+	id := v.m.intOr("tokenizer.ggml."+name+"_token_id", otherwise)
+	if id < 0 {
+		return "", nil
+	}
+	if id >= int64(len(v.tokens)) {
+		return "", fmt.Errorf("its token %s has the id %d of %d", name, id, len(v.tokens))
+	}
+	return v.tokens[id], nil
+}
+
+// ends is what is put around a text: nil for nothing.
+func (v *vocabulary) ends(bosByDefault bool) (any, error) {
+	template, special := []object{{"Sequence": object{"id": "A", "type_id": 0}}}, object{}
+	for _, end := range []struct {
+		name  string
+		added bool
+	}{{"bos", v.flag("add_bos_token", bosByDefault)}, {"eos", v.flag("add_eos_token", false)}} {
+		token, err := v.special(end.name, -1)
+		if err != nil {
+			return nil, err
+		}
+		if !end.added || token == "" {
+			continue
+		}
+		step := []object{{"SpecialToken": object{"id": token, "type_id": 0}}}
+		if end.name == "bos" {
+			template = append(step, template...)
+		} else {
+			template = append(template, step...)
+		}
+		special[token] = object{"id": token, "ids": []int64{v.m.intOr("tokenizer.ggml."+end.name+"_token_id", -1)}, "tokens": []string{token}}
+	}
+	if len(special) == 0 {
+		return nil, nil
+	}
+	return object{"type": "TemplateProcessing", "single": template, "pair": template, "special_tokens": special}, nil
+}
+
+// settings is the tokenizer_config.json: special tokens and the chat template.
+func (v *vocabulary) settings() ([]byte, error) {
+	c := object{"tokenizer_class": "PreTrainedTokenizerFast"}
+	for key, name := range map[string]string{"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"} {
+		token, err := v.special(name, -1)
+		if err != nil {
+			return nil, err
+		}
+		if token != "" {
+			c[key] = token
+		}
+	}
+	if t, ok := v.m["tokenizer.chat_template"].(string); ok {
+		c["chat_template"] = t
+	}
+	return json.MarshalIndent(c, "", "  ")
+}

@@ -1,0 +1,89 @@
+package graph
+
+import (
+	"fmt"
+
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// KVCache is the cache of keys and values that a model generates with. Each block has two
+// tensors, keys and values, cut into pages that a table assigns to sequences.
+type KVCache struct {
+	Streams int64 `json:"streams"` // sequences at once
+	Context int64 `json:"context"` // most positions of a sequence
+	Page    int64 `json:"page"`    // positions of a page
+	// Chunk is the most rows of one sequence that a step computes: layers with a window
+	// store as many positions in addition to those they see.
+	Chunk int64 `json:"chunk"`
+	// Outputs is how many rows of a step get logits: those that the batch tensor "outputs"
+	// names, or all where there are no more rows.
+	Outputs int64      `json:"outputs"`
+	Key     dtype.Type `json:"key"`
+	Value   dtype.Type `json:"value"`
+	// Filled is how many positions sequences have when a step is forecast; 0: Context. Only
+	// forecasts depend on it.
+	Filled int64 `json:"filled,omitempty"`
+}
+
+// Check refuses a cache that cannot be.
+func (c *KVCache) Check() error {
+	switch {
+	case c.Streams < 1 || c.Context < 1 || c.Page < 1 || c.Chunk < 1 || c.Outputs < 1:
+		return fmt.Errorf("a cache for %d sequences of %d positions in pages of %d, chunks of %d rows and %d outputs; all must be at least 1", c.Streams, c.Context, c.Page, c.Chunk, c.Outputs)
+	case c.Streams > 1<<20 || c.Context > 1<<30:
+		return fmt.Errorf("a cache for %d sequences of %d positions; the most are %d and %d", c.Streams, c.Context, 1<<20, 1<<30)
+	case !op.CacheType(c.Key) || !op.CacheType(c.Value):
+		return fmt.Errorf("a cache with keys in %v and values in %v; want f32, bf16, f16, int8 or fp8", c.Key, c.Value)
+	}
+	return nil
+}
+
+// Pages is how many pages a sequence has in a layer that sees window positions; 0 for all.
+// With a window they are a ring: all that a chunk sees, wherever in a page it begins.
+func (c *KVCache) Pages(window int64) int64 {
+	all := (c.Context + c.Page - 1) / c.Page
+	if window <= 0 {
+		return all
+	}
+	seen := window + min(c.Chunk, c.Context) - 1
+	return min(all, (seen+c.Page-2)/c.Page+1)
+}
+
+// PagesName is the batch tensor with the table of pages [Streams Pages] of layers with a
+// window, 0 for none: "pages", "pages_4096". Layers whose pages are all of them share a table.
+func (c *KVCache) PagesName(window int64) string {
+	if c.Pages(window) == c.Pages(0) {
+		return "pages"
+	}
+	return fmt.Sprintf("pages_%d", window)
+}
+
+// CachedAttention is attention that stores keys and values of its rows in the block's cache
+// and sees all that their sequences have there. Attr needs Heads, KVHeads, Scale and, as
+// wanted, Window.
+func (b *Builder) CachedAttention(a op.Attr, q, k, v Value) Value {
+	if b.err != nil {
+		return 0
+	}
+	if b.Cache == nil {
+		b.Fail("attention with a cache, and the task %s has none", b.Task)
+		return 0
+	}
+	a.Causal, a.Prob, a.Document = false, 0, b.Cache.Filled
+	c := b.Cache
+	pages := c.Pages(a.Window)
+	kv := b.TypeOf(k).Shape.Last()
+	stored := shape.Shape{c.Streams * pages, a.KVHeads, c.Page, kv / max(a.KVHeads, 1)}
+	n := len(b.caches) / 2 // a block may have several attentions
+	keys, values := Port{Role: Cache, Name: fmt.Sprintf("keys.%d", n)}, Port{Role: Cache, Name: fmt.Sprintf("values.%d", n)}
+	out := b.Apply(op.CachedAttention, a, q, k, v,
+		b.named(keys, op.Type{DType: c.Key, Shape: stored}), b.named(values, op.Type{DType: c.Value, Shape: stored}),
+		b.Part("positions", dtype.I32, 1, b.Seq), b.Part("sequences", dtype.I32, 1, b.Seq),
+		b.Part(c.PagesName(a.Window), dtype.I32, c.Streams, pages))
+	keys.Value, values.Value = out[0], out[1]
+	keys.Index, values.Index = 2*n, 2*n+1
+	b.caches = append(b.caches, keys, values)
+	return out[2]
+}

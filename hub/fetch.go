@@ -1,0 +1,208 @@
+package hub
+
+import (
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"spillway/internal/vfs"
+)
+
+// partial ends the name of a blob that is not whole.
+const partial = ".incomplete"
+
+var sumPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// check refuses what the hub says of a file where it cannot be true, or would be stored
+// outside of the model's folder.
+func (f file) check() error {
+	local := filepath.FromSlash(f.Name)
+	switch {
+	case !filepath.IsLocal(local) || strings.ContainsAny(f.Name, "\\\x00") || filepath.Clean(local) != local:
+		return fmt.Errorf("the hub names a file %.80q, which is not a path inside a folder", f.Name)
+	case f.Size < 0 || f.LFS != nil && f.LFS.Size != f.Size:
+		return fmt.Errorf("the hub gives %s a size of %d bytes", f.Name, f.Size)
+	case !sumPattern.MatchString(f.sum()):
+		return fmt.Errorf("the hub gives %s the checksum %.80q, which is none", f.Name, f.sum())
+	}
+	return nil
+}
+
+// hash is that of the checksum, with what comes before the contents.
+func (f file) hash() hash.Hash {
+	if len(f.sum()) == 64 {
+		return sha256.New()
+	}
+	h := sha1.New() // as git names blobs
+	fmt.Fprintf(h, "blob %d\x00", f.Size)
+	return h
+}
+
+// fetch brings one file into the cache and links it into the snapshot.
+func (p *puller) fetch(ctx context.Context, f file, snapshot string) error {
+	blob := filepath.Join(p.dir, "blobs", f.sum())
+	if err := p.blob(ctx, f, blob); err != nil {
+		return err
+	}
+	link := filepath.Join(snapshot, filepath.FromSlash(f.Name))
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+		return err
+	}
+	return linkTo(blob, link)
+}
+
+// blob fetches the contents, unless they are there. Whoever else fetches the same is waited
+// for.
+func (p *puller) blob(ctx context.Context, f file, blob string) error {
+	whole := func() bool {
+		info, err := os.Stat(blob)
+		return err == nil && info.Size() == f.Size
+	}
+	if whole() {
+		p.add(f.Size, 0)
+		return nil
+	}
+	release, err := claim(ctx, blob)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if whole() { // another process has fetched it meanwhile
+		p.add(f.Size, 0)
+		return nil
+	}
+	counted := int64(0)
+	return p.repeatedly(ctx, func() (bool, error) { return p.continued(ctx, f, blob, &counted) })
+}
+
+// continued goes on with what there is of a file, once. counted are the bytes that progress
+// knows of.
+func (p *puller) continued(ctx context.Context, f file, blob string, counted *int64) (progress bool, err error) {
+	out, err := os.OpenFile(blob+partial, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return false, err
+	}
+	defer out.Close()
+	sum := f.hash()
+	have, err := io.Copy(sum, io.LimitReader(out, f.Size+1))
+	if err != nil {
+		return false, err
+	}
+	count := func(now int64, fetched int64) { p.add(now-*counted, fetched); *counted = now }
+	if have > f.Size {
+		return false, restart(out, fmt.Errorf("there are more than its %d bytes already", f.Size))
+	}
+	count(have, 0)
+	began := have
+	if have < f.Size {
+		r, err := p.get(ctx, p.options.Endpoint+"/"+p.model.ID+"/resolve/"+url.PathEscape(p.model.Revision)+"/"+escaped(f.Name), have)
+		if errors.Is(err, errRange) {
+			return false, restart(out, err)
+		}
+		if err != nil {
+			return false, err
+		}
+		defer r.Body.Close()
+		if have > 0 && r.StatusCode == http.StatusOK { // it sends all of it
+			if err := errors.Join(out.Truncate(0), seek(out, 0)); err != nil {
+				return false, err
+			}
+			sum, have = f.hash(), 0
+			count(0, 0)
+		}
+		before := have
+		buffer := make([]byte, 1<<20)
+		for {
+			n, err := r.Body.Read(buffer)
+			if n > 0 {
+				if have+int64(n) > f.Size {
+					return false, restart(out, fmt.Errorf("the hub sends more than the %d bytes it said", f.Size))
+				}
+				if _, err := out.Write(buffer[:n]); err != nil {
+					return false, fmt.Errorf("storing it: %w", err)
+				}
+				sum.Write(buffer[:n])
+				have += int64(n)
+				count(have, int64(n))
+			}
+			if err == io.EOF && have == f.Size {
+				break
+			}
+			if err != nil {
+				return have > before, passing{fmt.Errorf("the connection ended at %d of %d bytes: %w", have, f.Size, err)}
+			}
+		}
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != f.sum() {
+		if began > 0 { // what was there may be to blame
+			return false, restart(out, passing{fmt.Errorf("its checksum is %s, the hub says %s", got, f.sum())})
+		}
+		return false, restart(out, fmt.Errorf("its checksum is %s, the hub says %s: it was damaged or has changed; it is removed, pull again", got, f.sum()))
+	}
+	if err := errors.Join(out.Sync(), out.Close()); err != nil {
+		return false, fmt.Errorf("storing it: %w", err)
+	}
+	return true, errors.Join(os.Rename(blob+partial, blob), vfs.OS.SyncDir(filepath.Dir(blob)))
+}
+
+// restart throws away what was fetched, since it is not part of the file.
+func restart(out *os.File, why error) error { return errors.Join(why, out.Truncate(0)) }
+
+func seek(f *os.File, to int64) error {
+	_, err := f.Seek(to, io.SeekStart)
+	return err
+}
+
+// add counts bytes that are there, and those that came over the network.
+func (p *puller) add(have, fetched int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.have += have
+	p.fetched += fetched
+	if p.options.Progress != nil {
+		p.options.Progress(p.have, p.total)
+	}
+}
+
+// escaped is the path of a file in an address.
+func escaped(name string) string {
+	parts := strings.Split(name, "/")
+	for i := range parts {
+		parts[i] = url.PathEscape(parts[i])
+	}
+	return strings.Join(parts, "/")
+}
+
+// linkTo gives a blob a name in a snapshot: a relative link, or a copy where the disk has no
+// links.
+func linkTo(blob, link string) error {
+	relative, err := filepath.Rel(filepath.Dir(link), blob)
+	if err != nil {
+		return err
+	}
+	if old, err := os.Readlink(link); err == nil && old == relative {
+		return nil
+	}
+	temporary := link + partial
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(relative, temporary); err != nil {
+		if err := os.Link(blob, temporary); err != nil {
+			return fmt.Errorf("naming it in the snapshot: %w", err)
+		}
+	}
+	return os.Rename(temporary, link)
+}

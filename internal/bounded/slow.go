@@ -1,0 +1,6 @@
+//go:build !race
+
+package bounded
+
+// slow is how many times longer everything takes.
+const slow = 1

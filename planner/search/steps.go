@@ -1,0 +1,120 @@
+package search
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"spillway/device"
+	"spillway/op"
+	"spillway/plan"
+	"spillway/planner/emit"
+	"spillway/planner/forecast"
+	"spillway/planner/goal"
+	"spillway/planner/layout"
+	"spillway/planner/strategy"
+	"spillway/spec"
+)
+
+// Step is the model of a plan to generate, traced for another number of rows.
+type Step struct {
+	Rows  int64
+	Model *spec.Model
+}
+
+// WithSteps is a plan to generate with a phase for each of some smaller steps. All of them
+// share weights and caches, so a choice of what is streamed is one of all. Steps of one
+// row for each sequence are captured as graphs where the device can and there are not too
+// many launches in all; those of prompts compute much longer than they launch.
+func WithSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.Plan, error) {
+	p, err := writeSteps(p, g, site, steps)
+	if err != nil {
+		return nil, err
+	}
+	left := plan.MaxCaptured
+	if p.Captured {
+		left -= p.Launches()
+	}
+	for i := range p.Phases {
+		ph := &p.Phases[i]
+		view, err := p.Phase(ph.Name)
+		if err != nil {
+			return nil, err
+		}
+		f, err := forecast.Of(view, site)
+		if err != nil {
+			return nil, err
+		}
+		ph.Seconds = f.StepSeconds
+		_, captures := site.Kernels.(device.GraphCapturer)
+		if n := view.Launches(); (captures || site.Device.Kernel > 0) && view.CanCapture() && n <= left && steps[i].Rows <= p.Cache.Streams {
+			view.Captured = true
+			if f, err = forecast.Of(view, site); err != nil {
+				return nil, err
+			}
+			if f.StepSeconds <= ph.Seconds {
+				ph.Captured, ph.Seconds = true, f.StepSeconds
+				left -= n
+			}
+		}
+	}
+	return p, plan.Verify(p)
+}
+
+// writeSteps adds the phases of steps, without forecasts.
+func writeSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.Plan, error) {
+	var c strategy.Choice
+	if err := json.Unmarshal(p.Choices, &c); err != nil {
+		return nil, fmt.Errorf("planning the steps of %s: %w", p.Model, err)
+	}
+	phases := make([]emit.Phase, len(steps))
+	for i, s := range steps {
+		l, err := layout.New(s.Model, g, site)
+		if err != nil {
+			return nil, err
+		}
+		phases[i] = emit.Phase{Name: plan.Step(s.Rows), Writer: emit.NewWriter(l)}
+	}
+	q, err := emit.WithPhases(p, c, site.Alignment, phases)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range q.Arenas {
+		if budget := q.Devices[a.Device].Budget; a.Tier == plan.OnDevice && a.Bytes > budget {
+			return nil, &goal.FitError{Model: p.Model, Tier: plan.OnDevice, Needed: a.Bytes, Budget: budget, BudgetHost: site.HostBudget}
+		}
+	}
+	if q.Forecast != nil {
+		whole := *q.Forecast
+		whole.PeakBytes, q.Forecast = q.Peak(), &whole
+	}
+	return q, nil
+}
+
+// Filled is a step of a plan to generate, forecast for sequences that have so many
+// positions; "" is the main phase.
+func Filled(p *plan.Plan, site goal.Site, phase string, positions int64) (*plan.Forecast, error) {
+	if phase != "" {
+		view, err := p.Phase(phase)
+		if err != nil {
+			return nil, err
+		}
+		p = view
+	}
+	q := *p
+	q.Phases, q.Programs = nil, append([]plan.Program(nil), p.Programs...)
+	for i := range q.Programs {
+		g := *q.Programs[i].Graph
+		g.Nodes = append(g.Nodes[:0:0], g.Nodes...)
+		for n := range g.Nodes {
+			if g.Nodes[n].Kind == op.CachedAttention {
+				g.Nodes[n].Attr.Document = positions
+			}
+		}
+		q.Programs[i].Graph = &g
+	}
+	f, err := forecast.Of(&q, site)
+	if err != nil {
+		return nil, fmt.Errorf("a step over %d positions: %w", positions, err)
+	}
+	return f, nil
+}

@@ -1,0 +1,199 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/machine"
+	"spillway/op"
+	"spillway/planner"
+	"spillway/quant"
+)
+
+// Generation is the cache of keys and values of the task Generate, and how many rows its steps
+// compute. Zero values have defaults.
+type Generation struct {
+	// Context is the most tokens of a sequence, prompt included; 0 is the model's, at most 2048.
+	Context int64
+	// Streams is how many sequences there are at once; 0 is 1.
+	Streams int64
+	// Chunk is the most rows of a step: longer prompts are computed in several. 0 is up to 512
+	// on a CPU and 2048 on a GPU.
+	Chunk int64
+	// Key and Value are the types keys and values are stored in: F32, BF16, F16, quant.RowI8 or
+	// quant.RowF8. Invalid is Precision.
+	Key, Value dtype.Type
+	// Page is how many positions share a page; 0 is 64.
+	Page int64
+}
+
+// Usual sizes, where nobody says.
+const (
+	usualPage     = 64
+	usualChunkCPU = 512
+	usualChunkGPU = 2048
+	// mostOutputs bounds how many rows of a chunk of prompts get logits: as many sequences can
+	// end their prompts in one step.
+	mostOutputs = 32
+)
+
+// check refuses settings of a batch for the task Generate, and of generation for others.
+func (g Generation) check(o Options) error {
+	if o.Task != Generate {
+		if g != (Generation{}) {
+			return fmt.Errorf("a context, streams, chunk or types of a cache are given, and the task is %s; they are for the task %s", o.Task, Generate)
+		}
+		return nil
+	}
+	switch {
+	case o.BatchSize > 1 || o.MicroBatchSize > 1 || o.MicroBatches > 1 || o.GradientAccumulation > 1:
+		return fmt.Errorf("a batch of sequences is given, and the task is %s; say with streams how many sequences there are at once", Generate)
+	case o.Seq != 0 && o.Seq != g.Chunk:
+		return fmt.Errorf("sequences of %d positions are given, and the task is %s; say with context how long they may become", o.Seq, Generate)
+	case o.Packed || o.Document > 0:
+		return fmt.Errorf("packed documents are given, and the task is %s, which has none", Generate)
+	case g.Context < 0 || g.Streams < 0 || g.Chunk < 0 || g.Page < 0:
+		return fmt.Errorf("a context of %d, %d streams, chunks of %d, pages of %d: none can be negative", g.Context, g.Streams, g.Chunk, g.Page)
+	case g.Context > maxSeq || g.Streams > maxStreams || g.Chunk > maxChunk || g.Page > maxSeq:
+		return fmt.Errorf("a context of %d, %d streams, chunks of %d: at most %d, %d and %d are planned", g.Context, g.Streams, g.Chunk, maxSeq, maxStreams, maxChunk)
+	}
+	for _, t := range []dtype.Type{g.Key, g.Value} {
+		if t != dtype.Invalid && !op.CacheType(t) {
+			return fmt.Errorf("a cache in %v; use f32, bf16, f16, int8 or fp8", t)
+		}
+	}
+	return nil
+}
+
+// Limits far above any run.
+const (
+	maxStreams = 1 << 14
+	maxChunk   = 1 << 17
+)
+
+// withDefaults fills in what was left out.
+func (g Generation) withDefaults(m *Model, o Options) Generation {
+	if g.Context == 0 {
+		g.Context = m.UsualSeq()
+	}
+	g.Streams, g.Page = max(g.Streams, 1), max(g.Page, 0)
+	if g.Page == 0 {
+		g.Page = usualPage
+	}
+	if g.Chunk == 0 {
+		g.Chunk = usualChunkCPU
+		if onGPU(o) {
+			g.Chunk = usualChunkGPU
+		}
+		g.Chunk = min(g.Chunk, max(g.Context, g.Streams))
+	}
+	if g.Key == dtype.Invalid {
+		g.Key = o.Precision
+	}
+	if g.Value == dtype.Invalid {
+		g.Value = o.Precision
+	}
+	return g
+}
+
+func onGPU(o Options) bool {
+	for _, d := range o.Machine.Devices {
+		if o.Device == "" || d.Name == o.Device {
+			return d.Kind == machine.GPU
+		}
+	}
+	return false
+}
+
+// cache is that of a step of so many rows.
+func (g Generation) cache(rows int64) *graph.KVCache {
+	c := &graph.KVCache{Streams: g.Streams, Context: g.Context, Page: g.Page, Chunk: g.Chunk, Key: g.Key, Value: g.Value,
+		Outputs: rows, Filled: g.Context}
+	if rows > g.Streams {
+		c.Outputs, c.Filled = min(g.Streams, mostOutputs), min(rows, g.Context)
+	}
+	return c
+}
+
+// generationOf is the settings that a plan's cache was made with.
+func generationOf(c *graph.KVCache) Generation {
+	return Generation{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key, Value: c.Value, Page: c.Page}
+}
+
+// stepSizes are the rows of the steps besides the largest: one for each sequence, in powers
+// of two, and shares of a chunk for short prompts.
+func (g Generation) stepSizes() []int64 {
+	sizes := []int64{}
+	for n := int64(1); n < g.Streams; n *= 2 {
+		sizes = append(sizes, n)
+	}
+	sizes = append(sizes, g.Streams)
+	const least = 16
+	for n := g.Chunk / 2; n >= least; n /= 2 {
+		sizes = append(sizes, n)
+	}
+	slices.Sort(sizes)
+	return slices.DeleteFunc(slices.Compact(sizes), func(n int64) bool { return n == g.Chunk })
+}
+
+// steps are the models of the steps besides the largest.
+func (q *question) steps() (list []planner.Step, err error) {
+	if q.options.Task != Generate {
+		return nil, nil
+	}
+	for _, n := range q.options.Generation.stepSizes() {
+		m, err := q.Trace(1, n)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, planner.Step{Rows: n, Model: m})
+	}
+	return list, nil
+}
+
+// generatesWithin plans smaller caches, where those that were asked for do not fit: fewer
+// sequences, shorter ones, and keys and values in 8 bits.
+func (m *Model) generatesWithin(o Options) (list []planner.FitOption) {
+	o.Choose = nil
+	try := func(change string, g Generation) bool {
+		q, err := m.ask(withGeneration(o, g))
+		if err != nil {
+			return false
+		}
+		s, err := q.Trace(1, q.Seq)
+		if err != nil {
+			return false
+		}
+		p, err := planner.Make(s, q.Goal, q.Site)
+		if err != nil {
+			return false
+		}
+		list = append(list, planner.FitOption{Change: change, Peak: p.Peak(), MicroBatchSize: 1, Seq: q.Seq, MicroBatches: 1, Device: q.Site.Budget, Host: q.Site.HostBudget})
+		return true
+	}
+	g := o.Generation
+	for n := g.Streams / 2; n >= 1; n /= 2 {
+		smaller := g
+		if smaller.Streams = n; try(fmt.Sprintf("streams of %d instead of %d", n, g.Streams), smaller) {
+			break
+		}
+	}
+	for n := g.Context / 2; n >= 64; n /= 2 {
+		shorter := g
+		if shorter.Context = n; try(fmt.Sprintf("a context of %d instead of %d", n, g.Context), shorter) {
+			break
+		}
+	}
+	if coded := g; !g.Key.Block() && !g.Value.Block() {
+		coded.Key, coded.Value = quant.RowI8, quant.RowI8
+		try("a cache in 8 bits", coded)
+	}
+	return list
+}
+
+func withGeneration(o Options, g Generation) Options {
+	o.Generation, o.Seq = g, 0
+	return o
+}

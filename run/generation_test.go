@@ -1,0 +1,203 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"spillway"
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/dtype"
+	"spillway/generate"
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/planner/strategy"
+	"spillway/quant"
+	"spillway/run"
+)
+
+// A decode step reads all weights but the embedding once, and the keys and values of every
+// sequence once: W + S·K, which is what binds it.
+func TestDecodeIsForecastByItsMemoryTraffic(t *testing.T) {
+	m := open(t, "llama-3-8b")
+	o := spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, Machine: parse(t, "h200"), Generation: run.Generation{Context: 8192, Streams: 16}}
+	job, err := m.Plan(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := job.ForecastGeneration()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const layers, position = 32, 2 * 8 * 128 * 2 // keys and values of a layer, bf16
+	weights := 2 * (job.Spec.Count() - 128256*4096)
+	if f.TokenBytes != layers*position || f.CacheBytes != 16*8192*f.TokenBytes || f.Pages != 16*8192/64 {
+		t.Errorf("a token takes %d bytes, the cache %d in %d pages", f.TokenBytes, f.CacheBytes, f.Pages)
+	}
+	if len(f.Decode) != 5 {
+		t.Fatalf("steps of %+v", f.Decode)
+	}
+	for _, d := range f.Decode {
+		for _, s := range []run.StepForecast{d.Half, d.Full} {
+			want := float64(weights + d.Streams*s.Positions*layers*position)
+			if got := float64(s.Bytes); got < want || got > 1.02*want {
+				t.Errorf("%d sequences at %d positions: %.4g bytes, W + S·K is %.4g", d.Streams, s.Positions, got, want)
+			}
+			if least := want / 4.8e12; s.Seconds < least {
+				t.Errorf("%d sequences at %d positions: %.3g s, reading takes %.3g", d.Streams, s.Positions, s.Seconds, least)
+			}
+		}
+		if d.Full.Seconds <= d.Half.Seconds || d.Half.Positions != 4096 {
+			t.Errorf("%d sequences: %.3g s at %d positions, %.3g at %d", d.Streams, d.Half.Seconds, d.Half.Positions, d.Full.Seconds, d.Full.Positions)
+		}
+	}
+	if f.PromptSeconds > f.ChunkSeconds || f.PromptTokens != 1000 {
+		t.Errorf("%.3g s for %d tokens of a prompt, %.3g for a chunk of %d", f.PromptSeconds, f.PromptTokens, f.ChunkSeconds, f.Chunk)
+	}
+}
+
+// What a plan to generate takes is what it says, with streamed weights too, and neither
+// streaming nor a plan that was saved changes a bit.
+func TestGenerationMemoryIsExact(t *testing.T) {
+	m := open(t, configFile(t, tinyLlama(true, 0)))
+	m.Seed = 5
+	g := run.Generation{Context: 48, Streams: 4, Chunk: 32, Page: 8}
+	var want []float32
+	for _, c := range []struct {
+		name   string
+		change func(o *spillway.Options)
+	}{
+		{"resident", func(o *spillway.Options) {}},
+		{"streamed", func(o *spillway.Options) { o.Constraints = strategy.Constraints{Weights: plan.OnHost} }},
+		{"under a limit", func(o *spillway.Options) { o.MaxMemory = "122KiB" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dev := cpu.Open(cpu.Options{})
+			defer dev.Close()
+			o := spillway.Options{Task: spillway.Generate, Generation: g, Machine: parse(t, "gpu:1GiB,host:4GiB"), On: []device.Device{dev}}
+			c.change(&o)
+			job, err := m.Plan(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if streamed := strings.Contains(job.Plan.Strategy, "offload"); streamed != (c.name != "resident") {
+				t.Errorf("the strategy is %s, %v", job.Plan.Strategy, job.Plan.Peak())
+			}
+			got := generatedBy(t, job)
+			if want == nil {
+				want = got
+			}
+			if !slices.Equal(got, want) {
+				t.Error("logits are others than with all weights on the device")
+			}
+			if _, peak := dev.Allocated(); peak != job.Plan.Peak()[plan.OnDevice] || job.Plan.Forecast.PeakBytes[plan.OnDevice] != peak {
+				t.Errorf("%d bytes were taken of the device, the plan says %d, its forecast %d", peak, job.Plan.Peak()[plan.OnDevice], job.Plan.Forecast.PeakBytes[plan.OnDevice])
+			}
+			var file bytes.Buffer
+			if err := job.Plan.Write(&file); err != nil {
+				t.Fatal(err)
+			}
+			saved, err := plan.Read(&file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Generation = run.Generation{} // the plan says it
+			again, err := m.UsePlan(saved, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(generatedBy(t, again), want) {
+				t.Error("logits are others with the plan from a file")
+			}
+		})
+	}
+}
+
+// generatedBy are the logits of some steps.
+func generatedBy(t *testing.T, job *run.Run) (all []float32) {
+	t.Helper()
+	if err := job.Start(); err != nil {
+		t.Fatal(err)
+	}
+	e, err := generate.NewSession(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		q, err := e.Add(slices.Repeat([]int32{7, 3, int32(9 + i)}, 4+3*i))
+		for range 4 {
+			if err = errors.Join(err, e.Step(context.Background())); err == nil {
+				all = append(all, q.Logits()...)
+				err = q.Append(int32(i + 11))
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := job.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Layers with a sliding window store what a chunk sees, whatever the context.
+func TestWindowsHoldWhatTheySee(t *testing.T) {
+	m := open(t, "../testdata/reference/mistral") // a window of 5
+	bytes := func(context int64) (n int64) {
+		job, err := m.Plan(spillway.Options{Task: spillway.Generate, Machine: parse(t, "gpu:1GiB,host:4GiB"), Generation: run.Generation{Context: context, Chunk: 8, Page: 4, Streams: 2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := job.ForecastGeneration()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.CacheBytes
+	}
+	if short, long := bytes(64), bytes(4096); short != long {
+		t.Errorf("the cache takes %d bytes for 64 tokens, %d for 4096", short, long)
+	}
+	if short, long := bytes(8), bytes(64); short >= long {
+		t.Errorf("the cache takes %d bytes for 8 tokens, %d for 64", short, long)
+	}
+}
+
+// What a cache cannot be, or does not fit, is refused with what can.
+func TestGenerationRefuses(t *testing.T) {
+	m := open(t, "llama-3-8b")
+	for want, o := range map[string]spillway.Options{
+		"say with streams":                   {Task: spillway.Generate, BatchSize: 4},
+		"say with context":                   {Task: spillway.Generate, Seq: 128},
+		"packed documents":                   {Task: spillway.Generate, Packed: true},
+		"they are for the task generate":     {Task: spillway.Infer, Generation: run.Generation{Context: 5}},
+		"none can be negative":               {Task: spillway.Generate, Generation: run.Generation{Streams: -1}},
+		"a cache in nf4":                     {Task: spillway.Generate, Generation: run.Generation{Key: quant.NF4}},
+		"at most":                            {Task: spillway.Generate, Generation: run.Generation{Streams: math.MaxInt64}},
+		"streams of 1 instead of 8":          {Task: spillway.Generate, Precision: dtype.BF16, Generation: run.Generation{Context: 65536, Streams: 8}},
+		"a context of 8192 instead of 65536": {Task: spillway.Generate, Precision: dtype.BF16, Generation: run.Generation{Context: 65536, Streams: 8}},
+	} {
+		o.Machine = parse(t, "gpu:16GiB,host:64GiB")
+		if _, err := m.Plan(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q in it", err, want)
+		}
+	}
+	gpt := open(t, configFile(t, tinyGPT2)) // 16 learned positions
+	if _, err := gpt.Plan(spillway.Options{Task: spillway.Generate, Machine: parse(t, "cpu:1GiB,host:4GiB"), Generation: run.Generation{Context: 17}}); err == nil || !strings.Contains(err.Error(), "17 positions, the model has learned 16") {
+		t.Error(err)
+	}
+	encoder := open(t, "../testdata/reference/encoder-pre-relu")
+	if _, err := encoder.Plan(spillway.Options{Task: spillway.Generate, Machine: parse(t, "cpu:1GiB,host:4GiB")}); err == nil || !strings.Contains(err.Error(), "cannot generate") {
+		t.Error(err)
+	}
+	var fit *planner.FitError
+	if _, err := m.TryPlan(spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, Machine: parse(t, "gpu:16GiB,host:64GiB"), Generation: run.Generation{Context: 65536, Streams: 8}}); !errors.As(err, &fit) || len(fit.Options) > 0 {
+		t.Error(fmt.Sprint(err))
+	}
+}

@@ -1,0 +1,153 @@
+package run
+
+import (
+	"spillway/graph"
+	"spillway/op"
+	"spillway/plan"
+	"spillway/planner"
+)
+
+// GenerationForecast is what a plan to generate is expected to do.
+type GenerationForecast struct {
+	Context int64  `json:"context"`
+	Streams int64  `json:"streams"`
+	Chunk   int64  `json:"chunk"`
+	Key     string `json:"key_dtype"`
+	Value   string `json:"value_dtype"`
+
+	Page       int64 `json:"page_tokens"`
+	Pages      int64 `json:"pages"` // of each layer that sees all positions
+	CacheBytes int64 `json:"cache_bytes"`
+	TokenBytes int64 `json:"cache_bytes_per_token"` // of a sequence, in layers that see all positions
+
+	ChunkSeconds  float64 `json:"chunk_seconds"`  // a whole chunk of a new prompt
+	PromptTokens  int64   `json:"prompt_tokens"`  // 1,000, or the context
+	PromptSeconds float64 `json:"prompt_seconds"` // until the first token after such a prompt
+
+	Decode []DecodeForecast `json:"decode"`
+}
+
+// DecodeForecast is a step of one token of some sequences.
+type DecodeForecast struct {
+	Streams  int64        `json:"streams"`
+	Captured bool         `json:"captured"` // as a graph
+	Half     StepForecast `json:"half_context"`
+	Full     StepForecast `json:"full_context"`
+}
+
+// StepForecast is a step over sequences that have so many positions.
+type StepForecast struct {
+	Positions    int64   `json:"positions"`
+	Seconds      float64 `json:"seconds"`
+	TokensPerSec float64 `json:"tokens_per_second"`
+	Bytes        int64   `json:"memory_bytes"` // that kernels read and write
+	Bound        string  `json:"bound"`        // memory, compute, launches, or a link
+}
+
+// ForecastGeneration forecasts the steps of a plan to generate; nil of other tasks.
+func (r *Run) ForecastGeneration() (*GenerationForecast, error) {
+	c := r.Plan.Cache
+	if c == nil {
+		return nil, nil
+	}
+	f := &GenerationForecast{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key.String(), Value: c.Value.String(),
+		Page: c.Page, Pages: c.Streams * c.Pages(0), PromptTokens: min(1000, c.Context)}
+	for _, b := range r.Plan.Buffers {
+		if b.Class == plan.Cache {
+			f.CacheBytes += b.Bytes
+		}
+	}
+	for i := range r.Spec.Blocks {
+		p := r.Spec.Program(i)
+		for _, port := range graph.Ports(p.Inputs, graph.Cache) {
+			if t := p.Type(port.Value); t.Shape[0] == f.Pages {
+				f.TokenBytes += t.Bytes() / (f.Pages * c.Page)
+			}
+		}
+	}
+	first, err := r.step(r.Plan.Seq, min(r.Plan.Seq, c.Context))
+	if err != nil {
+		return nil, err
+	}
+	f.ChunkSeconds = first.Seconds
+	for done := int64(0); done < f.PromptTokens; {
+		n := min(c.Chunk, f.PromptTokens-done)
+		s, err := r.step(r.stepFor(n), done+n)
+		if err != nil {
+			return nil, err
+		}
+		f.PromptSeconds += s.Seconds
+		done += n
+	}
+	for _, n := range r.Options.Generation.stepSizes() {
+		if n > c.Streams {
+			continue
+		}
+		d := DecodeForecast{Streams: n}
+		for _, at := range []struct {
+			positions int64
+			to        *StepForecast
+		}{{max(c.Context/2, 1), &d.Half}, {c.Context, &d.Full}} {
+			if *at.to, err = r.step(n, at.positions); err != nil {
+				return nil, err
+			}
+		}
+		for _, ph := range r.Plan.Phases {
+			d.Captured = d.Captured || ph.Name == plan.Step(n) && ph.Captured
+		}
+		f.Decode = append(f.Decode, d)
+	}
+	return f, nil
+}
+
+// stepFor is the rows of the smallest step that has place for some.
+func (r *Run) stepFor(rows int64) int64 {
+	for _, n := range r.Options.Generation.stepSizes() {
+		if n >= rows {
+			return n
+		}
+	}
+	return r.Plan.Seq
+}
+
+// step forecasts a step of some rows over sequences of so many positions.
+func (r *Run) step(rows, positions int64) (s StepForecast, err error) {
+	name, p := plan.Step(rows), r.Plan
+	if rows == r.Plan.Seq {
+		name = ""
+	} else if p, err = r.Plan.Phase(name); err != nil {
+		return s, err
+	}
+	f, err := planner.Filled(r.Plan, r.site, name, positions)
+	if err != nil {
+		return s, err
+	}
+	s = StepForecast{Positions: positions, Seconds: f.StepSeconds, TokensPerSec: float64(rows) / f.StepSeconds, Bound: f.Bound}
+	var flops float64
+	for _, i := range p.Instructions {
+		if i.Verb != plan.Run {
+			continue
+		}
+		g := p.Programs[i.Program].Graph
+		for _, n := range g.Nodes {
+			if n.Kind == op.CachedAttention {
+				n.Attr.Document = positions
+			}
+			cost := g.Call(n).Cost()
+			s.Bytes += cost.Bytes
+			flops += cost.Flops
+		}
+	}
+	if f.Bound != "compute" {
+		return s, nil
+	}
+	d := r.site.Device
+	memory, compute := float64(s.Bytes)/float64(d.Bandwidth), flops/float64(d.Compute.Rate(r.Options.Precision))
+	switch {
+	case memory >= compute && memory >= s.Seconds/2:
+		s.Bound = "memory"
+	case compute < s.Seconds/2:
+		s.Bound = "launches"
+	}
+	return s, nil
+}
