@@ -23,10 +23,11 @@ fuzz:            ## every fuzz target, FUZZTIME each
 bench:           ## ratios to the machine's own peak and to baselines found on it
 	go run ./cmd/spillway bench cpu
 
-kill:            ## kill a training run fifty times, and runs from disk a thousand; each must end with the same bits
+kill:            ## kill a training run fifty times, runs from disk and all commands that write files a thousand; each must end with the same bits
 	go test ./run -run TestKilledRunsGoOn -v -kills 50
 	go test ./run -run TestKilledDiskTraining -v -timeout 0 -diskkills 1000
 	go test ./store -run TestKilled -v -timeout 0 -kills 1000
+	go test ./cmd/spillway -run 'TestKilledCommands|TestManyStarts' -v -timeout 0 -kills 1000 -starts 200
 
 golden:          ## write golden files again; review them as a diff
 	go test . ./planner ./cmd/spillway -rewrite

@@ -45,7 +45,7 @@ const (
 	namePrefix     = "step-"
 	partialSuffix  = ".partial"
 	replacedSuffix = ".replaced"
-	removingSuffix = ".removing"
+	removingSuffix = vfs.RemovingSuffix
 )
 
 // ErrNone says that a folder holds no checkpoint.

@@ -83,6 +83,9 @@ func Open(path string) (*Checkpoint, error) { return OpenOn(vfs.OS, path) }
 
 // OpenOn is Open on a given file system.
 func OpenOn(disk vfs.FS, path string) (*Checkpoint, error) {
+	if err := vfs.CheckFinished(path); err != nil {
+		return nil, err
+	}
 	m, err := readManifest(disk, path)
 	if err != nil {
 		return nil, err

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"os"
 	"sync/atomic"
+
+	"spillway/internal/vfs"
 )
 
-// Cache is a temporary file with the tokens of conversations, so that they are rendered and
+// Cache is a temporary file, of which a kill leaves nothing, with the tokens of conversations, so that they are rendered and
 // tokenized once, not in every epoch. What does not fit is made again each time.
 type Cache struct {
 	file *os.File
-	most int64 // bytes
+	gone func() error // after closing
+	most int64        // bytes
 	used atomic.Int64
 	full atomic.Bool // or it cannot be written
 }
@@ -23,11 +26,15 @@ func NewCache(dir string, most int64) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cache{file: f, most: most}, nil
+	gone, err := vfs.Unname(f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Cache{file: f, gone: gone, most: most}, nil
 }
 
-// Close removes the file.
-func (c *Cache) Close() error { return errors.Join(c.file.Close(), os.Remove(c.file.Name())) }
+// Close gives the space back.
+func (c *Cache) Close() error { return errors.Join(c.file.Close(), c.gone()) }
 
 // In the cache a document is the number of its tokens, the number of its ranges in the loss
 // plus 1, 0 for nil, and these: 4 bytes each.

@@ -96,14 +96,14 @@ type Options struct {
 // Run trains the model, has it write a text, and checks what the plan promised.
 func Run(ctx context.Context, o Options) (r Report, err error) {
 	o.Steps, o.Patience = cmp.Or(o.Steps, steps), cmp.Or(o.Patience, patience)
-	if found, err := (checkpoint.Dir{Path: o.Out}).List(); o.Out != "" && err == nil && len(found) > 0 {
-		return r, fmt.Errorf("%s has a trained model already, of %d steps: name another folder, or remove this one", o.Out, found[0].Iteration)
-	}
 	dir, remove, err := vfs.TempDir("spillway-demo")
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+	if found, err := (checkpoint.Dir{Path: o.Out}).List(); o.Out != "" && err == nil && len(found) > 0 {
+		return r, fmt.Errorf("%s has a trained model already, of %d steps: name another folder, or remove this one", o.Out, found[0].Iteration)
+	}
 	path := filepath.Join(dir, "moby-llama.json") // a config alone: the weights are random
 	if err := os.WriteFile(path, config, 0o644); err != nil {
 		return r, err

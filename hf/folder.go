@@ -62,6 +62,9 @@ func Open(dir string) (*Folder, error) { return OpenOn(vfs.OS, dir) }
 // OpenOn is Open on a given disk.
 func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 	dir, err := hub.Path(dir)
+	if err == nil {
+		err = vfs.CheckFinished(dir)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,9 @@ func OpenAdapter(dir string) (*AdapterFolder, error) { return OpenAdapterOn(vfs.
 
 // OpenAdapterOn is OpenAdapter on a given disk.
 func OpenAdapterOn(disk vfs.FS, dir string) (*AdapterFolder, error) {
+	if err := vfs.CheckFinished(dir); err != nil {
+		return nil, err
+	}
 	path := filepath.Join(dir, AdapterConfigName)
 	raw, err := vfs.ReadFile(disk, path, maxJSON)
 	if err != nil {

@@ -41,6 +41,9 @@ func publish(disk vfs.FS, dir string, bytes func() (int64, error), fill func(par
 		return err
 	}
 	if taken {
+		if disk == vfs.OS {
+			_ = vfs.Tidy(dir) // somebody may be writing there
+		}
 		return fmt.Errorf("%s exists already: choose another name or remove it", dir)
 	}
 	if err := vfs.MkdirAll(disk, filepath.Dir(dir)); err != nil {

@@ -25,6 +25,7 @@ var flagGroups = []struct {
 }{
 	{"Used most", []string{"data", "task", "method", "machine", "device", "max-memory", "batch-size", "seq-len", "learning-rate", "max-steps", "epochs", "out", "resume"}},
 	{"Steps", []string{"micro-batch-size", "gradient-accumulation-steps", "precision", "fp32-modules", "optimizer", "state-policy", "weight-decay", "lr-scheduler", "warmup-steps", "max-grad-norm", "seed"}},
+	{"Generation", []string{"context", "streams", "chunk", "cache-type"}},
 	{"Data", []string{"format", "fields", "chat-template", "today", "tokenizer", "token-bytes", "packing", "document-len", "skip-bad-lines", "train-on-prompts", "show-sample"}},
 	{"Evaluation", []string{"evaluate", "eval-data", "eval-split", "eval-steps", "eval-batches", "patience", "keep-best"}},
 	{"Adapters", []string{"adapter", "lora-rank", "lora-alpha", "lora-dropout", "target-modules", "exclude-modules", "layers-to-transform", "rank-pattern", "alpha-pattern", "modules-to-save",

@@ -62,6 +62,8 @@ type Device struct {
 	modules modules
 	choices algorithmChoices
 	dnn     dnn
+	// plainly: what tests turn off to compare.
+	plainly struct{ launches, copies bool }
 
 	joined  atomic.Bool // queues of other backends have waited for this device
 	mu      sync.Mutex

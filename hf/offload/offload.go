@@ -146,6 +146,9 @@ func (f *Folder) rawFile(name string, t dtype.Type, e indexEntry) (none tensorfi
 	if err != nil {
 		return none, err
 	}
+	if err := f.checkInside(path); err != nil {
+		return none, err
+	}
 	if info.Size != bytes {
 		return none, fmt.Errorf("%v of %v needs %d bytes, %s has %d", *e.Shape, t, bytes, path, info.Size)
 	}
@@ -155,15 +158,22 @@ func (f *Folder) rawFile(name string, t dtype.Type, e indexEntry) (none tensorfi
 // linkedFile returns a tensor in a safetensors file. Its type there must be that of the
 // index.
 func (f *Folder) linkedFile(name string, t dtype.Type, e indexEntry) (none tensorfile.Tensor, err error) {
-	file := f.linked[e.File]
 	if filepath.Ext(e.File) != safetensors.Format.Extension {
 		return none, fmt.Errorf("its safetensors_file %q is no %s file", e.File, safetensors.Format.Extension)
 	}
+	path := e.File
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(f.dir, path)
+	}
+	if err := f.checkInside(path); err != nil {
+		return none, err
+	}
+	file := f.linked[path]
 	if file == nil {
-		if file, err = safetensors.OpenOn(f.disk, e.File); err != nil {
+		if file, err = safetensors.OpenOn(f.disk, path); err != nil {
 			return none, err
 		}
-		f.linked[e.File] = file
+		f.linked[path] = file
 	}
 	found, ok := file.Tensor(e.Name)
 	if !ok {
@@ -174,6 +184,19 @@ func (f *Folder) linkedFile(name string, t dtype.Type, e indexEntry) (none tenso
 	}
 	found.Name = name
 	return found, nil
+}
+
+// checkInside refuses a file outside of the folder and of the model folder that it lies in:
+// an index comes from elsewhere, and must not have any file of this computer read.
+func (f *Folder) checkInside(path string) error {
+	if vfs.Within(path, f.dir) {
+		return nil
+	}
+	model := filepath.Dir(filepath.Clean(f.dir))
+	if there, err := vfs.Exists(f.disk, filepath.Join(model, "config.json")); err == nil && there && vfs.Within(path, model) {
+		return nil
+	}
+	return fmt.Errorf("%s is outside of the folder: open the model folder that it is in, or copy it to %s and name it so in %s", path, f.dir, IndexName)
 }
 
 // datName returns the file name of a tensor. It refuses a name that leads out of the

@@ -3,6 +3,7 @@ package offload
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -101,25 +102,55 @@ func TestFolderWrittenLikeAccelerate(t *testing.T) {
 	}
 }
 
-// An index that links to safetensors files instead of holding bytes.
+// An index that links to safetensors files instead of holding bytes: files of its own folder, or
+// of the model folder that it lies in, and no others, by whatever way.
 func TestFolderOfLinks(t *testing.T) {
-	file, err := filepath.Abs("../../safetensors/testdata/values.safetensors")
+	values, err := os.ReadFile("../../safetensors/testdata/values.safetensors")
 	must(t, err)
-	disk, dir := vfs.OS, t.TempDir()
-	index := `{"a": {"safetensors_file": "` + file + `", "weight_name": "x.float32", "dtype": "float32"}}`
-	must(t, os.WriteFile(filepath.Join(dir, IndexName), []byte(index), 0o600))
-	f, err := OpenOn(disk, dir)
-	must(t, err)
-	tensor, ok := f.Tensor("a")
-	got := make([]float32, 17)
-	must(t, tensor.ReadF32(got, 0))
-	if !ok || tensor.Name != "a" || got[0] != -2 || got[16] != 2 || tensor.Path != file {
-		t.Errorf("%+v, %v", tensor.Name, got)
+	outside, model := t.TempDir(), t.TempDir()
+	dir := filepath.Join(model, "offload")
+	must(t, os.Mkdir(dir, 0o700))
+	for _, name := range []string{filepath.Join(outside, "w.safetensors"), filepath.Join(model, "w.safetensors"), filepath.Join(dir, "w.safetensors")} {
+		must(t, os.WriteFile(name, values, 0o600))
 	}
-	if _, ok := f.Tensor("b"); ok {
-		t.Error("there is a tensor b")
+	must(t, os.Symlink(filepath.Join(outside, "w.safetensors"), filepath.Join(dir, "link.safetensors")), os.Symlink(outside, filepath.Join(dir, "folder")))
+	must(t, os.WriteFile(filepath.Join(outside, "b.dat"), make([]byte, 8), 0o600), os.Symlink(filepath.Join(outside, "b.dat"), filepath.Join(dir, "b.dat")))
+	linked := func(file string) string {
+		return fmt.Sprintf(`{"a": {"safetensors_file": %q, "weight_name": "x.float32", "dtype": "float32"}}`, file)
 	}
-	must(t, f.Close())
+	open := func(index string) (*Folder, error) {
+		must(t, os.WriteFile(filepath.Join(dir, IndexName), []byte(index), 0o600))
+		return OpenOn(vfs.OS, dir)
+	}
+	for _, isModel := range []bool{false, true} {
+		if isModel {
+			must(t, os.WriteFile(filepath.Join(model, "config.json"), []byte("{}"), 0o600))
+		}
+		for _, c := range []struct {
+			index string
+			ok    bool
+		}{
+			{linked(filepath.Join(dir, "w.safetensors")), true}, {linked("w.safetensors"), true}, {linked(filepath.Join(model, "w.safetensors")), isModel}, {linked("../w.safetensors"), isModel},
+			{linked(filepath.Join(outside, "w.safetensors")), false}, {linked("../../w.safetensors"), false}, {linked("link.safetensors"), false}, {linked("folder/w.safetensors"), false},
+			{`{"b": {"dtype": "float32", "shape": [2]}}`, false},
+		} {
+			f, err := open(c.index)
+			if !c.ok {
+				if err == nil || !strings.Contains(err.Error(), "is outside of the folder") {
+					t.Errorf("model folder %v, %s: %v", isModel, c.index, err)
+				}
+				continue
+			}
+			must(t, err)
+			tensor, ok := f.Tensor("a")
+			got := make([]float32, 17)
+			must(t, tensor.ReadF32(got, 0))
+			if !ok || tensor.Name != "a" || got[0] != -2 || got[16] != 2 {
+				t.Errorf("%+v, %v", tensor.Name, got)
+			}
+			must(t, f.Close())
+		}
+	}
 }
 
 func TestBadFolders(t *testing.T) {

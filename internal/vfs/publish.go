@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 )
 
 // MkdirAll makes a folder and its missing parents, durably. Several processes may make the
@@ -30,6 +31,27 @@ func MkdirAll(d FS, dir string) error {
 // Partial is the hidden name next to dir under which Publish prepares it.
 func Partial(dir string) string {
 	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+partialSuffix)
+}
+
+// CheckFinished refuses a folder that was begun and not ended, or whose removal was, by its name.
+func CheckFinished(dir string) error {
+	name := filepath.Base(dir)
+	if IsPartial(name) || strings.HasPrefix(name, ".") && strings.HasSuffix(name, RemovingSuffix) {
+		return fmt.Errorf("%s is unfinished: a command that was killed left it, or one is writing it still; run that command again, or remove it", dir)
+	}
+	return nil
+}
+
+// RemovingSuffix ends the hidden names of folders that are being removed.
+const RemovingSuffix = ".removing"
+
+// Tidy removes what a process that was killed left next to a folder that it had published.
+func Tidy(dir string) error {
+	release, err := Claim(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(RemoveAll(OS, Partial(dir)), release())
 }
 
 // Publish makes a folder that is either absent or whole, whatever happens: fill writes and

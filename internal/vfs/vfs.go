@@ -207,3 +207,19 @@ func ExistingParent(fs FS, dir string) string {
 	}
 	return dir
 }
+
+// Within says whether a path leads to something in a folder, with links followed where there
+// are any.
+func Within(path, dir string) bool {
+	real := func(path string) string {
+		if abs, err := filepath.Abs(path); err == nil {
+			path = abs
+		}
+		if end, err := filepath.EvalSymlinks(path); err == nil {
+			path = end
+		}
+		return path
+	}
+	rel, err := filepath.Rel(real(dir), real(path))
+	return err == nil && filepath.IsLocal(rel)
+}

@@ -3,6 +3,7 @@ the same there. Run from the root of the repository, with requirements-quant.txt
 
     go test ./convert -run Formats -keep FOLDER/quantized
     go test ./lora -run ForPEFT -keep FOLDER/adapters
+    go test ./finetune -run SavedRuns -keep FOLDER/trained
     python -m tools.reference.loads FOLDER
 """
 
@@ -17,25 +18,49 @@ from safetensors.torch import load_file, save_file
 
 PLAIN = Path("quant/stored/testdata/plain")
 WRITTEN = Path("hf/testdata/adapters/written.safetensors")
+BOUND = 1e-5  # of the largest logit
 
 
-def quantized(folder):
-    """Loads a folder and compares its logits with those that were written with it, and with
-    those of the plain model it was made of."""
-    ids = torch.arange(12)[None] % 32
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, device_map="cpu", dtype=torch.float32)
+def load(folder):
+    """Loads a folder to compute in f32, and wants every weight in it to be used and none to be
+    missing."""
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, device_map="cpu", dtype=torch.float32, output_loading_info=True
+    )
+    left = {what: names for what, names in info.items() if names}
+    assert not left, f"{folder}: {left}"
     for module in model.modules():
         if isinstance(module, bitsandbytes.nn.Linear4bit):  # else they multiply in bf16
             module.compute_dtype, module.compute_type_is_set = torch.float32, True
-    model.train()  # else 8-bit weights are multiplied by inputs of 8 bits
-    logits = model(ids).logits.float().flatten()
-    before = transformers.AutoModelForCausalLM.from_pretrained(PLAIN, dtype=torch.float32)(ids).logits.flatten()
-    want = load_file(folder / "expect.safetensors")["logits"].flatten()
-    scale = want.abs().max()
-    print(
-        f"{folder.name}: logits differ by {(logits - want).abs().max() / scale:.2e} from ours,"
-        f" by {(logits - before).abs().max() / scale:.2e} from the plain model's"
-    )
+    return model.train()  # else 8-bit weights are multiplied by inputs of 8 bits
+
+
+def apart(got, want):
+    """The largest difference of logits over the largest of them."""
+    return (got.flatten() - want.flatten()).abs().max() / want.abs().max()
+
+
+def model(folder):
+    """Loads a folder and compares its logits with those that were written with it, and with
+    those of the plain model it was made of."""
+    ids = torch.arange(12)[None] % 32
+    logits = load(folder)(ids).logits.float()
+    before = transformers.AutoModelForCausalLM.from_pretrained(PLAIN, dtype=torch.float32)(ids).logits
+    off = apart(logits, load_file(folder / "expect.safetensors")["logits"])
+    print(f"{folder.parent.name}/{folder.name}: logits differ by {off:.2e} from ours, by {apart(logits, before):.2e} from the plain model's")
+    assert off < BOUND, folder
+
+
+def trained(folder):
+    """Loads the adapter of a run, exported, into the quantized model that it was trained with, and
+    compares with the logits of that model dequantized and merged."""
+    name = folder.name.removeprefix("adapter-")
+    base = PLAIN if name == "plain" else folder.parent / f"base-{name}"
+    with torch.no_grad():
+        logits = peft.PeftModel.from_pretrained(load(base), folder).train()(torch.arange(12)[None]).logits.float()
+    off = apart(logits, load_file(folder.parent / f"merged-{name}-plain" / "expect.safetensors")["logits"])
+    print(f"{folder.name}: logits differ by {off:.2e} from ours")
+    assert off < BOUND, folder
 
 
 def adapter(folder):
@@ -60,9 +85,16 @@ def adapter(folder):
 
 def main():
     root = Path(sys.argv[1])
-    for config in sorted(root.rglob("config.json")):
-        quantized(config.parent)
-    given = {config.parent.name: adapter(config.parent) for config in sorted(root.rglob("adapter_config.json"))}
+    for expected in sorted(root.rglob("expect.safetensors")):
+        if (expected.parent / "config.json").exists():
+            model(expected.parent)
+    for folder in sorted(root.rglob("adapter-*")):
+        trained(folder)
+    given = {
+        config.parent.name: adapter(config.parent)
+        for config in sorted(root.rglob("adapter_config.json"))
+        if (config.parent / "expect.safetensors").exists()
+    }
     if given:  # what PEFT says of adapters written here, for tests without it
         save_file(given, WRITTEN)
         WRITTEN.chmod(0o644)
