@@ -62,6 +62,7 @@ var (
 	Rebuild        = search.Rebuild
 	WithEvaluation = search.WithEvaluation
 	WithSteps      = search.WithSteps
+	ForDecoding    = search.ForDecoding
 	Filled         = search.Filled
 	Timeline       = forecast.Timeline
 	Savings        = advise.Savings

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -8,6 +9,7 @@ import (
 	"spillway/graph"
 	"spillway/machine"
 	"spillway/op"
+	"spillway/plan"
 	"spillway/planner"
 	"spillway/quant"
 )
@@ -196,4 +198,47 @@ func (m *Model) generatesWithin(o Options) (list []planner.FitOption) {
 func withGeneration(o Options, g Generation) Options {
 	o.Generation, o.Seq = g, 0
 	return o
+}
+
+// generation makes the run of the task Generate. Kernels of small steps may need more scratch
+// memory than those of the largest, for which the plan is searched: then it is searched again
+// within as much less.
+func (q *question) generation(b planner.Batch) (*Run, error) {
+	site, less, notices := q.Site, int64(0), q.notices
+	one, err := q.Trace(1, 1)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		q.Site = lessMemory(site, less)
+		p, s, more, err := q.PlanBatch(b)
+		var fit *planner.FitError
+		if errors.As(err, &fit) && fit.Tier == plan.OnDevice {
+			fit.Needed, fit.Budget = fit.Needed+less, fit.Budget+less
+		}
+		if err == nil {
+			p, err = planner.ForDecoding(p, s, one, q.Goal, q.Site)
+		}
+		if err != nil {
+			return nil, err
+		}
+		q.notices, q.Site = append(slices.Clone(notices), more...), site
+		r, err := q.run(p, s)
+		if !errors.As(err, &fit) || fit.Needed <= fit.Budget || less+fit.Needed-fit.Budget >= site.Budget {
+			return r, err
+		}
+		less += fit.Needed - fit.Budget
+	}
+}
+
+// lessMemory is a site with less memory on each device.
+func lessMemory(site planner.Site, less int64) planner.Site {
+	site.Budget -= less
+	site.Budgets = slices.Clone(site.Budgets)
+	for d, n := range site.Budgets {
+		if n > 0 {
+			site.Budgets[d] = max(n-less, 1)
+		}
+	}
+	return site
 }

@@ -69,13 +69,14 @@ func TestGenerationMemoryIsExact(t *testing.T) {
 	m.Seed = 5
 	g := run.Generation{Context: 48, Streams: 4, Chunk: 32, Page: 8}
 	var want []float32
+	var resident int64 // peak with all weights on the device
 	for _, c := range []struct {
 		name   string
 		change func(o *spillway.Options)
 	}{
 		{"resident", func(o *spillway.Options) {}},
 		{"streamed", func(o *spillway.Options) { o.Constraints = strategy.Constraints{Weights: plan.OnHost} }},
-		{"under a limit", func(o *spillway.Options) { o.MaxMemory = "122KiB" }},
+		{"under a limit", func(o *spillway.Options) { o.MaxMemory = fmt.Sprintf("%dB", resident-12<<10) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dev := cpu.Open(cpu.Options{})
@@ -91,7 +92,7 @@ func TestGenerationMemoryIsExact(t *testing.T) {
 			}
 			got := generatedBy(t, job)
 			if want == nil {
-				want = got
+				want, resident = got, job.Plan.Peak()[plan.OnDevice]
 			}
 			if !slices.Equal(got, want) {
 				t.Error("logits are others than with all weights on the device")
@@ -199,5 +200,68 @@ func TestGenerationRefuses(t *testing.T) {
 	var fit *planner.FitError
 	if _, err := m.TryPlan(spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, Machine: parse(t, "gpu:16GiB,host:64GiB"), Generation: run.Generation{Context: 65536, Streams: 8}}); !errors.As(err, &fit) || len(fit.Options) > 0 {
 		t.Error(fmt.Sprint(err))
+	}
+}
+
+// Where the blocks of a model are on two devices, so are their caches, and the logits are the
+// same bits.
+func TestGenerationOverDevices(t *testing.T) {
+	m := open(t, configFile(t, tinyLlama(true, 0)))
+	m.Seed = 5
+	var want []float32
+	for n := 1; n <= 2; n++ {
+		o := spillway.Options{Task: spillway.Generate, Generation: run.Generation{Context: 48, Streams: 4, Chunk: 32, Page: 8}, Machine: parse(t, fmt.Sprintf("%dxgpu:1GiB,host:4GiB", n))}
+		for range n {
+			o.On = append(o.On, openDevice(t))
+		}
+		if n == 2 {
+			o.Strategy = string(strategy.ModelParallel)
+		}
+		job, err := m.Plan(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		caches := map[int]bool{}
+		for _, b := range job.Plan.Buffers {
+			caches[b.Arena] = caches[b.Arena] || b.Class == plan.Cache
+		}
+		if caches[0] && n == 2 && !caches[1] {
+			t.Error("all caches are on one device")
+		}
+		got := generatedBy(t, job)
+		if want == nil {
+			want = got
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("other logits on %d devices", n)
+		}
+	}
+}
+
+// A plan that streams weights is the one that generates fastest, not the one that computes
+// prompts fastest.
+func TestStreamedGenerationIsChosenForTokens(t *testing.T) {
+	m := open(t, "llama-3-8b")
+	o := spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, Machine: parse(t, "rtx4090,host:64GiB"), MaxMemory: "12GiB", Generation: run.Generation{Context: 4096, Streams: 2}}
+	job, err := m.Plan(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := job.ForecastGeneration()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var streamed int64 // what a token waits for
+	for k := range job.Plan.Slabs {
+		if s := &job.Plan.Slabs[k]; job.Plan.TierOf(s.Weight) != plan.OnDevice {
+			streamed += s.WeightBytes
+		}
+	}
+	left := 12<<30 - job.Plan.Peak()[plan.OnDevice]
+	if largest := int64(436 << 20); left > largest { // a layer's weights
+		t.Errorf("%d bytes of the device are left while %d are streamed", left, streamed)
+	}
+	if got, least := f.Decode[0].Full.Seconds, float64(streamed)/26e9; got < least || got > 1.1*least {
+		t.Errorf("a token takes %.3g s, its transfers %.3g", got, least)
 	}
 }

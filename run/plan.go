@@ -50,15 +50,24 @@ func (m *Model) Plan(o Options) (*Run, error) {
 	if o.PreferDataParallel && o.Strategy == "" {
 		b.Prefer = strategy.ZeRO2
 	}
+	if o.Task == Generate {
+		r, err := q.generation(b)
+		return r, o.ofStrategy(err)
+	}
 	p, s, notices, err := q.PlanBatch(b)
-	switch {
-	case err != nil && o.Strategy != "":
-		return nil, fmt.Errorf("strategy %s: %w", o.Strategy, err)
-	case err != nil:
-		return nil, err
+	if err != nil {
+		return nil, o.ofStrategy(err)
 	}
 	q.notices = append(q.notices, notices...)
 	return q.run(p, s)
+}
+
+// ofStrategy names the strategy that was asked for in an error.
+func (o Options) ofStrategy(err error) error {
+	if err != nil && o.Strategy != "" {
+		return fmt.Errorf("strategy %s: %w", o.Strategy, err)
+	}
+	return err
 }
 
 // TryPlan is Plan without looking for changes that fit where nothing does.

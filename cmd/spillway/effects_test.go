@@ -18,6 +18,7 @@ var given = map[string]string{
 	"init-lora-weights": "gaussian", "quantization": "int8", "llm-int8-threshold": "6", "device-map": "balanced", "max-memory": "8GiB", "optimizer-device": "cpu", "evaluate": "true", "document-len": "16",
 	"deepspeed": "", "disk": "", "format": "text", "fields": "text", "chat-template": "t.jinja", "today": "2025-01-01", "tokenizer": "bytes", "token-bytes": "2",
 	"skip-bad-lines": "true", "train-on-prompts": "true", "packing": "whole", "eval-data": "", "eval-split": "0.5", "eval-steps": "3", "eval-batches": "3", "patience": "2",
+	"context": "32", "streams": "2", "chunk": "16", "cache-type": "int8",
 	"keep-best": "true", "journal-every": "2", "plan": "plan.json", "adapter": "dir",
 }
 
@@ -26,7 +27,7 @@ var given = map[string]string{
 func TestPlanFlagsHaveAnEffect(t *testing.T) {
 	numbers := map[string]bool{"lora-alpha": true, "alpha-pattern": true, "init-lora-weights": true}
 	base := []string{"plan", "tiny-llama", "--machine", "gpu:24GiB", "--json"}
-	for _, task := range []string{"infer", "train", "lora", "qlora"} {
+	for _, task := range []string{"infer", "generate", "train", "lora", "qlora"} {
 		usual := command(t, append(base, "--task", task)...).out
 		recipe.NewPlan().PlanFlags().VisitAll(func(f *flag.Flag) {
 			value, known := given[f.Name]

@@ -197,7 +197,7 @@ func TestExitCodes(t *testing.T) {
 		{"plam x", exitUsage, "did you mean plan?"},
 		{"plan", exitUsage, "it takes 1: MODEL"},
 		{"plan gpt2 --batch-size x", exitUsage, "see spillway plan --help"},
-		{"plan gpt2 --task fly", exitUsage, "infer, train, lora, qlora"},
+		{"plan gpt2 --task fly", exitUsage, "infer, generate, train, lora, qlora"},
 		{"plan gpt2 --machine toaster", exitUsage, "unknown machine part"},
 		{"plan gpt2 --machine cpu:1GiB --device gpu7", exitUsage, "it has cpu0"},
 		{"plan nothing-9b --machine cpu:1GiB", exitFailed, "known are"},

@@ -80,7 +80,7 @@ func TestThreadsDoNotChangeBits(t *testing.T) {
 		d := Open(Options{Threads: threads, Limit: 64 << 20})
 		q, outputs := openQueue(t, d), map[string][]byte{}
 		for _, c := range op.Cases(dtype.F32) {
-			if c.Call.Kind.Fused() {
+			if c.Call.Kind.Fused() { // the CPU has what they stand for
 				continue
 			}
 			w := place(t, d, c)

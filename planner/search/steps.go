@@ -78,8 +78,14 @@ func writeSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.
 	if err != nil {
 		return nil, err
 	}
+	q.Devices = append([]plan.Device(nil), p.Devices...)
 	for _, a := range q.Arenas {
-		if budget := q.Devices[a.Device].Budget; a.Tier == plan.OnDevice && a.Bytes > budget {
+		if a.Tier != plan.OnDevice {
+			continue
+		}
+		budget := site.DeviceBudget(a.Device) // the plan may have been made within less
+		q.Devices[a.Device].Budget = max(budget, q.Devices[a.Device].Budget)
+		if a.Bytes > budget {
 			return nil, &goal.FitError{Model: p.Model, Tier: plan.OnDevice, Needed: a.Bytes, Budget: budget, BudgetHost: site.HostBudget}
 		}
 	}
@@ -117,4 +123,60 @@ func Filled(p *plan.Plan, site goal.Site, phase string, positions int64) (*plan.
 		return nil, fmt.Errorf("a step over %d positions: %w", positions, err)
 	}
 	return f, nil
+}
+
+// ForDecoding is a plan to generate, chosen anew where it streams weights: a chunk of a prompt
+// computes long enough to hide transfers that a single token waits for. The search is for
+// the smallest step then, within what the largest leaves of the device. It takes the model
+// traced for both.
+func ForDecoding(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
+	var c strategy.Choice
+	if err := json.Unmarshal(p.Choices, &c); err != nil {
+		return nil, fmt.Errorf("planning the steps of %s: %w", p.Model, err)
+	}
+	if strategy.Count(c.Streamed) == 0 {
+		return p, nil
+	}
+	l, err := layout.New(smallest, g, site)
+	if err != nil {
+		return nil, err
+	}
+	now, err := write(emit.NewWriter(l), c)
+	if err != nil {
+		return nil, err
+	}
+	less := site
+	less.Budgets = nil
+	for i, a := range now.Arenas {
+		if a.Tier == plan.OnDevice {
+			less.Budget = min(less.Budget, site.DeviceBudget(a.Device)-max(p.Arenas[i].Bytes-a.Bytes, 0))
+		}
+	}
+	next, err := Make(smallest, g, less)
+	if err != nil {
+		return p, nil // what was found fits
+	}
+	before, err := forecast.Of(now, site)
+	if err != nil || next.Forecast.StepSeconds > worthwhile*before.StepSeconds {
+		return p, err
+	}
+	if err := json.Unmarshal(next.Choices, &c); err != nil {
+		return nil, err
+	}
+	if l, err = layout.New(main, g, site); err != nil {
+		return nil, err
+	}
+	q, err := write(emit.NewWriter(l), c)
+	if err != nil {
+		return nil, err
+	}
+	if n := DemandOf(q, site.SharedMemory, 1); n.lacks() > 0 || n.Host > site.HostBudget || n.Disk > site.Disk.Budget {
+		return p, nil
+	}
+	if q, q.Forecast, err = forecast.CaptureIfFaster(q, site); err != nil {
+		return nil, err
+	}
+	q.Reason = fmt.Sprintf("%s; a token takes %.4g s instead of %.4g s with what is fastest for prompts", p.Reason, next.Forecast.StepSeconds, before.StepSeconds)
+	q.Rejected = p.Rejected
+	return q, plan.Verify(q)
 }
