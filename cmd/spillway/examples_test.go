@@ -91,7 +91,11 @@ func runExamples(t *testing.T, all [][]string) {
 			for made+1 < len(args) && !strings.HasPrefix(args[made+1], "--") {
 				made++
 			}
-			args[made] += "-made"
+			ending := "" // a file is made instead of a folder
+			if filepath.Ext(args[made]) == ".gguf" {
+				ending = ".gguf"
+			}
+			args[made] = strings.TrimSuffix(args[made], ending) + "-made" + ending
 			os.RemoveAll(args[made])
 		case "init":
 			for i, arg := range args {
