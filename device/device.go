@@ -106,6 +106,12 @@ type TF32 interface {
 	SetTF32(on bool) // for kernels asked for from now on
 }
 
+// OpFuser is implemented by devices that have kernels for fused ops (op.Kind.Fused) and are
+// faster with them: programs of few rows are planned with those that Kernel has.
+type OpFuser interface {
+	FusesOps() bool
+}
+
 // GraphCapturer is implemented by devices that can capture what their queues are given and
 // launch it again with one call, which is faster than giving it again.
 type GraphCapturer interface {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	flags "flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -16,12 +15,10 @@ import (
 	"spillway/shape"
 )
 
-var decodeRates = flags.Bool("decode", false, "measure steps of decoding")
-
 // decodeStack is a model of the Llama-3-8B shape laid out by hand on the GPU, with random weights:
 // its kernels one after the other are a step of decoding.
 type decodeStack struct {
-	t      *testing.T
+	t      testing.TB
 	d      *Device
 	q      device.Queue
 	mem    device.Memory
@@ -34,7 +31,7 @@ type decodeStack struct {
 
 	launches []decodeLaunch
 	scratch  device.Buffer
-	readFull int64 // bytes of weights and cache that a step reads
+	reads    int64 // bytes of weights and cache that a step reads
 }
 
 type decodeLaunch struct {
@@ -56,7 +53,7 @@ func (s *decodeStack) place(t op.Type) device.Buffer {
 }
 
 // newStack takes memory and fills it with small random numbers.
-func newStack(t *testing.T, d *Device, layers int, size int64) *decodeStack {
+func newStack(t testing.TB, d *Device, layers int, size int64) *decodeStack {
 	s := &decodeStack{t: t, d: d, layers: layers, hidden: 4096, inner: 14336, heads: 32, kv: 8, size: 128, vocab: 128256}
 	var err, bad error
 	s.mem, err = d.Alloc(size)
@@ -169,8 +166,8 @@ func (s *decodeStack) time() time.Duration {
 	return list[len(list)/2]
 }
 
-// step lays out a step of R rows, each of a sequence with so many positions.
-type step struct {
+// decodeStep lays out a step of R rows, each of a sequence with so many positions.
+type decodeStep struct {
 	*decodeStack
 	rows, context int64
 	fused         bool
@@ -178,11 +175,11 @@ type step struct {
 	logits        device.Buffer
 }
 
-func (s *step) build() {
+func (s *decodeStep) build() {
 	if s.cacheType == dtype.Invalid {
 		s.cacheType = dtype.BF16
 	}
-	s.launches, s.readFull = nil, 0
+	s.launches, s.reads = nil, 0
 	s.scratch = s.place(s.typ(128 << 20))
 	r, w := s.rows, s.hidden
 	pages := s.context / 64
@@ -248,11 +245,11 @@ func (s *step) build() {
 		}
 		s.add(op.MatMul, plus, []op.Type{s.typ(1, r, s.inner), s.typ(w, s.inner), s.typ(1, r, w)}, act, m["down"], y, z)
 		x, z = z, x
-		s.readFull += 2*(hd*w+2*kd*w+w*hd+3*w*s.inner) + 2*r*s.context*(op.Type{DType: s.cacheType, Shape: shape.Of(int(s.kv), int(s.size))}).Bytes()
+		s.reads += 2*(hd*w+2*kd*w+w*hd+3*w*s.inner) + 2*r*s.context*(op.Type{DType: s.cacheType, Shape: shape.Of(int(s.kv), int(s.size))}).Bytes()
 	}
 	s.add(op.RMSNorm, op.Attr{Eps: 1e-5}, []op.Type{s.typ(1, r, w), s.typ(w)}, x, s.norm, normed)
 	s.add(op.MatMul, op.Attr{TransB: true, Constant: true}, []op.Type{s.typ(1, r, w), s.typ(s.vocab, w)}, normed, s.head, s.logits)
-	s.readFull += 2 * s.vocab * w
+	s.reads += 2 * s.vocab * w
 }
 
 const readSource = `
@@ -291,138 +288,99 @@ func (s *decodeStack) readRate() float64 {
 	return best
 }
 
-func TestDecodeRates(t *testing.T) {
-	if !*decodeRates {
-		t.Skip("-decode measures")
-	}
+// Fused ops, early launches and the copy engine change when things happen, and nothing else:
+// logits of a step have the same bits, as a captured graph too.
+func TestStepsAgree(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
-	s := newStack(t, d, 32, 60<<30)
-	rate := s.readRate()
-	fmt.Printf("pure reads %.0f GB/s\n", rate/1e9)
+	s := newStack(t, d, 2, 4<<30)
 	base := s.used
-	report := func(name string, run *step, took time.Duration) {
-		fmt.Printf("%-44s %9.1f µs  %7.1f tok/s  %.1f%% of reads\n", name, float64(took)/1e3, float64(run.rows)/took.Seconds(), 100*float64(run.readFull)/rate/took.Seconds())
-	}
-	// the order of launches changes nothing: with and without early launches, captured or not
-	run := &step{decodeStack: s, rows: 2, context: 1024, fused: true}
-	run.build()
-	var hashes [][]byte
-	for _, early := range []bool{false, true, true} {
-		noEarly = !early
-		took := run.time()
-		report(fmt.Sprintf("2 rows, early %v", early), run, took)
-		hashes = append(hashes, run.get(run.logits))
-	}
-	for _, noBulk = range []bool{true, false} {
-		s.used = base
-		run := &step{decodeStack: s, rows: 2, context: 1024, fused: true}
-		run.build()
-		report("2 rows", run, run.time())
-		fmt.Printf("bulk %v gives the same bits: %v\n", !noBulk, bytes.Equal(hashes[0], run.get(run.logits)))
-	}
-	fmt.Printf("early launches give the same bits: %v %v; logits %x\n", bytes.Equal(hashes[0], hashes[1]), bytes.Equal(hashes[1], hashes[2]), hashes[0][:16])
-	s.used = base
-	run = &step{decodeStack: s, rows: 2, context: 1024, fused: false}
-	run.build()
-	report("2 rows, plain ops", run, run.time())
-	plain := run.get(run.logits)
-	var off, most float64
-	for i := 0; i < len(plain); i += 2 {
-		a, b := wideBF16(plain[i:]), wideBF16(hashes[0][i:])
-		off, most = max(off, abs(a-b)), max(most, abs(a))
-	}
-	fmt.Printf("fused against plain ops: off by %g of %g\n", off, most)
-
+	var want []byte
 	for _, c := range []struct {
-		most, least, ahead, attend int64
-		bulk                       bool
-	}{{5, 4, 0, 2, true}, {5, 4, 12, 2, true}, {5, 4, 24, 2, true}, {5, 4, 12, 1, true}, {4, 4, 12, 2, true}, {3, 3, 12, 2, true}, {8, 9, 12, 2, true}, {6, 9, 12, 2, true}, {5, 4, 12, 2, false}} {
-		bulkStages, minStages, aheadBytes, attendBlocks, noBulk = c.most, c.least, c.ahead<<20, c.attend, !c.bulk
+		name                    string
+		launches, copies, fused bool
+	}{{"as it is", false, false, true}, {"again", false, false, true}, {"no early launches", true, false, true}, {"no copy engine", false, true, true}, {"plain ops", false, false, false}} {
+		d.plainly.launches, d.plainly.copies = c.launches, c.copies
 		s.used = base
-		run := &step{decodeStack: s, rows: 1, context: 1024, fused: true}
+		run := &decodeStep{decodeStack: s, rows: 3, context: 1024, fused: c.fused}
 		run.build()
-		noEarly = true
-		off := run.time()
-		noEarly = false
-		report(fmt.Sprintf("1 row, %d-%d stages, ahead %d MiB, attend %d, bulk %v, off %.0f", c.least, c.most, c.ahead, c.attend, c.bulk, float64(off)/1e3), run, run.time())
-	}
-	bulkStages, minStages, aheadBytes, attendBlocks, noBulk = 5, 4, 12<<20, 2, false
-	// parts of a step
-	for _, rows := range []int64{1, 16} {
-		s.used = base
-		run := &step{decodeStack: s, rows: rows, context: 1024, fused: true}
-		run.build()
-		all := run.launches
-		for _, kind := range []op.Kind{op.NormHeads, op.AttendCache, op.MatMul, op.NormGated} {
-			for _, n := range []int64{0, 4096, 14336, 128256} {
-				run.launches = nil
-				var read int64
-				for _, l := range all {
-					c := l.k.(*preparedKernel).call
-					if c.Kind != kind || kind == op.MatMul && (c.Out[0].Shape.Last() == 128256) != (n == 128256) || kind == op.MatMul && n < 128256 && c.In[0].Shape.Last() != n || kind != op.MatMul && n > 0 {
-						continue
-					}
-					run.launches = append(run.launches, l)
-					read += c.Cost().Bytes
-				}
-				if len(run.launches) == 0 {
-					continue
-				}
-				took := run.time() / time.Duration(len(run.launches))
-				fmt.Printf("  %2d rows %-14s %6d: %7.2f µs each, %.1f%% of reads\n", rows, kind, n, float64(took)/1e3, 100*float64(read)/float64(len(run.launches))/rate/took.Seconds())
-			}
+		run.time()
+		got := run.get(run.logits)
+		if want == nil {
+			want = got
 		}
-	}
-	// matmuls of more rows, ours and cuBLASLt's
-	for _, m := range []struct{ n, k int64 }{{4096, 4096}, {1024, 4096}, {14336, 4096}, {4096, 14336}, {128256, 4096}} {
-		for _, rows := range []int64{1, 4, 8, 16, 32, 64, 128} {
-			line := fmt.Sprintf("  matmul %6d × %5d, %3d rows:", m.n, m.k, rows)
-			for _, own := range []int64{maxRows, 0} {
-				if rows > maxRows && own > 0 {
-					continue
-				}
-				ownRows = own
-				s.used, s.launches = base, nil
-				s.scratch = s.place(s.typ(64 << 20))
-				x, y := s.place(s.typ(rows, m.k)), s.place(s.typ(rows, m.n))
-				a := op.Attr{TransB: true, Constant: true}
-				count := min(64, 8<<30/(2*m.n*m.k))
-				for i := range count {
-					w := device.Buffer{Memory: s.mem, Offset: i * 2 * m.n * m.k, Bytes: 2 * m.n * m.k}
-					s.add(op.MatMul, a, []op.Type{s.typ(rows, m.k), s.typ(m.n, m.k)}, x, w, y)
-				}
-				took := s.time() / time.Duration(count)
-				line += fmt.Sprintf("  %8.2f µs %5.1f%%", float64(took)/1e3, 100*2*float64(m.n*m.k)/rate/took.Seconds())
-			}
-			fmt.Println(line)
-		}
-	}
-	ownRows = 16
-	for _, c := range []struct {
-		rows, context int64
-		fused         bool
-	}{{1, 1024, true}, {8, 1024, true}, {8, 1024, false}, {16, 1024, true}, {16, 1024, false}, {32, 1024, false}, {64, 1024, false}, {128, 1024, false}, {1, 32768, true}, {4, 32768, true}} {
-		s.used = base
-		run := &step{decodeStack: s, rows: c.rows, context: c.context, fused: c.fused}
-		run.build()
-		report(fmt.Sprintf("%d rows, context %d, fused %v", c.rows, c.context, c.fused), run, run.time())
-		if c.fused && c.context > 1024 || c.rows == 128 {
-			all := run.launches
-			run.launches = nil
-			var read int64
-			for _, l := range all {
-				if c := l.k.(*preparedKernel).call; c.Kind == op.AttendCache || c.Kind == op.CachedAttention {
-					run.launches = append(run.launches, l)
-					read += c.Cost().Bytes
-				}
-			}
-			took := run.time()
-			fmt.Printf("   attention alone: %.1f µs a layer, %.1f%% of reads\n", float64(took)/1e3/32, 100*float64(read)/rate/took.Seconds())
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: other logits", c.name)
 		}
 	}
 }
 
-func wideBF16(b []byte) float64 { return float64(dtype.FromBF16(binary.LittleEndian.Uint16(b))) }
+// A step of decoding of the Llama-3-8B shape, captured: tokens a second, and the share of
+// what the GPU reads in the same run that reading weights and cache once is.
+func BenchmarkDecode(b *testing.B) {
+	d := openGPU(b, Options{})
+	defer d.Close()
+	s := newStack(b, d, 32, 60<<30)
+	rate, base := s.readRate(), s.used
+	for _, c := range []struct {
+		rows, context int64
+		fused         bool
+	}{{1, 1024, true}, {1, 1024, false}, {2, 1024, true}, {4, 1024, true}, {8, 1024, true}, {16, 1024, false}, {128, 1024, false}, {1, 32768, true}} {
+		b.Run(fmt.Sprintf("%d rows context %d fused %v", c.rows, c.context, c.fused), func(b *testing.B) {
+			s.used = base
+			run := &decodeStep{decodeStack: s, rows: c.rows, context: c.context, fused: c.fused}
+			run.build()
+			var took time.Duration
+			for b.Loop() {
+				took = run.time()
+			}
+			b.ReportMetric(float64(c.rows)/took.Seconds(), "tok/s")
+			b.ReportMetric(float64(run.reads)/rate/took.Seconds(), "of-reads")
+			run.only(op.AttendCache, op.CachedAttention)
+			b.ReportMetric(float64(run.costs())/rate/run.time().Seconds(), "attention-of-reads")
+		})
+	}
+	b.Logf("pure reads %.0f GB/s", rate/1e9)
+}
 
-func abs(x float64) float64 { return max(x, -x) }
+// only leaves launches of some kinds.
+func (s *decodeStack) only(kinds ...op.Kind) {
+	s.launches = slices.DeleteFunc(s.launches, func(l decodeLaunch) bool { return !slices.Contains(kinds, l.k.(*preparedKernel).call.Kind) })
+}
+
+// costs is how many bytes the launches move.
+func (s *decodeStack) costs() (n int64) {
+	for _, l := range s.launches {
+		n += l.k.(*preparedKernel).call.Cost().Bytes
+	}
+	return n
+}
+
+// A chunk of a prompt over what is in the cache of it.
+func BenchmarkPrefillAttention(b *testing.B) {
+	d := openGPU(b, Options{})
+	defer d.Close()
+	s := newStack(b, d, 0, 4<<30)
+	s.scratch = s.place(s.typ(64 << 20))
+	const rows, context = 2048, 4096
+	var positions, sequences, table []int32
+	for i := range rows {
+		positions, sequences = append(positions, int32(context-rows+i)), append(sequences, 0)
+	}
+	for i := range context / 64 {
+		table = append(table, int32(i))
+	}
+	tPos, bPos := s.ints(positions, 1, rows)
+	tSeq, bSeq := s.ints(sequences, 1, rows)
+	tPages, bPages := s.ints(table, 1, context/64)
+	cache := s.typ(context/64, 8, 64, 128)
+	q, k := s.typ(1, rows, 4096), s.typ(1, rows, 1024)
+	ck, cv := s.place(cache), s.place(cache)
+	s.add(op.CachedAttention, op.Attr{Heads: 32, KVHeads: 8, Scale: 0.0884}, []op.Type{q, k, k, cache, cache, tPos, tSeq, tPages},
+		s.place(q), s.place(k), s.place(k), ck, cv, bPos, bSeq, bPages, ck, cv, s.place(q))
+	var took time.Duration
+	for b.Loop() {
+		took = s.time()
+	}
+	b.ReportMetric(4*4096*float64(rows)*(context-rows/2)/took.Seconds()/1e12, "TFLOP/s")
+}

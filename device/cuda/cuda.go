@@ -60,6 +60,8 @@ type Device struct {
 	modules modules
 	choices algorithmChoices
 	dnn     dnn
+	// plainly: what tests turn off to compare.
+	plainly struct{ launches, copies bool }
 
 	mu     sync.Mutex
 	closed bool

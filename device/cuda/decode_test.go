@@ -25,9 +25,7 @@ func TestRowsOfMatmulsAreIndependent(t *testing.T) {
 	defer d.Close()
 	for _, size := range []struct{ n, k int64 }{{300, 4096}, {64, 14336}, {33, 200}} {
 		for _, typ := range []dtype.Type{dtype.BF16, dtype.F16} {
-			const most = 16
-			defer func(n int64) { ownRows = n }(ownRows)
-			ownRows = most
+			const most = ownRows
 			x, w := raw(t, typ, spreadNumbers(int(most*size.k), 1)), raw(t, typ, spreadNumbers(int(size.n*size.k), 2))
 			product := func(from, rows int64) []byte {
 				c, err := op.Make(op.MatMul, op.Attr{TransB: true, Constant: true}, op.Type{DType: typ, Shape: shape.Shape{1, rows, size.k}}, op.Type{DType: typ, Shape: shape.Shape{size.n, size.k}})
@@ -37,7 +35,7 @@ func TestRowsOfMatmulsAreIndependent(t *testing.T) {
 				return launched(t, d, c, op.Args{}, 0, rowsOf(x, most, from, rows), w)[2]
 			}
 			all := product(0, most)
-			for _, part := range [][2]int64{{0, 1}, {15, 1}, {3, 2}, {2, 5}, {8, 8}, {0, 9}} {
+			for _, part := range [][2]int64{{0, 1}, {7, 1}, {3, 2}, {2, 5}} {
 				if !bytes.Equal(product(part[0], part[1]), rowsOf(all, most, part[0], part[1])) {
 					t.Errorf("%v %d × %d: rows from %d on, %d of them, are not those of all", typ, size.n, size.k, part[0], part[1])
 				}

@@ -87,23 +87,19 @@ func (c cached) attend(d *Device, p *program) error {
 }
 
 const (
-	maxDecodeRows = 1024 // MAX_ROWS of decodeAttention.cu
-	prefillRows   = 128  // QUERIES of it
-	attendSteps   = 4    // its WARPS
-	attendStep    = 32   // its STEP
+	maxDecodeRows = 256 // MAX_ROWS of decodeAttention.cu
+	prefillRows   = 128 // QUERIES of it
+	attendSteps   = 4   // its WARPS
+	attendStep    = 32  // its STEP
 )
 
-// part is how many positions are summed before parts are combined. It follows from the longest
-// context, never from the rows of a step: small enough to divide a short one among
-// multiprocessors, large enough that the parts of a long one do not cost.
-func (c cached) part() int64 {
-	switch context := c.context(); {
-	case context <= 2<<10:
-		return 128
-	case context <= 8<<10:
-		return 256
-	}
-	return 512
+// part is how many positions are summed before parts are combined. It follows from what the
+// cache was made for, never from the rows of a step: short where few sequences must occupy all
+// multiprocessors, long where many do.
+func (c cached) part(d *Device) int64 {
+	const least, most = 128, 512
+	parts := ceilDiv(4*int64(d.gpu.multiprocessors), c.streams*c.KVHeads*ceilDiv(c.Heads/c.KVHeads, 16))
+	return min(max(ceilDiv(ceilDiv(c.context(), parts), least)*least, least), most)
 }
 
 // context is how many positions a row may see.
@@ -117,26 +113,29 @@ func (c cached) context() int64 {
 // unit of decodeAttention.cu.
 func (c cached) unit() unit { return unit{file: "decodeAttention", element: c.element, head: c.d} }
 
-// tile is the bytes of rows of a head in shared memory.
-func (c cached) tile(rows int64) int64 {
+// tile is the bytes of rows of a head in shared memory, padded or not.
+func (c cached) tile(rows int64, padded bool) int64 {
+	if !padded {
+		return c.element.Bytes(rows * c.d)
+	}
 	return c.element.Bytes(rows * (c.d + elementsPerLoad(c.element)))
 }
 
 func (c cached) decode(d *Device, p *program) error {
-	most := ceilDiv(c.context(), c.part()) + 1
+	most := ceilDiv(c.context(), c.part(d)) + 1
 	items := c.rows * c.KVHeads * ceilDiv(c.Heads/c.KVHeads, 16)
 	sums := aligned(4 * c.d * c.rows * c.Heads * most)
 	p.workspace = sums + aligned(8*c.rows*c.Heads*most)
 	blocks := min(items*most, attendBlocks*int64(d.gpu.multiprocessors))
-	return p.addEarly(d.grid(c.unit(), "attend", [3]int64{blocks, 1, 1}, [3]int64{32 * attendSteps, 1, 1}, c.tile(attendSteps*2*attendStep+16),
-		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.part()), i64(most), ofQueue()}, c.args()...)...))
+	return p.addEarly(d.grid(c.unit(), "attend", [3]int64{blocks, 1, 1}, [3]int64{32 * attendSteps, 1, 1}, c.tile(attendSteps*2*attendStep+16, c.d%64 != 0)+4*attendSteps*min(16, c.Heads/c.KVHeads)*c.d,
+		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.part(d)), i64(most), ofQueue()}, c.args()...)...))
 }
 
-// attendBlocks are resident on a multiprocessor, next to one of the kernel that follows.
-var attendBlocks = int64(2)
+// attendBlocks are resident on a multiprocessor.
+const attendBlocks = 2
 
 func (c cached) prefill(d *Device, p *program) error {
 	tokens := prefillRows / (c.Heads / c.KVHeads)
-	return p.addEarly(d.grid(c.unit(), "prefill", [3]int64{ceilDiv(c.rows, tokens), c.KVHeads, 1}, [3]int64{32 * attendSteps, 1, 1}, c.tile(prefillRows+4*64),
+	return p.addEarly(d.grid(c.unit(), "prefill", [3]int64{ceilDiv(c.rows, tokens), c.KVHeads, 1}, [3]int64{32 * attendSteps, 1, 1}, c.tile(prefillRows+4*64, true),
 		append([]arg{c.q, c.cacheK, c.cacheV, c.o}, c.args()...)...))
 }

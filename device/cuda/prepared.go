@@ -63,12 +63,9 @@ type kernelLaunch struct {
 	early bool
 }
 
-// noEarly has every kernel wait for the one before it to end.
-var noEarly bool
-
 func (k *kernelLaunch) run(q *queue, l *device.Launch) error {
 	k.fill(q, l)
-	q.launch.Early = k.early && q.follows && q.device.gpu.major >= 9 && !noEarly
+	q.launch.Early = k.early && q.follows && q.device.gpu.major >= 9 && !q.device.plainly.launches
 	q.follows = true
 	if err := q.device.lib.CUDA.Launch(&q.launch); err != nil {
 		return fmt.Errorf("kernel %s: %w", k.function.name, err)

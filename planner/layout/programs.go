@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"spillway/autograd"
+	"spillway/device"
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
@@ -75,7 +76,7 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 	var kept int64
 	switch ph {
 	case ForwardOnly:
-		g = l.Model.Program(block)
+		g = l.fused(l.Model.Program(block))
 	case Squares:
 		g = squaresProgram(l, block, fresh)
 	default:
@@ -119,6 +120,17 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 		laid.Binds, laid.Bytes = append(laid.Binds, plan.Binding{Region: plan.InFrame}), append(laid.Bytes, 0)
 	}
 	return laid, nil
+}
+
+// fused is a program of a step with the fused ops that the device has kernels for.
+func (l *Layout) fused(p *graph.Program) *graph.Program {
+	if f, ok := l.Site.Kernels.(device.OpFuser); !ok || !f.FusesOps() || len(graph.Ports(p.Inputs, graph.Cache)) == 0 {
+		return p
+	}
+	return graph.Fuse(p, func(c op.Call) bool {
+		_, err := l.programs.kernels.Kernel(c)
+		return err == nil
+	})
 }
 
 func differentiated(j *autograd.Joint, ph Phase, keep []graph.Value, accumulate func(int) bool) (*graph.Program, error) {

@@ -42,10 +42,8 @@ struct Rows {
     const Element *norm; // null: as they are
     float eps;
     int count, width; // R and K, a multiple of 8
-    int ahead;        // bytes of each row of W of a block that are brought to the L2 cache early
     int constant;     // nothing writes W during a step
     int stages;       // of the ring of multiplyBulk
-    int queue;        // number of the queue: what runs in several at once shares no counters
 };
 
 __device__ __forceinline__ int pitchOf(int width) { return (width + SPAN - 1) / SPAN * SPAN + 32; } // 64 bytes more: rows in different banks
@@ -53,37 +51,78 @@ __device__ __forceinline__ int pitchOf(int width) { return (width + SPAN - 1) / 
 // together is a barrier of the threads that multiply.
 __device__ __forceinline__ void together() { asm volatile("bar.sync 1, %0;" ::"n"(WARPS * 32) : "memory"); }
 
-// share puts the rows into shared memory, normalized where they are to be, with zeros behind.
-__device__ __forceinline__ void share(const Rows &r, Element *xs, float *sums) {
-    int pitch = pitchOf(r.width), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    if (r.norm) { // sums[row][warp] of squares
-        for (int n = 0; n < r.count; n++) {
-            float f[LANES], squares = 0;
-            for (int i = threadIdx.x * LANES; i < r.width; i += WARPS * 32 * LANES) {
-                load(r.x + (i64)n * r.width + i, f);
-                for (int k = 0; k < LANES; k++) squares += f[k] * f[k];
-            }
-            squares = warpSum(squares);
-            if (lane == 0) sums[n * WARPS + warp] = squares;
+// Packs of the weights of a norm that a thread holds: those of columns up to a batch.
+#define PACKS 4
+#define STRIDE (WARPS * 32 * LANES)
+struct Norms { Lane x[PACKS]; };
+
+// fetchNorms reads them; nothing writes them, so it may be done before awaitPrevious.
+__device__ __forceinline__ void fetchNorms(const Rows &r, Norms &g) {
+    if (r.norm)
+#pragma unroll
+        for (int k = 0; k < PACKS; k++) {
+            int i = threadIdx.x * LANES + k * STRIDE;
+            if (i < r.width) g.x[k] = *(const Lane *)(r.norm + i);
         }
+}
+
+// share puts the rows into shared memory, normalized where they are to be, with zeros behind.
+// What a thread loads is in flight together.
+__device__ __forceinline__ void share(const Rows &r, const Norms &g, Element *xs, float *sums) {
+    int pitch = pitchOf(r.width), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    if (!r.norm) {
+        for (int n = 0; n < r.count; n++)
+            for (int i = threadIdx.x * LANES; i < pitch; i += 2 * PACKS * STRIDE) {
+                Lane v[2 * PACKS];
+#pragma unroll
+                for (int k = 0; k < 2 * PACKS; k++) {
+                    v[k] = {};
+                    if (i + k * STRIDE < r.width) v[k] = *(const Lane *)(r.x + (i64)n * r.width + i + k * STRIDE);
+                }
+#pragma unroll
+                for (int k = 0; k < 2 * PACKS; k++)
+                    if (i + k * STRIDE < pitch) *(Lane *)(xs + n * pitch + i + k * STRIDE) = v[k];
+            }
         together();
+        return;
     }
     for (int n = 0; n < r.count; n++) {
-        float inverse = 0;
-        if (r.norm) {
-            for (int w = 0; w < WARPS; w++) inverse += sums[n * WARPS + w];
-            inverse = 1.0f / sqrtf(inverse / r.width + r.eps);
-        }
-        for (int i = threadIdx.x * LANES; i < pitch; i += WARPS * 32 * LANES) {
-            Lane v = {};
-            if (i < r.width) v = *(const Lane *)(r.x + (i64)n * r.width + i);
-            if (i < r.width && r.norm) {
-                float g[LANES];
-                load(r.norm + i, g);
-                for (int k = 0; k < LANES; k++) narrow(wide(v.x[k]) * inverse * g[k], &v.x[k]);
+        float squares = 0;
+        for (int from = 0; from < pitch; from += PACKS * STRIDE) {
+            Lane v[PACKS];
+            int i = from + threadIdx.x * LANES;
+#pragma unroll
+            for (int k = 0; k < PACKS; k++) {
+                v[k] = {};
+                if (i + k * STRIDE < r.width) v[k] = *(const Lane *)(r.x + (i64)n * r.width + i + k * STRIDE);
             }
-            *(Lane *)(xs + n * pitch + i) = v;
+#pragma unroll
+            for (int k = 0; k < PACKS; k++) {
+                if (i + k * STRIDE < r.width)
+#pragma unroll
+                    for (int e = 0; e < LANES; e++) squares += wide(v[k].x[e]) * wide(v[k].x[e]);
+                if (i + k * STRIDE < pitch) *(Lane *)(xs + n * pitch + i + k * STRIDE) = v[k];
+            }
         }
+        squares = warpSum(squares);
+        if (lane == 0) sums[n * WARPS + warp] = squares;
+    }
+    together();
+    for (int n = 0; n < r.count; n++) {
+        float inverse = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) inverse += sums[n * WARPS + w];
+        inverse = 1.0f / sqrtf(inverse / r.width + r.eps);
+        for (int from = 0; from < r.width; from += PACKS * STRIDE)
+#pragma unroll
+            for (int k = 0; k < PACKS; k++) {
+                int i = from + threadIdx.x * LANES + k * STRIDE;
+                if (i >= r.width) continue;
+                Lane v = *(const Lane *)(xs + n * pitch + i), w = from == 0 ? g.x[k] : *(const Lane *)(r.norm + i); // what the thread itself has put there
+#pragma unroll
+                for (int e = 0; e < LANES; e++) narrow(wide(v.x[e]) * inverse * wide(w.x[e]), &v.x[e]);
+                *(Lane *)(xs + n * pitch + i) = v;
+            }
     }
     together();
 }
@@ -143,9 +182,6 @@ template <int T, bool RING, class Form> __device__ __forceinline__ void multiply
         }
     };
     find();
-    if (threadIdx.x < 16)
-        for (int n = blockIdx.x, left = r.ahead; n < tiles && left > 0; n += gridDim.x, left -= r.width * (int)sizeof(Element))
-            if (const Element *p = form.row(n, threadIdx.x)) bring(p, min(left, r.width * (int)sizeof(Element)) & ~15);
     if (!r.constant) awaitPrevious();
     int first[STAGES - 1];
 #pragma unroll
@@ -163,8 +199,11 @@ template <int T, bool RING, class Form> __device__ __forceinline__ void multiply
             fetchRows(s, first[s]);
             commit();
         }
-    else
-        share(r, xs, sums);
+    else {
+        Norms norms;
+        fetchNorms(r, norms);
+        share(r, norms, xs, sums);
+    }
 
     int stage = 0, turn = 0;
     for (int at = blockIdx.x; at < tiles; at += gridDim.x, turn ^= 1) {
@@ -217,20 +256,17 @@ template <int T, bool RING, class Form> __device__ __forceinline__ void multiply
     await<0>();
 }
 
-// The same on GPUs whose copy engine brings whole pieces of rows to shared memory: a warp
-// fetches, WARPS warps multiply and two more add and store. None waits for another but
-// for what it needs. The first tile of a block is that of its number, the others are whichever
-// is next. Sums are those of multiply, bit for bit.
+// The same on GPUs whose copy engine brings whole pieces of rows to shared memory: FETCHERS warps
+// fetch, WARPS warps multiply and STORERS warps add and store. None waits for another but
+// for what it needs. Sums are those of multiply, bit for bit.
 #if __CUDA_ARCH__ >= 900
 
-#define PIECE (WARPS * SPAN)                         // elements of a row fetched at once
-#define PIECE_PITCH (PIECE * (int)sizeof(Element) + 64) // 64 bytes more: rows in different banks
-#define STORERS 2                                    // warps that add and store
+#define PIECE (WARPS * SPAN)                            // elements of a row fetched at once
+#define PIECE_PITCH (PIECE * (int)sizeof(Element))
+#define FETCHERS 4
+#define STORERS 2
+#define BULK_THREADS ((WARPS + FETCHERS + STORERS) * 32)
 #define MAX_STAGES 8
-#define QUEUES 32
-
-// Tiles taken and blocks done of the kernel that runs; its last block sets them back.
-__device__ u32 nextTile[QUEUES], blocksDone[QUEUES];
 
 __device__ __forceinline__ void barrierInit(u64 *b, int count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(sharedAt(b)), "r"(count) : "memory"); }
 __device__ __forceinline__ void arrive(u64 *b) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(sharedAt(b)) : "memory"); }
@@ -243,12 +279,11 @@ __device__ __forceinline__ void fetchPiece(void *to, const Element *from, u32 by
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(sharedAt(to)), "l"(from), "r"(bytes), "r"(sharedAt(b)) : "memory");
 }
 
-template <int T, bool RING, class Form> __device__ __forceinline__ void multiplyBulk(const Form &form, const Rows &r) {
-    extern __shared__ uint4 space[];
+template <int T, class Form> __device__ __forceinline__ void multiplyBulk(const Form &form, const Rows &r) {
+    extern __shared__ __align__(128) uint4 space[];
     __shared__ u64 full[MAX_STAGES], empty[MAX_STAGES], ready[2], drained[2];
-    __shared__ int tileOf[MAX_STAGES], tileOfSums[2];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
-    const int stageBytes = (16 + (RING ? r.count : 0)) * PIECE_PITCH;
+    const int stageBytes = 16 * PIECE_PITCH;
     char *ring = (char *)space;
     float *sums = (float *)(ring + r.stages * stageBytes); // [2][WARPS][16][8·T]
     Element *xs = (Element *)(sums + 2 * WARPS * 16 * 8 * T);
@@ -265,116 +300,75 @@ template <int T, bool RING, class Form> __device__ __forceinline__ void multiply
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    if (warp == WARPS) { // fetches
-        int stage = 0, tile = blockIdx.x;
+    if (warp >= WARPS && warp < WARPS + FETCHERS) { // fetches some of the 16 rows of each tile
+        const int mine = (warp - WARPS) * (16 / FETCHERS) + lane;
+        const bool one = lane < 16 / FETCHERS;
+        int stage = 0;
         u32 turn = 1; // of empty
-        bool waited = !r.constant;
-        if (waited) awaitPrevious();
-        auto bytesOf = [&](int c) { return (u32)min(PIECE, r.width - c * PIECE) * (u32)sizeof(Element); };
-        auto fetchX = [&](int s, int c) {
-            for (int n = lane; n < r.count; n += 32) fetchPiece(ring + s * stageBytes + (16 + n) * PIECE_PITCH, r.x + (i64)n * r.width + c * PIECE, bytesOf(c), full + s);
-        };
-        // what the ring has no room for, to the L2 cache: the rest of the first tile and the next one
-        auto bringMore = [&](const Element *p, int c) {
-            int size = r.width * (int)sizeof(Element), done = min(c * PIECE * (int)sizeof(Element), size), left = r.ahead;
-            if (p && done < size && left > 0) bring((const char *)p + done, min(left, size - done) & ~15);
-            left -= size - done;
-            p = lane < 16 && blockIdx.x + gridDim.x < tiles ? form.row(blockIdx.x + gridDim.x, lane) : 0;
-            if (p && left > 0) bring(p, min(left, size) & ~15);
-        };
-        while (tile < tiles) {
-            const Element *p = lane < 16 ? form.row(tile, lane) : 0;
-            u32 rows = __popc(__ballot_sync(0xffffffffu, p != 0)) + (RING ? r.count : 0);
+        if (!r.constant) awaitPrevious();
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            const Element *p = one ? form.row(tile, mine) : 0;
+            u32 rows = __popc(__ballot_sync(0xffffffffu, lane < 16 && form.row(tile, lane)));
             for (int c = 0; c < pieces; c++) {
-                if (!waited && c == r.stages) { // the ring is full with the first tile
-                    bringMore(p, c);
-                    awaitPrevious();
-                    waited = true;
-                    if (RING)
-                        for (int s = 0; s < r.stages; s++) fetchX(s, s);
-                }
+                u32 bytes = (u32)min(PIECE, r.width - c * PIECE) * (u32)sizeof(Element);
                 awaitTurn(empty + stage, turn);
-                if (lane == 0) {
-                    tileOf[stage] = tile;
-                    expect(full + stage, rows * bytesOf(c));
-                }
+                if (threadIdx.x == WARPS * 32) expect(full + stage, rows * bytes);
+                if (p) fetchPiece(ring + stage * stageBytes + mine * PIECE_PITCH, p + c * PIECE, bytes, full + stage);
                 __syncwarp();
-                if (p) fetchPiece(ring + stage * stageBytes + lane * PIECE_PITCH, p + c * PIECE, bytesOf(c), full + stage);
-                if (RING && waited) fetchX(stage, c);
                 if (++stage == r.stages) stage = 0, turn ^= 1;
             }
-            if (!waited) {
-                bringMore(p, pieces);
-                awaitPrevious();
-                waited = true;
-                if (RING)
-                    for (int s = 0; s < pieces; s++) fetchX(s, s);
-            }
-            if (lane == 0) tile = gridDim.x + atomicAdd(nextTile + r.queue, 1);
-            tile = __shfl_sync(0xffffffffu, tile, 0);
         }
-        if (!waited) awaitPrevious();
         releaseNext(); // all that is left is on its way
-        awaitTurn(empty + stage, turn);
-        if (lane == 0) {
-            tileOf[stage] = -1;
-            arrive(full + stage);
-            __threadfence();
-            if (atomicAdd(blocksDone + r.queue, 1) == gridDim.x - 1) { // every block has had its last tile
-                nextTile[r.queue] = 0;
-                blocksDone[r.queue] = 0;
-            }
-        }
         return;
     }
-    if (warp > WARPS) { // adds and stores
+    if (warp >= WARPS + FETCHERS) { // adds and stores
         awaitPrevious();
-        for (u32 n = 0;; n++) {
-            int turn = n & 1;
-            awaitTurn(ready + turn, n >> 1 & 1);
-            int tile = tileOfSums[turn];
-            if (tile < 0) return;
-            for (int e = threadIdx.x - (WARPS + 1) * 32; e < 64 * T; e += STORERS * 32) {
+        u32 n = 0;
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, n++) {
+            int half = n & 1;
+            awaitTurn(ready + half, n >> 1 & 1);
+            for (int e = threadIdx.x - (WARPS + FETCHERS) * 32; e < 64 * T; e += STORERS * 32) {
                 int row = e & 7, x = e >> 3;
                 if (x >= r.count) break;
                 float low = 0, high = 0;
 #pragma unroll
                 for (int w = 0; w < WARPS; w++) {
-                    const float *part = sums + (turn * WARPS + w) * 16 * 8 * T;
+                    const float *part = sums + (half * WARPS + w) * 16 * 8 * T;
                     low += part[row * 8 * T + x];
                     high += part[(row + 8) * 8 * T + x];
                 }
                 form.put(tile, row, x, low, high);
             }
             __syncwarp();
-            if (lane == 0) arrive(drained + turn);
+            if (lane == 0) arrive(drained + half);
         }
+        return;
     }
-    if (r.norm) // so that they are near when they are needed
-        for (int i = threadIdx.x * 64; i < r.width; i += WARPS * 32 * 64) asm volatile("prefetch.global.L2 [%0];" ::"l"(r.norm + i));
+    Norms norms;
+    fetchNorms(r, norms);
     awaitPrevious();
-    if (!RING) share(r, xs, sums);
+    share(r, norms, xs, sums);
     int stage = 0;
-    u32 turn = 0; // of full
-    for (u32 n = 0;; n++) {
+    u32 turn = 0, n = 0; // of full; tiles so far
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, n++) {
         float sum[T][2][4] = {};
-        int tile = -1;
         for (int c = 0; c < pieces; c++) {
             awaitTurn(full + stage, turn);
-            tile = tileOf[stage];
-            if (tile < 0) break;
             if (c * PIECE + warp * SPAN < r.width) {
                 const char *from = ring + stage * stageBytes + g * PIECE_PITCH + (warp * SPAN + t * 8) * (int)sizeof(Element);
                 uint4 w[4], x[T][2];
 #pragma unroll
-                for (int i = 0; i < 4; i++) w[i] = *(const uint4 *)(from + (i & 1) * 8 * PIECE_PITCH + (i >> 1) * 64);
+                for (int i = 0; i < 4; i++) w[i] = *(const uint4 *)(from + (i & 1) * 8 * PIECE_PITCH + (i >> 1 ^ g & 1) * 64);
+                if (g & 1) { // every other row reads its halves in the other order: different banks
+                    uint4 first = w[0], second = w[1];
+                    w[0] = w[2], w[1] = w[3], w[2] = first, w[3] = second;
+                }
 #pragma unroll
                 for (int m = 0; m < T; m++)
 #pragma unroll
                     for (int h = 0; h < 2; h++) {
                         x[m][h] = {};
-                        if (m * 8 + g < r.count)
-                            x[m][h] = RING ? *(const uint4 *)(from + (16 + m * 8) * PIECE_PITCH + h * 64) : *(const uint4 *)(xs + (m * 8 + g) * pitch + c * PIECE + warp * SPAN + h * 32 + t * 8);
+                        if (m * 8 + g < r.count) x[m][h] = *(const uint4 *)(xs + (m * 8 + g) * pitch + c * PIECE + warp * SPAN + h * 32 + t * 8);
                     }
 #pragma unroll
                 for (int m = 0; m < T; m++)
@@ -392,16 +386,13 @@ template <int T, bool RING, class Form> __device__ __forceinline__ void multiply
         int half = n & 1;
         if (n >= 2) awaitTurn(drained + half, (n >> 1 & 1) ^ 1);
         float *mine = sums + (half * WARPS + warp) * 16 * 8 * T;
-        if (tile >= 0)
 #pragma unroll
-            for (int m = 0; m < T; m++)
+        for (int m = 0; m < T; m++)
 #pragma unroll
-                for (int y = 0; y < 2; y++)
-                    *(float2 *)(mine + (g + 8 * y) * 8 * T + m * 8 + 2 * t) = {sum[m][0][2 * y] + sum[m][1][2 * y], sum[m][0][2 * y + 1] + sum[m][1][2 * y + 1]};
-        if (warp == 0 && lane == 0) tileOfSums[half] = tile;
+            for (int y = 0; y < 2; y++)
+                *(float2 *)(mine + (g + 8 * y) * 8 * T + m * 8 + 2 * t) = {sum[m][0][2 * y] + sum[m][1][2 * y], sum[m][0][2 * y + 1] + sum[m][1][2 * y + 1]};
         __syncwarp();
         if (lane == 0) arrive(ready + half);
-        if (tile < 0) return;
     }
 }
 #endif
@@ -510,38 +501,32 @@ struct Heads {
     }
 };
 
-// Kernels, by how many times eight rows there may be: with x in shared memory, or in the
-// rings; those called Bulk use the copy engine.
+// The kernels, with x in shared memory or in the rings; those called Bulk use the copy engine.
+// With more than eight rows they would not pay.
 #define PRODUCT(NAME, THREADS, MULTIPLY)                                                                                                                        \
     extern "C" __global__ void __launch_bounds__(THREADS, 2) matmulRows##NAME(const Element *x, const Element *w, const Element *bias, const Element *plus,     \
-                                                                             Element *y, int rows, int n, int k, int ahead, int constant, int stages, int queue) {                  \
-        MULTIPLY(Plain{w, bias, plus, y, n, k}, Rows{x, 0, 0, rows, k, ahead, constant, stages, queue});                                                                     \
+                                                                             Element *y, int rows, int n, int k, int constant, int stages) {                  \
+        MULTIPLY(Plain{w, bias, plus, y, n, k}, Rows{x, 0, 0, rows, k, constant, stages});                                                                     \
     }
 #define FUSED(NAME, THREADS, MULTIPLY)                                                                                                                          \
     extern "C" __global__ void __launch_bounds__(THREADS, 2) normGated##NAME(const Element *x, const Element *norm, const Element *gate, const Element *up,     \
-                                                                            Element *y, int rows, int n, int k, int function, float eps, int ahead, int stages, int queue) {        \
-        MULTIPLY(GatedRows{gate, up, y, n, k, function}, Rows{x, norm, eps, rows, k, ahead, 1, stages, queue});                                                              \
+                                                                            Element *y, int rows, int n, int k, int function, float eps, int stages) {        \
+        MULTIPLY(GatedRows{gate, up, y, n, k, function}, Rows{x, norm, eps, rows, k, 1, stages});                                                              \
     }                                                                                                                                                        \
     extern "C" __global__ void __launch_bounds__(THREADS, 2) normHeads##NAME(                                                                                  \
         const Element *x, const Element *norm, const Element *q, const Element *k, const Element *v, const Element *biasQ, const Element *biasK,              \
         const Element *biasV, const float *freq, const int *positions, const int *sequences, const int *pages, Element *cacheK, Element *cacheV, Element *y,  \
-        int rows, int width, float eps, int ahead, int heads, int keyHeads, int size, int half, float scale, int page, int streams, int table, int count, int stages, \
-        int queue) { \
+        int rows, int width, float eps, int heads, int keyHeads, int size, int half, float scale, int page, int streams, int table, int count, int stages) { \
         MULTIPLY(Heads{q, k, v, biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, width, heads, keyHeads, size, half, scale, page,    \
                        streams, table, count},                                                                                                               \
-                 Rows{x, norm, eps, rows, width, ahead, 1, stages, queue});                                                                                                  \
+                 Rows{x, norm, eps, rows, width, 1, stages});                                                                                                  \
     }
-#define EACH_FORM(NAME, THREADS, MULTIPLY)                                      \
-    PRODUCT(1##NAME, THREADS, (MULTIPLY<1, false>))                             \
-    PRODUCT(2##NAME, THREADS, (MULTIPLY<2, false>))                             \
-    PRODUCT(1Ring##NAME, THREADS, (MULTIPLY<1, true>))                          \
-    PRODUCT(2Ring##NAME, THREADS, (MULTIPLY<2, true>))                          \
-    PRODUCT(4Ring##NAME, THREADS, (MULTIPLY<4, true>))                          \
-    FUSED(1##NAME, THREADS, (MULTIPLY<1, false>))                               \
-    FUSED(2##NAME, THREADS, (MULTIPLY<2, false>))
-EACH_FORM(, WARPS * 32, multiply)
+PRODUCT(, WARPS * 32, (multiply<1, false>))
+PRODUCT(Ring, WARPS * 32, (multiply<1, true>))
+FUSED(, WARPS * 32, (multiply<1, false>))
 #if __CUDA_ARCH__ >= 900
-EACH_FORM(Bulk, (WARPS + 1 + STORERS) * 32, multiplyBulk)
+PRODUCT(Bulk, BULK_THREADS, (multiplyBulk<1>))
+FUSED(Bulk, BULK_THREADS, (multiplyBulk<1>))
 #endif
 
 #endif

@@ -16,10 +16,3 @@ __device__ __forceinline__ void releaseNext() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-
-// bring asks for bytes to be brought to the L2 cache, a multiple of 16 from a multiple of 16 on.
-__device__ __forceinline__ void bring(const void *from, u32 bytes) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-#endif
-}

@@ -10,12 +10,35 @@
 
 #define WARPS 4
 #define STEP 32         // positions a warp takes at once
-#define MAX_ROWS 1024   // of a step that attend works on
+#define MAX_ROWS 256    // of a step that attend works on
 #define SLABS (HEAD / 16)
 
 // Blocks that finished a row and head so far, by queue. The last one sets its number back.
 #define QUEUES 32
 __device__ u32 finished[QUEUES][1 << 14];
+
+// Tiles of attend: chunks of 16 bytes of a row are in another order in each of eight rows, so that
+// loads touch different banks; where that does not fit the width, rows are padded.
+#if HEAD % 64 == 0
+#define TILE_PITCH HEAD
+__device__ __forceinline__ Element *place(const Element *tile, int row, int chunk) { return (Element *)tile + row * HEAD + (chunk ^ row & 7) * LANES; }
+#else
+#define TILE_PITCH PITCH
+__device__ __forceinline__ Element *place(const Element *tile, int row, int chunk) { return (Element *)tile + row * PITCH + chunk * LANES; }
+#endif
+// leftOf, rightOf and downOf are left, right and down of fragments.h in such tiles.
+__device__ __forceinline__ void leftOf(Left &a, const Element *tile, int c) {
+    int lane = threadIdx.x & 31;
+    matrices(a.x, place(tile, lane & 15, c / 8 + (lane >> 4)));
+}
+__device__ __forceinline__ void rightOf(Right &b, const Element *tile, int n, int c) {
+    int lane = threadIdx.x & 31;
+    matrices(b.x, place(tile, n + (lane >> 4) * 8 + (lane & 7), c / 8 + ((lane >> 3) & 1)));
+}
+__device__ __forceinline__ void downOf(Right &b, const Element *tile, int k, int c) {
+    int lane = threadIdx.x & 31;
+    matricesTurned(b.x, place(tile, k + (lane & 15), c / 8 + (lane >> 4)));
+}
 
 // fetchRows starts copying rows of the cache to a tile: lane i has the row of position i, and
 // whether it is wanted.
@@ -24,9 +47,9 @@ __device__ __forceinline__ void fetchRows(Element *tile, const Element *x, i64 r
     u32 some = __ballot_sync(0xffffffffu, wanted);
 #pragma unroll
     for (int n = 0; n < STEP * CHUNKS; n += 32) {
-        int r = (n + lane) / CHUNKS, c = (n + lane) % CHUNKS * LANES;
+        int r = (n + lane) / CHUNKS, c = (n + lane) % CHUNKS;
         i64 from = __shfl_sync(0xffffffffu, row, r);
-        if (some >> r & 1) fetch16(tile + r * PITCH + c, x + from * HEAD + c, true);
+        if (some >> r & 1) fetch16(place(tile, r, c), x + from * HEAD + c * LANES, true);
     }
 }
 // clearRows writes zeros where there is nothing.
@@ -35,27 +58,36 @@ __device__ __forceinline__ void clearRows(Element *tile, bool there) {
     u32 some = __ballot_sync(0xffffffffu, !there);
     if (some == 0) return;
     for (int n = lane; n < STEP * CHUNKS; n += 32)
-        if (some >> (n / CHUNKS) & 1) *(uint4 *)(tile + n / CHUNKS * PITCH + n % CHUNKS * LANES) = {};
+        if (some >> (n / CHUNKS) & 1) *(uint4 *)place(tile, n / CHUNKS, n % CHUNKS) = {};
 }
 
+// Item is a part of a row, for a key head and up to 16 of the heads that share it.
+struct Item {
+    int row, sequence, line, head, here; // here: heads of it
+    int n, count;                        // which part of how many the row has
+    int base, begin, end;                // positions: where the part begins, those that the row sees
+    i64 at;                              // the first head, counted over all rows
+};
+
 // attend is attention of few rows, each over its own sequence. Positions are summed in parts of
-// `part`, counted from position 0. An item of work is a part of a row, for a key head and up to 16
-// of the heads that share it, which are the 16 rows of the tiles. Warps take STEP positions in turn;
-// their results are added in order. Where a row has several parts, the block that finishes last
-// adds them in order: sums [rows heads most] of HEAD numbers and stats of them, the greatest exponent and
-// the sum of weights.
+// `part`, counted from position 0; the heads of an item are the 16 rows of the tiles. Warps take STEP
+// positions in turn; their results are added in order. Where a row has several parts, the block that
+// finishes last adds them in order: parts [rows heads most] of HEAD numbers and stats of them, the greatest
+// exponent and the sum of weights.
 //
-// Blocks take items in turn, so that the grid does not depend on how long sequences are.
-extern "C" __global__ void __launch_bounds__(WARPS * 32) attend(const Element *q, const Element *k, const Element *v, Element *o, float *parts, float2 *stats,
-                                                                int part, int most, int queue, CACHE_PARAMS) {
+// Blocks take items in turn, so that the grid does not depend on how long sequences are. The first keys and
+// values of the next item are fetched before the results of the last are added.
+extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element *q, const Element *k, const Element *v, Element *o, float *parts, float2 *stats,
+                                                                   int part, int most, int queue, CACHE_PARAMS) {
     Cache c = CACHE;
-    extern __shared__ Element tiles[]; // per warp: keys, values; then queries
+    extern __shared__ Element tiles[]; // per warp: keys, values; then queries, then the warps' results
     __shared__ int starts[MAX_ROWS + 1];
     __shared__ float tops[WARPS][16], weights[WARPS][16];
     __shared__ int shared[WARPS];
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = heads / keyHeads, packs = (group + 15) / 16, lines = keyHeads * packs;
-    Element *kt = tiles + warp * 2 * STEP * PITCH, *vt = kt + STEP * PITCH, *qt = tiles + WARPS * 2 * STEP * PITCH;
-    float *merge = (float *)kt; // 16 rows of HEAD numbers, where keys were
+    __shared__ bool lastOne;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = heads / keyHeads, packs = (group + 15) / 16, lines = keyHeads * packs, most16 = min(group, 16);
+    Element *kt = tiles + warp * 2 * STEP * TILE_PITCH, *vt = kt + STEP * TILE_PITCH, *qt = tiles + WARPS * 2 * STEP * TILE_PITCH;
+    float *merge = (float *)(qt + 16 * TILE_PITCH); // [WARPS][most16][HEAD]
 
     // items of each row, and where they begin
     if (warp == 0) {
@@ -79,69 +111,86 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attend(const Element *q
     }
     __syncthreads();
     const int total = starts[rows];
-    bool waited = false;
-    for (int item = blockIdx.x; item < total; item += gridDim.x) {
+    auto find = [&](int number) {
         int low = 0, high = rows - 1;
         while (low < high) { // the last row that begins at or before the item
             int mid = (low + high + 1) / 2;
-            if (starts[mid] <= item) low = mid;
+            if (starts[mid] <= number) low = mid;
             else high = mid - 1;
         }
-        const int row = low, line = (item - starts[row]) % lines, n = (item - starts[row]) / lines, count = (starts[row + 1] - starts[row]) / lines;
-        const int head = line / packs, pack = line % packs * 16, here = min(16, group - pack); // heads of this item
-        const int sequence = sequences[row], last = c.position(row), first = last < 0 ? 0 : c.first(last);
-        const int begin = max(first, (first / part + n) * part), end = min(last + 1, (first / part + n + 1) * part); // idle: end is 0
-        const int base = (first / part + n) * part;
-        const i64 at = (i64)row * heads + head * group + pack; // first head of the item
-
-        int now = base + warp * STEP; // first position of the warp's tile
-        auto rowOf = [&](int from) { return from + lane >= begin && from + lane < end ? c.row(sequence, from + lane, head) : (i64)-1; };
-        i64 mine = rowOf(now);
-        if (!waited) { // of the sequence, positions from fresh on may be written by the kernel before
-            int fresh = 1 << 30;
-            for (int i = threadIdx.x; i < rows; i += WARPS * 32)
-                if (sequences[i] == sequence && positions[i] >= 0) fresh = min(fresh, positions[i]);
-            fresh = __reduce_min_sync(0xffffffffu, fresh);
-            if (lane == 0) shared[warp] = fresh;
-            __syncthreads();
-            fresh = min(min(shared[0], shared[1]), min(shared[2], shared[3]));
-            bool old = mine >= 0 && now + lane < fresh;
-            fetchRows(kt, k, mine, old);
-            fetchRows(vt, v, mine, old);
-            commit();
-            clearRows(kt, mine >= 0);
-            clearRows(vt, mine >= 0);
-            awaitPrevious();
-            releaseNext();
-            waited = true;
-            fetchRows(kt, k, mine, mine >= 0 && !old);
-            fetchRows(vt, v, mine, mine >= 0 && !old);
-            commit();
-            commit();
-        } else {
-            fetchRows(kt, k, mine, mine >= 0);
-            clearRows(kt, mine >= 0);
-            commit();
-            fetchRows(vt, v, mine, mine >= 0);
-            clearRows(vt, mine >= 0);
-            commit();
-        }
-        for (int i = threadIdx.x; i < 16 * CHUNKS; i += WARPS * 32) {
-            int r = i / CHUNKS, e = i % CHUNKS * LANES;
+        Item i;
+        i.row = low;
+        i.line = (number - starts[low]) % lines;
+        i.n = (number - starts[low]) / lines;
+        i.count = (starts[low + 1] - starts[low]) / lines;
+        i.head = i.line / packs;
+        int pack = i.line % packs * 16, last = c.position(low), first = last < 0 ? 0 : c.first(last);
+        i.here = min(16, group - pack);
+        i.sequence = sequences[low];
+        i.base = (first / part + i.n) * part;
+        i.begin = max(first, i.base);
+        i.end = min(last + 1, i.base + part); // idle: 0
+        i.at = (i64)low * heads + i.head * group + pack;
+        return i;
+    };
+    auto rowOf = [&](const Item &i, int from) { return from + lane >= i.begin && from + lane < i.end ? c.row(i.sequence, from + lane, i.head) : (i64)-1; };
+    auto fetchFirst = [&](const Item &i) {
+        i64 mine = rowOf(i, i.base + warp * STEP);
+        fetchRows(kt, k, mine, mine >= 0);
+        clearRows(kt, mine >= 0);
+        commit();
+        fetchRows(vt, v, mine, mine >= 0);
+        clearRows(vt, mine >= 0);
+        commit();
+    };
+    auto fetchQueries = [&](const Item &i) {
+        for (int n = threadIdx.x; n < 16 * CHUNKS; n += WARPS * 32) {
+            int r = n / CHUNKS, e = n % CHUNKS;
             uint4 x = {};
-            if (r < here) x = *(const uint4 *)(q + (at + r) * HEAD + e);
-            *(uint4 *)(qt + r * PITCH + e) = x;
+            if (r < i.here) x = *(const uint4 *)(q + (i.at + r) * HEAD + e * LANES);
+            *(uint4 *)place(qt, r, e) = x;
         }
+    };
+    if (blockIdx.x >= total) {
+        awaitPrevious();
+        releaseNext();
+        return;
+    }
+    Item next = find(blockIdx.x);
+    { // of the sequence, positions from fresh on may be written by the kernel before
+        i64 mine = rowOf(next, next.base + warp * STEP);
+        int fresh = 1 << 30;
+        for (int i = threadIdx.x; i < rows; i += WARPS * 32)
+            if (sequences[i] == next.sequence && positions[i] >= 0) fresh = min(fresh, positions[i]);
+        fresh = __reduce_min_sync(0xffffffffu, fresh);
+        if (lane == 0) shared[warp] = fresh;
         __syncthreads();
+        fresh = min(min(shared[0], shared[1]), min(shared[2], shared[3]));
+        bool old = mine >= 0 && next.base + warp * STEP + lane < fresh;
+        fetchRows(kt, k, mine, old);
+        fetchRows(vt, v, mine, old);
+        commit();
+        clearRows(kt, mine >= 0);
+        clearRows(vt, mine >= 0);
+        awaitPrevious();
+        releaseNext();
+        fetchRows(kt, k, mine, mine >= 0 && !old);
+        fetchRows(vt, v, mine, mine >= 0 && !old);
+        commit();
+        commit();
+        fetchQueries(next);
+        __syncthreads();
+    }
+    for (int item = blockIdx.x; item < total; item += gridDim.x) {
+        const Item now = next;
         Left a[SLABS];
 #pragma unroll
-        for (int d = 0; d < SLABS; d++) left(a[d], qt, 0, d * 16);
-
+        for (int d = 0; d < SLABS; d++) leftOf(a[d], qt, d * 16);
         float out[HEAD / 8][4], top[2] = {-INFINITE, -INFINITE}, sum[2] = {}, unit = scale * LOG2E;
         zero(out);
-        for (; now < end; now += WARPS * STEP) {
-            const int next = now + WARPS * STEP;
-            i64 then = next < end ? rowOf(next) : -1;
+        for (int from = now.base + warp * STEP; from < now.end; from += WARPS * STEP) {
+            const int then = from + WARPS * STEP;
+            i64 mine = then < now.end ? rowOf(now, then) : -1;
             await<1>();
             __syncwarp();
             float s[STEP / 8][4];
@@ -151,23 +200,23 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attend(const Element *q
 #pragma unroll
                 for (int j = 0; j < STEP / 16; j++) {
                     Right f;
-                    right(f, kt, j * 16, d * 16);
+                    rightOf(f, kt, j * 16, d * 16);
                     mma(s[2 * j], a[d], f, 0);
                     mma(s[2 * j + 1], a[d], f, 1);
                 }
             __syncwarp(); // keys are used up
-            if (next < end) {
-                fetchRows(kt, k, then, then >= 0);
-                clearRows(kt, then >= 0);
+            if (then < now.end) {
+                fetchRows(kt, k, mine, mine >= 0);
+                clearRows(kt, mine >= 0);
             }
             commit();
-            if (now < begin || now + STEP > end)
+            if (from < now.begin || from + STEP > now.end)
 #pragma unroll
                 for (int j = 0; j < STEP / 8; j++)
 #pragma unroll
                     for (int x = 0; x < 4; x++) {
-                        int p = now + j * 8 + (lane & 3) * 2 + (x & 1);
-                        if (p < begin || p >= end) s[j][x] = -INFINITE;
+                        int p = from + j * 8 + (lane & 3) * 2 + (x & 1);
+                        if (p < now.begin || p >= now.end) s[j][x] = -INFINITE;
                     }
 #pragma unroll
             for (int y = 0; y < 2; y++) {
@@ -175,13 +224,13 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attend(const Element *q
 #pragma unroll
                 for (int j = 0; j < STEP / 8; j++) greatest = fmaxf(greatest, fmaxf(s[j][2 * y], s[j][2 * y + 1]));
                 greatest = lineMax(greatest);
-                float from = greatest == -INFINITE ? 0 : greatest * unit, shrink = power2(top[y] * unit - from);
+                float base = greatest == -INFINITE ? 0 : greatest * unit, shrink = power2(top[y] * unit - base);
                 top[y] = greatest;
 #pragma unroll
                 for (int j = 0; j < STEP / 8; j++)
 #pragma unroll
                     for (int x = 0; x < 2; x++) {
-                        s[j][2 * y + x] = power2(s[j][2 * y + x] * unit - from);
+                        s[j][2 * y + x] = power2(s[j][2 * y + x] * unit - base);
                         w += s[j][2 * y + x];
                     }
                 sum[y] = sum[y] * shrink + w;
@@ -200,20 +249,25 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attend(const Element *q
 #pragma unroll
                 for (int d = 0; d < SLABS; d++) {
                     Right f;
-                    down(f, vt, j * 16, d * 16);
+                    downOf(f, vt, j * 16, d * 16);
                     mma(out[2 * d], p, f, 0);
                     mma(out[2 * d + 1], p, f, 1);
                 }
             }
             __syncwarp(); // values are used up
-            if (next < end) {
-                fetchRows(vt, v, then, then >= 0);
-                clearRows(vt, then >= 0);
+            if (then < now.end) {
+                fetchRows(vt, v, mine, mine >= 0);
+                clearRows(vt, mine >= 0);
             }
             commit();
         }
         await<0>();
         __syncwarp();
+        bool more = item + gridDim.x < total;
+        if (more) {
+            next = find(item + gridDim.x);
+            fetchFirst(next);
+        }
         // the warps' results, by row of the tile
 #pragma unroll
         for (int y = 0; y < 2; y++) {
@@ -223,12 +277,13 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attend(const Element *q
                 tops[warp][r] = top[y] * unit;
                 weights[warp][r] = w;
             }
-            if (r < here)
+            if (r < now.here)
 #pragma unroll
-                for (int d = 0; d < HEAD / 8; d++) *(float2 *)(merge + r * HEAD + d * 8 + (lane & 3) * 2) = {out[d][2 * y], out[d][2 * y + 1]};
+                for (int d = 0; d < HEAD / 8; d++) *(float2 *)(merge + (warp * most16 + r) * HEAD + d * 8 + (lane & 3) * 2) = {out[d][2 * y], out[d][2 * y + 1]};
         }
         __syncthreads();
-        for (int r = warp; r < here; r += WARPS) {
+        if (more) fetchQueries(next);
+        for (int r = warp; r < now.here; r += WARPS) {
             float greatest = fmaxf(fmaxf(tops[0][r], tops[1][r]), fmaxf(tops[2][r], tops[3][r])), w = 0, share[WARPS];
 #pragma unroll
             for (int i = 0; i < WARPS; i++) {
@@ -239,36 +294,35 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attend(const Element *q
                 float x = 0;
 #pragma unroll
                 for (int i = 0; i < WARPS; i++)
-                    if (share[i] > 0) x += ((float *)(tiles + i * 2 * STEP * PITCH))[r * HEAD + d] * share[i];
-                if (count > 1) parts[((at + r) * most + n) * HEAD + d] = x;
-                else narrow(w > 0 ? x / w : 0.0f, o + (at + r) * HEAD + d);
+                    if (share[i] > 0) x += merge[(i * most16 + r) * HEAD + d] * share[i];
+                if (now.count > 1) parts[((now.at + r) * most + now.n) * HEAD + d] = x;
+                else narrow(w > 0 ? x / w : 0.0f, o + (now.at + r) * HEAD + d);
             }
-            if (count > 1 && lane == 0) stats[(at + r) * most + n] = {greatest, w};
+            if (now.count > 1 && lane == 0) stats[(now.at + r) * most + now.n] = {greatest, w};
         }
-        __shared__ bool lastOne;
-        if (count > 1) {
+        if (now.count > 1) {
             __threadfence();
             __syncthreads();
             if (threadIdx.x == 0) {
-                u32 *number = finished[queue] + row * lines + line;
-                lastOne = atomicAdd(number, 1) == count - 1;
+                u32 *number = finished[queue] + now.row * lines + now.line;
+                lastOne = atomicAdd(number, 1) == now.count - 1;
                 if (lastOne) *number = 0;
             }
             __syncthreads();
             if (lastOne) {
                 __threadfence();
-                for (int r = warp; r < here; r += WARPS) {
-                    const float2 *from = stats + (at + r) * most;
-                    const float *x = parts + (at + r) * most * HEAD;
+                for (int r = warp; r < now.here; r += WARPS) {
+                    const float2 *from = stats + (now.at + r) * most;
+                    const float *x = parts + (now.at + r) * most * HEAD;
                     float greatest = -INFINITE, w = 0;
-                    for (int i = lane; i < count; i += 32) greatest = fmaxf(greatest, __ldcg(from + i).x);
+                    for (int i = lane; i < now.count; i += 32) greatest = fmaxf(greatest, __ldcg(from + i).x);
                     greatest = warpMax(greatest);
                     float sums[HEAD / 32] = {};
-                    for (int base = 0; base < count; base += 32) {
-                        float2 s = base + lane < count ? __ldcg(from + base + lane) : float2{-INFINITE, 0};
+                    for (int base = 0; base < now.count; base += 32) {
+                        float2 s = base + lane < now.count ? __ldcg(from + base + lane) : float2{-INFINITE, 0};
                         float by = s.x == -INFINITE ? 0.0f : power2(s.x - greatest);
                         w += warpSum(s.y * by);
-                        int some = min(32, count - base);
+                        int some = min(32, now.count - base);
 #pragma unroll 8
                         for (int i = 0; i < some; i++) {
                             float factor = __shfl_sync(0xffffffffu, by, i);
@@ -277,15 +331,11 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attend(const Element *q
                         }
                     }
 #pragma unroll
-                    for (int d = 0; d < HEAD / 32; d++) narrow(sums[d] / w, o + (at + r) * HEAD + d * 32 + lane);
+                    for (int d = 0; d < HEAD / 32; d++) narrow(sums[d] / w, o + (now.at + r) * HEAD + d * 32 + lane);
                 }
             }
         }
-        __syncthreads(); // all tiles may be written again
-    }
-    if (!waited) {
-        awaitPrevious();
-        releaseNext();
+        __syncthreads(); // queries are here, and the warps' results may be written again
     }
 }
 
