@@ -26,10 +26,10 @@ func cachedAttention(c op.Call, workers int) Program {
 		a.positions, a.sequences, a.pages = ids(l, 5), ids(l, 6), ids(l, 7)
 		a.o.bind(l.Buffers[10])
 		a.work = scratch(l)
-		store.start(p)
-		a.cut()
+		p.LaunchWork(store.pieces(), store, 2*a.rows*a.kv*a.d)
+		seen := a.cut()
 		attend.n = len(a.runs) * a.kv
-		attend.start(p)
+		p.LaunchWork(attend.pieces(), attend, 2*seen*a.heads*a.d)
 	}}
 }
 
@@ -53,8 +53,8 @@ type run struct{ first, n, sequence, position int }
 // costs little.
 const queriesAtOnce = 48
 
-// cut finds the runs of a launch.
-func (a *cacheAttention) cut() {
+// cut finds the runs of a launch, and how many positions their rows see together.
+func (a *cacheAttention) cut() (seen int) {
 	a.runs = a.runs[:0]
 	for i := range a.rows {
 		sequence, position, ok := a.row(i)
@@ -62,6 +62,7 @@ func (a *cacheAttention) cut() {
 			a.runs = append(a.runs, run{i, 1, -1, -1})
 			continue
 		}
+		seen += position + 1 - a.from(position)
 		if n := len(a.runs); n > 0 {
 			r := &a.runs[n-1]
 			if r.sequence == sequence && r.position+r.n == position && r.n < a.most {
@@ -71,6 +72,7 @@ func (a *cacheAttention) cut() {
 		}
 		a.runs = append(a.runs, run{i, 1, sequence, position})
 	}
+	return seen
 }
 
 func newCachedAttention(c op.Call, workers int) *cacheAttention {
@@ -198,10 +200,11 @@ func (w *cacheWorker) begin(rest []float32) {
 // chunk adds the positions from low to end.
 func (w *cacheWorker) chunk() {
 	queries := w.n * w.group
-	w.segments(func(j, n, at int) {
-		w.transpose(at, n)
+	for j := w.low; j < w.end; {
+		n := w.transposeKeys(j)
 		kernel.Scores(w.scores[j-w.low:], op.CacheChunk, w.q, queries, w.d, w.keyed, n)
-	})
+		j += n
+	}
 	for row := range w.n {
 		position := w.position + row
 		from, end := max(w.low, w.from(position))-w.low, min(w.end, position+1)-w.low
@@ -210,29 +213,50 @@ func (w *cacheWorker) chunk() {
 		}
 	}
 	clear(w.part)
-	w.segments(func(j, n, at int) {
-		kernel.AddValues(w.part, w.scores[j-w.low:], op.CacheChunk, queries, w.values.rows(w.plain, at, n, w.d), n, w.d)
-	})
+	for j := w.low; j < w.end; {
+		values, n := w.readValues(j)
+		kernel.AddValues(w.part, w.scores[j-w.low:], op.CacheChunk, queries, values, n, w.d)
+		j += n
+	}
 	kernel.AddScaled(w.total, w.part, 1)
 }
 
-// segments walks over the positions of a chunk in parts that lie in one page and between
-// multiples of KeysAtOnce: f gets n positions from j on, which begin at an element of the cache.
-func (w *cacheWorker) segments(f func(j, n, at int)) {
-	for j := w.low; j < w.end; {
-		n := min(w.end-j, w.page-j%w.page, kernel.KeysAtOnce-j%kernel.KeysAtOnce)
-		f(j, n, w.cacheAttention.at(w.sequence, j, w.head))
-		j += n
-	}
+// together is how many positions of the chunk from j on are summed together: up to a multiple
+// of KeysAtOnce, whatever the pages. inPage is how many of n are in the page of j.
+func (w *cacheWorker) together(j int) int {
+	return min(w.end-j, kernel.KeysAtOnce-j%kernel.KeysAtOnce)
 }
 
-// transpose puts n keys from an element of the cache on into keyed.
-func (w *cacheWorker) transpose(at, n int) {
-	if narrow(w.keys.of) {
-		kernel.TransposeNarrowKeys(w.keyed, w.keys.halves[at:], w.keys.of, n, w.d)
-		return
+func (w *cacheWorker) inPage(j, n int) int { return min(n, w.page-j%w.page) }
+
+// transposeKeys puts the keys of some positions from j on into keyed.
+func (w *cacheWorker) transposeKeys(j int) (n int) {
+	n = w.together(j)
+	for i := 0; i < n; {
+		part, at := w.inPage(j+i, n-i), w.cacheAttention.at(w.sequence, j+i, w.head)
+		if narrow(w.keys.of) {
+			kernel.TransposeNarrowKeys(w.keyed[i:], w.keys.halves[at:], w.keys.of, part, w.d)
+		} else {
+			kernel.TransposeKeys(w.keyed[i:], w.keys.rows(w.plain, at, part, w.d), part, w.d)
+		}
+		i += part
 	}
-	kernel.TransposeKeys(w.keyed, w.keys.rows(w.plain, at, n, w.d), n, w.d)
+	return n
+}
+
+// readValues is the values of some positions from j on: in place, where they are in f32 in one
+// page.
+func (w *cacheWorker) readValues(j int) (values []float32, n int) {
+	n = w.together(j)
+	if w.inPage(j, n) == n {
+		return w.values.rows(w.plain, w.cacheAttention.at(w.sequence, j, w.head), n, w.d), n
+	}
+	for i := 0; i < n; {
+		part, at := w.inPage(j+i, n-i), w.cacheAttention.at(w.sequence, j+i, w.head)
+		copy(w.plain[i*w.d:], w.values.rows(w.plain[i*w.d:], at, part, w.d)[:part*w.d])
+		i += part
+	}
+	return w.plain, n
 }
 
 // weigh turns the scores of a query into weights of the values, relative to the largest score

@@ -79,7 +79,7 @@ func (c *cacheCall) rows(t testing.TB, from, to int) prepared {
 }
 
 // The attention of a text over a cache has the same bits whether it is computed at once, in
-// pieces or token by token, on every path and with every type of cache.
+// pieces or token by token, on every path, with every type of cache and pages of any size.
 func TestCachedAttentionInPieces(t *testing.T) {
 	defer kernel.Choose(kernel.Name())
 	const length = 600
@@ -94,14 +94,14 @@ func TestCachedAttentionInPieces(t *testing.T) {
 			{op.Attr{Heads: 4, KVHeads: 2, Scale: 0.3}, 24, 64, dtype.BF16},
 			{op.Attr{Heads: 6, KVHeads: 1, Scale: 0.3, Window: 100}, 17, 40, dtype.F16},
 			{op.Attr{Heads: 2, KVHeads: 2, Scale: 0.3, Window: 530}, 16, 128, dtype.F32},
-			{op.Attr{Heads: 2, KVHeads: 1, Scale: 0.3}, 8, 16, quant.RowI8},
+			{op.Attr{Heads: 2, KVHeads: 1, Scale: 0.3}, 8, 64, quant.RowI8},
 		} {
 			b := newBench(t, 64<<20)
 			numbers := []dtype.Type{dtype.F32, dtype.BF16}[i%2]
 			whole := newCacheCall(t, b, c.attr, c.d, c.page, length, numbers, c.stored).rows(t, 0, length)
 			b.run(t, whole)
 			each := len(whole.out.Host()) / length
-			pieces := newCacheCall(t, b, c.attr, c.d, c.page, length, numbers, c.stored)
+			pieces := newCacheCall(t, b, c.attr, c.d, []int{64, 7, 16, 30}[i], length, numbers, c.stored)
 			for at, n := 0, 0; at < length; at += n {
 				n = []int{1, 7, 130, 1, 64, 300}[(at/3+n)%6]
 				n = min(n, length-at)

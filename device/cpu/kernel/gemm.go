@@ -95,11 +95,11 @@ func (g *Gemm) Run(p *Pool) {
 	}
 	g.team = p.team
 	if g.isStreamed() {
-		p.Launch(ceil(g.N, streamed{g}.columns()), streamed{g})
+		p.LaunchWork(ceil(g.N, streamed{g}.columns()), streamed{g}, g.M*g.N*g.K)
 		return
 	}
 	if g.M <= skinnyM {
-		p.Launch(ceil(g.N, skinny{g}.width()), skinny{g})
+		p.LaunchWork(ceil(g.N, skinny{g}.width()), skinny{g}, g.M*g.N*g.K)
 		return
 	}
 	g.pieces = g.cut(p.Workers())

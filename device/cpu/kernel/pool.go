@@ -75,14 +75,12 @@ func (p *Pool) Launch(n int, job Job) {
 	if n <= 0 {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if n == 1 || p.workers == 1 {
-		for i := range n {
-			job.Run(0, i)
-		}
+		p.alone(n, job)
 		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.job, p.size = job, n
 	p.pending.Store(int64(n))
 	p.ticket.Store(p.ticket.Load()>>32<<32 + 1<<32 + uint64(n))
@@ -92,6 +90,28 @@ func (p *Pool) Launch(n int, job Job) {
 	p.job = nil
 	if f := p.failure.Swap(nil); f != nil {
 		panic(f.value)
+	}
+}
+
+// LaunchWork is Launch of a job of so many multiply-adds. A little work is not shared: waking a
+// worker, or waiting for one whose core is busy with something else, takes longer.
+func (p *Pool) LaunchWork(n int, job Job, work int) {
+	if work <= littleWork {
+		p.alone(n, job)
+		return
+	}
+	p.Launch(n, job)
+}
+
+// littleWork is some microseconds' work of one worker.
+const littleWork = 64 << 10
+
+// alone runs a job without the other workers.
+func (p *Pool) alone(n int, job Job) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range n {
+		job.Run(0, i)
 	}
 }
 

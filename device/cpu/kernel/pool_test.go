@@ -80,3 +80,24 @@ func TestPoolPassesPanicsOn(t *testing.T) {
 		c.check(t)
 	}
 }
+
+// caller notes which worker ran each piece.
+type caller []int
+
+func (c caller) Run(worker, piece int) { c[piece] = worker }
+
+// A little work stays with the caller, and all of its pieces run.
+func TestLittleWorkIsNotShared(t *testing.T) {
+	p := NewPool(4)
+	defer p.Close()
+	for range 100 {
+		c := caller{-1, -1, -1, -1, -1, -1, -1, -1}
+		p.LaunchWork(len(c), c, littleWork)
+		for piece, worker := range c {
+			if worker != 0 {
+				t.Fatalf("piece %d ran on worker %d", piece, worker)
+			}
+		}
+		p.LaunchWork(len(c), c, littleWork+1)
+	}
+}
