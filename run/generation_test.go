@@ -93,6 +93,9 @@ func TestGenerationMemoryIsExact(t *testing.T) {
 			if streamed := strings.Contains(job.Plan.Strategy, "offload"); streamed != (c.name != "resident") {
 				t.Errorf("the strategy is %s, %v", job.Plan.Strategy, job.Plan.Peak())
 			}
+			if same, err := m.Plan(job.Options); err != nil || same.Plan.Strategy != job.Plan.Strategy { // as where a device has less than expected
+				t.Errorf("planned again with its own options: %v", err)
+			}
 			got := generatedBy(t, job)
 			if want == nil {
 				want, resident = got, job.Plan.Peak()[plan.OnDevice]
