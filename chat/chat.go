@@ -27,7 +27,8 @@ import (
 
 // Template is the chat template of a model. It is safe for concurrent use.
 type Template struct {
-	Name string // the file it comes from, for errors
+	Name   string // the file it comes from, for errors
+	Source string // its text
 	// SpecialTokens are the variables such as bos_token that templates use.
 	SpecialTokens map[string]string
 	// Now is the date for templates that print one. A fixed date makes training
@@ -43,7 +44,7 @@ func Parse(name, source string) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a chat template: %w", err)
 	}
-	return &Template{Name: name, jinja: t}, nil
+	return &Template{Name: name, Source: source, jinja: t}, nil
 }
 
 // Message is one turn of a conversation: a role, a content, and other fields that a

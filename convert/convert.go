@@ -52,6 +52,9 @@ type Options struct {
 	// Progress, where it is not nil, is called now and then with how many bytes of how
 	// many are written.
 	Progress func(done, total int64)
+	// GGUF is how the tensors of a GGUF file are stored, see gguf.Recipes; "" is the type of
+	// the model. Only Export writes such files.
+	GGUF string
 }
 
 // Result is what was written.

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"spillway/checkpoint"
+	"spillway/dtype"
+	"spillway/gguf"
 	"spillway/hf"
 	"spillway/internal/vfs"
 	"spillway/lora"
@@ -120,6 +123,10 @@ func Export(ctx context.Context, from, dir string, o Options) (r Result, err err
 		return r, fmt.Errorf("opening the checkpoint: %w", err)
 	}
 	defer model.Close() // opened for reading
+	if filepath.Ext(dir) == gguf.Extension {
+		recipe := cmp.Or(o.GGUF, map[dtype.Type]string{dtype.F32: "f32", dtype.F16: "f16"}[model.Config.Type], "bf16")
+		return GGUF(ctx, model, dir, recipe, o)
+	}
 	o.Others = o.Linear
 	return Folder(ctx, model, dir, o)
 }

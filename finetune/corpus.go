@@ -228,7 +228,7 @@ func newReader(r *recipe.Recipe, m *spillway.Model, progress Progress) (in *read
 	in = &reader{Data: r.Data, resumes: r.Output.Resume, vocabulary: m.Info.Vocab, progress: progress, template: func() (*chat.Template, error) { return openTemplate(m, r.Data) }}
 	text := func(name string) bool { return filepath.Ext(name) != tokensExt }
 	if slices.ContainsFunc(slices.Concat(r.Data.Files, r.Eval.Files), text) || r.Data.Tokenizer != "" {
-		if in.tokenizer, err = openTokenizer(m, r.Data.Tokenizer); err != nil {
+		if in.tokenizer, err = OpenTokenizer(m, r.Data.Tokenizer); err != nil {
 			return nil, err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"spillway"
 	"spillway/chat"
-	"spillway/data"
 	"spillway/recipe"
 	"spillway/tokenizer"
 )
@@ -23,9 +22,10 @@ const (
 	bytesName     = "bytes"
 )
 
-// openTokenizer opens the tokenizer named, the one in the model's folder, or that of a
-// model of 256 tokens, which must be bytes.
-func openTokenizer(m *spillway.Model, name string) (data.Tokenizer, error) {
+// OpenTokenizer opens the tokenizer named, the one in the model's folder, or that of a
+// model of 256 tokens, which must be bytes. It belongs to the model: one with more tokens
+// is refused.
+func OpenTokenizer(m *spillway.Model, name string) (*tokenizer.Tokenizer, error) {
 	if name == "" && m.Folder != nil && slices.Contains(m.Folder.Tokenizer, tokenizerFile) {
 		name = filepath.Join(m.Folder.Dir, tokenizerFile)
 	}

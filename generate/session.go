@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"spillway/executor"
 	"spillway/graph"
@@ -60,7 +61,7 @@ func NewSession(r *run.Run) (*Session, error) {
 	}
 	for _, t := range p.Batch {
 		switch {
-		case len(t.Name) >= 5 && t.Name[:5] == "pages":
+		case strings.HasPrefix(t.Name, graph.PagesPrefix):
 			table, err := newPageTable(t.Name, int(t.Type.Shape[0]), int(t.Type.Shape[1]), &s.cache, len(s.steps))
 			if err != nil {
 				return nil, err

@@ -153,9 +153,7 @@ func llama3Scaling(factors []float32, theta float64, head int64) (map[string]any
 	for original := 32.0; original <= 1<<20; original *= 2 {
 		fits := true
 		for i, have := range factors {
-			turns := original * math.Pow(theta, -2*float64(i)/float64(head)) / (2 * math.Pi)
-			keep := min(max((turns-low)/(high-low), 0), 1)
-			want := 1 / ((1-keep)/factor + keep)
+			want := llama3Factor(theta, factor, low, high, original, i, int(head))
 			fits = fits && math.Abs(float64(have)-want) <= 1e-4*want
 		}
 		if fits {
@@ -163,6 +161,13 @@ func llama3Scaling(factors []float32, theta float64, head int64) (map[string]any
 		}
 	}
 	return nil, fmt.Errorf("the numbers of tensor %s are not those of Llama 3.1's scaling, the only one with such a tensor that is read", ropeFactors)
+}
+
+// llama3Factor is what Llama 3.1's scaling divides frequency i by.
+func llama3Factor(theta, factor, low, high, original float64, i, head int) float64 {
+	turns := original * math.Pow(theta, -2*float64(i)/float64(head)) / (2 * math.Pi)
+	keep := min(max((turns-low)/(high-low), 0), 1)
+	return 1 / ((1-keep)/factor + keep)
 }
 
 // generation is the generation_config.json: the tokens that begin and end a text. nil where

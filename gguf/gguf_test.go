@@ -12,6 +12,7 @@ import (
 
 	"spillway/gguf"
 	"spillway/hf"
+	"spillway/internal/vfs"
 	"spillway/tokenizer"
 )
 
@@ -102,6 +103,7 @@ func TestVocabulariesOfLlamaCPP(t *testing.T) {
 				t.Fatal(err)
 			}
 			texts, lines := strings.Split(string(in), "\n__ggml_vocab_test__\n"), strings.Split(strings.TrimRight(string(out), "\n"), "\n")
+			again := written(t, raw, tok.VocabSize())
 			wrong := 0
 			for i, text := range texts {
 				if i >= len(lines) {
@@ -110,6 +112,9 @@ func TestVocabulariesOfLlamaCPP(t *testing.T) {
 				ids, err := tok.Encode(text, false)
 				if err != nil {
 					t.Fatal(err)
+				}
+				if same, err := again.Encode(text, true); err != nil || !slices.Equal(same, full(t, tok, text)) {
+					t.Errorf("text %d, %q: written and read again it has the tokens %v (%v)", i, text, same, err)
 				}
 				got := strings.Trim(fmt.Sprint(ids), "[]")
 				if got != strings.TrimSpace(lines[i]) {
@@ -122,6 +127,66 @@ func TestVocabulariesOfLlamaCPP(t *testing.T) {
 				t.Errorf("%d of %d texts differ", wrong, len(texts))
 			}
 		})
+	}
+}
+
+func full(t *testing.T, tok *tokenizer.Tokenizer, text string) []int32 {
+	t.Helper()
+	ids, err := tok.Encode(text, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// written is a tokenizer after it was written to a GGUF file and read from it.
+func written(t *testing.T, raw []byte, vocab int) *tokenizer.Tokenizer {
+	t.Helper()
+	m, err := gguf.TokenizerMetadata(raw, vocab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m["general.architecture"] = "llama"
+	path := filepath.Join(t.TempDir(), "vocabulary.gguf")
+	if err := gguf.Write(vfs.OS, path, m, nil); err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = gguf.Tokenizer(path); err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// The tokenizer of a model survives being written to a GGUF file.
+func TestTokenizersAreWritten(t *testing.T) {
+	for _, name := range []string{"llama2.json", "llama3.json", "qwen2.json"} {
+		raw, err := os.ReadFile("../tokenizer/testdata/tiny/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tok, err := tokenizer.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := written(t, raw, tok.VocabSize())
+		for _, text := range []string{"hello world", "a b  c", "x1234y", "the cat's hat", "ünïcode 🙂 line\nline"} {
+			if a, b := full(t, tok, text), full(t, again, text); !slices.Equal(a, b) {
+				t.Errorf("%s, %q: tokens %v, were %v", name, text, b, a)
+			}
+		}
+	}
+	for name, say := range map[string]string{"wordpiece.json": "WordPiece", "unigram.json": "Unigram", "clip.json": "has no name", "bytelevel.json": "ByteLevel"} {
+		raw, err := os.ReadFile("../tokenizer/testdata/tiny/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := gguf.TokenizerMetadata(raw, 1<<16); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%s: %v, want an error with %q", name, err, say)
+		}
 	}
 }
 

@@ -160,6 +160,9 @@ func (p *puller) pull(ctx context.Context) (*Pulled, error) {
 	if err := p.fetchAll(ctx, files, done.Dir); err != nil {
 		return nil, err
 	}
+	if err := vfs.RemoveStaleLocks(filepath.Join(p.dir, "blobs")); err != nil {
+		return nil, err
+	}
 	ref := filepath.Join(p.dir, "refs", filepath.FromSlash(p.model.Revision))
 	if p.model.Revision != answer.SHA {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(ref), 0o755), vfs.ReplaceBytes(vfs.OS, ref, []byte(answer.SHA))); err != nil {

@@ -151,10 +151,36 @@ func (r *Run) load(from weights.Values, hasTrained bool) error {
 			has[p.Name] = hasTrained && !fixed || fixed && onDisk && placed
 		}
 	}
-	if err := weights.LoadSome(r.executor, from, func(p plan.SlabParam) bool { return !has[p.Name] }); err != nil {
+	report := r.loading()
+	var stopped error
+	err := weights.LoadSome(r.executor, from, func(p plan.SlabParam) bool {
+		if stopped == nil {
+			stopped = report(p)
+		}
+		return stopped == nil && !has[p.Name]
+	})
+	if err = errors.Join(err, stopped); err != nil {
 		return errors.Join(err, r.release())
 	}
 	return nil
+}
+
+// loading counts the params that are loaded, for Run.Loading.
+func (r *Run) loading() func(plan.SlabParam) error {
+	if r.Loading == nil {
+		return func(plan.SlabParam) error { return nil }
+	}
+	var done, total int64
+	for _, s := range r.Plan.Slabs {
+		for _, p := range s.Params {
+			total += p.Type.Bytes()
+		}
+	}
+	return func(p plan.SlabParam) error {
+		err := r.Loading(min(done, total), total)
+		done += p.Type.Bytes()
+		return err
+	}
 }
 
 // tapeBytes is the size of the tape: for all that is trained and not stored on disk.

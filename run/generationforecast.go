@@ -2,7 +2,6 @@ package run
 
 import (
 	"spillway/graph"
-	"spillway/op"
 	"spillway/plan"
 	"spillway/planner"
 )
@@ -130,7 +129,7 @@ func (r *Run) step(rows, positions int64) (s StepForecast, err error) {
 		}
 		g := p.Programs[i.Program].Graph
 		for _, n := range g.Nodes {
-			if n.Kind == op.CachedAttention {
+			if n.Kind.ReadsCache() {
 				n.Attr.Document = positions
 			}
 			cost := g.Call(n).Cost()

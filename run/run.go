@@ -51,6 +51,9 @@ type Run struct {
 	// BeforeClaim, if not nil, is called before the run allocates memory: whatever else
 	// uses the same devices may be given back.
 	BeforeClaim func() error
+	// Loading, if not nil, is called while weights are loaded, with how many bytes of them are
+	// there; an error ends it.
+	Loading func(done, total int64) error
 
 	executor *executor.Executor // nil unless the run is running
 	opened   []device.Device    // by the run, for the executor

@@ -24,6 +24,7 @@ func sandbox(t *testing.T) {
 	table := "prompt,completion\n" + strings.Repeat("how are you?,well\n", 40)
 	for name, text := range map[string]string{
 		"my-config.json": config, "config.json": config, "book.txt": strings.Repeat("to be or not to be, that is the question. ", 200), "more.txt": strings.Repeat("whether ", 200), "chats.jsonl": chats.String(),
+		"questions.jsonl": `{"question":"how much is 2?","choices":["it is 4","it is five"],"answer":0}` + "\n", "prompt.txt": "to be or not",
 		"problems.jsonl": problems.String(), "table.csv": table, "run.yaml": "model: ./model\ndata: [book.txt]\nmax-steps: 2\nout: from-recipe\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
@@ -125,7 +126,7 @@ func TestPagesSucceed(t *testing.T) {
 	}
 	fence := regexp.MustCompile("(?s)\n```(?:sh|bash)?\n(.*?)```")
 	var all [][]string
-	for _, page := range []string{"README.md", "docs/finetuning.md", "docs/adapters.md"} {
+	for _, page := range []string{"README.md", "docs/finetuning.md", "docs/adapters.md", "docs/generate.md"} {
 		raw, err := os.ReadFile(filepath.Join("..", "..", page))
 		if err != nil {
 			t.Fatal(err)

@@ -2,11 +2,14 @@ package main
 
 import (
 	"errors"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"spillway/checkpoint"
 	"spillway/convert"
+	"spillway/gguf"
 	"spillway/hf"
 )
 
@@ -23,22 +26,31 @@ it. --dtype converts the weights to another type; quantized ones are dequantized
 --offload-folder writes each weight to a file of its own, with an index.json, as accelerate's
 offload_folder has them; such folders can be opened here too.
 
+If OUT ends in .gguf, it is one GGUF file with config, tokenizer and template inside, for
+llama.cpp and what is built on it; --gguf-type says how its tensors are stored.
+
 Every byte of a checkpoint is compared with its checksum first. The folder appears when it is
 complete; Ctrl-C leaves nothing behind.`,
 		Example: `  spillway export ./run ./my-model --dtype bf16
   spillway export ./run/step-00000500 ./my-model
   spillway export ./lora-run ./my-adapter
-  spillway export ./my-model ./offload --offload-folder`,
+  spillway export ./my-model ./offload --offload-folder
+  spillway export ./my-model ./my-model.gguf --gguf-type q8_0`,
 		Args: exactly(2, "CHECKPOINT OUT"),
 	}
 	asJSON := jsonFlag(cmd)
-	var asType, shard string
+	var asType, shard, ggufType string
 	var offloaded bool
 	f := cmd.Flags()
 	f.StringVar(&asType, "dtype", "", "write the weights as `bf16|f16|f32` (default: as they are)")
 	f.StringVar(&shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
 	f.BoolVar(&offloaded, "offload-folder", false, "write each weight to a file of its own, as accelerate's offload_folder has them")
+	f.StringVar(&ggufType, "gguf-type", "", "store the tensors of a GGUF file as `"+strings.Join(gguf.Recipes(), "|")+"` (default: the type of the model)")
+	complete(cmd, "gguf-type", gguf.Recipes())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := ggufFlags(cmd, filepath.Ext(args[1]) == gguf.Extension); err != nil {
+			return err
+		}
 		if offloaded && f.Changed("shard-size") {
 			return usageErrorf("--shard-size has no effect with --offload-folder, which writes a file for each weight")
 		}
@@ -49,7 +61,7 @@ complete; Ctrl-C leaves nothing behind.`,
 		if err != nil {
 			return err
 		}
-		o.Offloaded = offloaded
+		o.Offloaded, o.GGUF = offloaded, ggufType
 		done, err := convert.Export(cmd.Context(), args[0], args[1], o)
 		line.Done()
 		if errors.Is(err, convert.ErrAdapter) {
@@ -61,4 +73,24 @@ complete; Ctrl-C leaves nothing behind.`,
 		return newFolderResult(args[1], done).write(sh.out, *asJSON)
 	}
 	return cmd
+}
+
+// ggufFlags refuses flags that have no effect on a GGUF file, and those that have one on
+// nothing else.
+func ggufFlags(cmd *cobra.Command, isGGUF bool) error {
+	f := cmd.Flags()
+	if !isGGUF && f.Changed("gguf-type") {
+		return usageErrorf("--gguf-type has no effect: the name of a GGUF file ends in %s", gguf.Extension)
+	}
+	for _, name := range []string{"dtype", "shard-size", "offload-folder"} {
+		if isGGUF && f.Changed(name) {
+			return usageErrorf("--%s has no effect on a GGUF file; --gguf-type says how its tensors are stored", name)
+		}
+	}
+	if name, _ := f.GetString("gguf-type"); name != "" {
+		if _, err := gguf.NewRecipe(name, 0, false); err != nil {
+			return usageErrorf("--gguf-type: %w", err)
+		}
+	}
+	return nil
 }

@@ -23,6 +23,7 @@ import (
 
 var (
 	kills    = flag.Int("kills", 24, "how often TestKilledCommands kills a command")
+	killOnly = flag.String("killonly", "", "kill only this one of the commands of TestKilledCommands")
 	killSeed = flag.Uint64("killseed", 1, "what the moments of TestKilledCommands are drawn from")
 )
 
@@ -58,6 +59,7 @@ func (in inputs) writers() map[string]writer {
 		"export":         {[]string{"export", in.trained, "out", "--dtype", "bf16", "--shard-size", "60KB"}, "out", ""},
 		"export adapter": {[]string{"export", in.adapter, "out"}, "out", ""},
 		"export offload": {[]string{"export", in.trained, "out", "--offload-folder"}, "out", ""},
+		"pull":           {[]string{"pull", "org/tiny"}, "", ""},
 		"plan":           {[]string{"plan", in.model, "--seq-len", "64", "--machine", "gpu:1GiB,host:4GiB", "--save", "plan.json", "--timeline", "forecast.json"}, "", ""},
 	}
 }
@@ -108,13 +110,13 @@ func newPlace(t *testing.T) place {
 func (p place) program(t *testing.T, args []string) *exec.Cmd {
 	t.Helper()
 	cmd := program(t, args...)
-	cmd.Dir, cmd.Env = p.dir, append(cmd.Env, "TMPDIR="+p.temp)
+	cmd.Dir, cmd.Env = p.dir, append(cmd.Env, "TMPDIR="+p.temp, "HF_HUB_CACHE="+filepath.Join(p.dir, "hub"))
 	return cmd
 }
 
 // remains says whether a path is of something that was begun and not ended.
 func remains(path string) bool {
-	return slices.ContainsFunc(strings.Split(path, string(filepath.Separator)), func(name string) bool { return strings.HasPrefix(name, ".") })
+	return slices.ContainsFunc(strings.Split(path, string(filepath.Separator)), func(name string) bool { return strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".incomplete") })
 }
 
 // tree is what lies in a folder: files with digests of what is in them. Of what differs from
@@ -180,6 +182,7 @@ func tree(t *testing.T, dir string) map[string]string {
 // killed and leaves nothing behind.
 func TestKilledCommands(t *testing.T) {
 	in := newInputs(t)
+	tinyHub(t)
 	all := in.writers()
 	names := slices.Sorted(maps.Keys(all))
 	whole, took := map[string]map[string]string{}, map[string]time.Duration{}
@@ -196,6 +199,9 @@ func TestKilledCommands(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(*killSeed, 2))
 	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	if *killOnly != "" {
+		names = []string{*killOnly}
+	}
 	hit, amid := 0, 0
 	for trial, done := 0, 0; done < *kills && !t.Failed(); trial++ {
 		name := names[trial%len(names)]
@@ -269,6 +275,12 @@ func (p place) checkKilled(t *testing.T, name string, w writer, wanted ...map[st
 		}
 		if vfs.IsPartial(filepath.Base(path)) && digest == "a folder" {
 			p.checkUnfinished(t, filepath.Join(p.dir, path))
+		}
+	}
+	if w.args[0] == "pull" {
+		_, err := os.Stat(filepath.Join(p.dir, "hub", "models--org--tiny", "refs", "main"))
+		if text, inspected := p.program(t, []string{"inspect", "org/tiny"}).CombinedOutput(); (err == nil) != (inspected == nil) {
+			t.Errorf("%s, killed: there is a ref: %v, and inspect says %s", name, err, text)
 		}
 	}
 	if w.out == "" {

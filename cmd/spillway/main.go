@@ -101,7 +101,8 @@ device they run on. It decides where every byte is stored and when it moves, and
 before it starts that the plan fits.`,
 		Example: `  spillway demo                                  see it work, in a minute, with nothing but this binary
   spillway plan llama-3.2-1b --machine rtx4090   what training would take on a GPU you need not own
-  spillway train ./model --data book.txt         fine-tune a model folder on this computer`,
+  spillway train ./model --data book.txt         fine-tune a model folder on this computer
+  spillway generate ./model --prompt Hello       continue a text with it`,
 		SilenceErrors: true, SilenceUsage: true,
 		Args:             knownVerb,
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) { vfs.SetCommand(cmd.CommandPath()) },
@@ -114,7 +115,7 @@ before it starts that the plan fits.`,
 	root.SetUsageFunc(usage)
 	root.Version = strings.TrimPrefix(thisBuild().String(), "spillway ")
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newPull(sh), newInit(sh), newInspect(sh), newTrain(sh), newQuantize(sh), newMerge(sh), newExport(sh), newBench(sh), newVersion(sh))
+	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newPull(sh), newInit(sh), newInspect(sh), newTrain(sh), newGenerate(sh), newChat(sh), newEval(sh), newQuantize(sh), newMerge(sh), newExport(sh), newBench(sh), newVersion(sh))
 	return root
 }
 
@@ -126,7 +127,8 @@ func knownVerb(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
-	meant := map[string]string{"finetune": "train", "fine-tune": "train", "fit": "train", "convert": "export", "save": "export", "new": "init", "info": "inspect", "show": "inspect", "gpus": "devices", "download": "pull", "fetch": "pull", "memory": "estimate"}
+	meant := map[string]string{"finetune": "train", "fine-tune": "train", "fit": "train", "convert": "export", "save": "export", "new": "init", "info": "inspect", "show": "inspect", "gpus": "devices", "download": "pull", "fetch": "pull", "memory": "estimate",
+		"run": "generate", "infer": "generate", "sample": "generate", "evaluate": "eval", "perplexity": "eval", "talk": "chat"}
 	if near := meant[args[0]]; near != "" {
 		return usageErrorf("there is no command %q; did you mean %s?", args[0], near)
 	}

@@ -16,8 +16,9 @@ import (
 // while training it has as long as the step and saving take. A second one ends the program
 // at once.
 type signals struct {
-	training atomic.Bool
-	exit     func(code int)
+	training  atomic.Bool
+	answering atomic.Pointer[context.CancelFunc] // ends what Ctrl-C ends instead of the program
+	exit      func(code int)
 }
 
 // graceTime is how long a command that saves nothing may take to end.
@@ -55,7 +56,16 @@ func (s *signals) notify(cancel context.CancelCauseFunc) {
 }
 
 func (s *signals) watch(came <-chan os.Signal, cancel context.CancelCauseFunc) {
-	by := &interruptedError{(<-came).(syscall.Signal)}
+	first := (<-came).(syscall.Signal)
+	for first == syscall.SIGINT {
+		end := s.answering.Swap(nil)
+		if end == nil {
+			break
+		}
+		(*end)()
+		first = (<-came).(syscall.Signal)
+	}
+	by := &interruptedError{first}
 	late := time.After(graceTime)
 	if s.training.Load() {
 		late = nil
@@ -76,4 +86,17 @@ func (s *signals) hold() (end func()) {
 	}
 	s.training.Store(true)
 	return func() { s.training.Store(false) }
+}
+
+// interruptible gives a context that Ctrl-C ends instead of the program, until stop is called.
+func (s *signals) interruptible(ctx context.Context) (_ context.Context, stop func()) {
+	inner, cancel := context.WithCancel(ctx)
+	if s == nil {
+		return inner, cancel
+	}
+	s.answering.Store(&cancel)
+	return inner, func() {
+		s.answering.Store(nil)
+		cancel()
+	}
 }

@@ -79,7 +79,7 @@ var otherMeanings = []struct{ file, words string }{
 	{"", "half duplex"}, {"", "full duplex"}, {"", "half-duplex"}, // what everybody calls such links
 	{"machine/machine.go", "peers"}, {"machine/describe.go", "peers"}, {"machine/parse_test.go", "peers"}, {"machine/peer.go", "peers"}, {"planner/goal/site.go", "peers"}, // GPUs with a direct link
 	{"rig/host_test.go", "xeon(r) processor"},
-	{"tokenizer/tokenizer.go", "post"}, {"tokenizer/postprocess.go", "processor"}, // a stage of tokenizer.json
+	{"tokenizer/tokenizer.go", "post"}, {"tokenizer/postprocess.go", "processor"}, {"gguf/vocabulary.go", "processor"}, {"gguf/tokenizer.go", "post_processor"}, // a stage of tokenizer.json
 }
 
 // compiled are the private words as one expression each, at the borders of words.

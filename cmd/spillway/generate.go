@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"spillway/generate"
+	"spillway/inference"
+	"spillway/internal/term"
+	"spillway/units"
+)
+
+// generateFlags are the flags of generate.
+type generateFlags struct {
+	modelFlags
+	samplingFlags
+	prompt, file, tokens, system string
+	context                      int64
+	samples, beams, logprobs     int
+	lengthPenalty                float64
+	early                        bool
+	promptLogprobs               bool
+	ignoreEOS, special, chat     bool
+	asJSON, quiet                bool
+}
+
+func newGenerate(sh shell) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "generate MODEL --prompt TEXT",
+		Short: "continue a text with a model, as it comes",
+		Long: `Continues a text. What the model adds is written to standard output as it comes; how fast
+it was and what it took of memory go to standard error.
+
+` + usableModelHelp + `
+
+The prompt is --prompt, the text in --file, or standard input with --file -. With --chat it
+is what a user says, and the model's own chat template is written around it. Without
+--temperature and without a generation_config.json that asks for sampling, the most likely
+token is taken every time, so that the same prompt gives the same text; --top-k, --top-p,
+--min-p and --seed sample. The order in which settings apply, and what they do to logits,
+are those of transformers. Log-probabilities are those of the model, before any setting.
+
+The memory of the whole text is planned before the model is loaded: the prompt and
+--max-new-tokens, or --context. What does not fit is refused with flags that fit. A prompt
+is never cut.
+
+Ctrl-C ends the text; what was written stays.`,
+		Example: `  spillway generate ./model --prompt Hello --max-new-tokens 20
+  spillway generate ./run --prompt Once --temperature 0.8 --top-p 0.95 --seed 7
+  spillway generate ./model --file prompt.txt --max-new-tokens 50 --stop . --json
+  spillway generate ./model --adapter ./style=0.7 --adapter ./facts=0.5 --prompt Hello
+  spillway generate ./model --chat --prompt Hello --max-memory 2GiB
+  spillway generate ./model --prompt Once --num-beams 4 --num-samples 2 --logprobs 3 --json`,
+		Args: exactly(1, "MODEL"),
+	}
+	var o generateFlags
+	asJSON := jsonFlag(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.prompt, "prompt", "", "continue `TEXT`")
+	f.StringVar(&o.file, "file", "", "continue the text in `FILE`, - for standard input")
+	f.StringVar(&o.tokens, "tokens", "", "continue token `IDS` such as 1,15043; for models without a tokenizer")
+	f.BoolVar(&o.chat, "chat", false, "take the prompt as what a user says, and write the model's chat template around it")
+	f.StringVar(&o.system, "system", "", "with --chat: begin with the system message `TEXT`")
+	f.Int64Var(&o.context, "context", 0, "plan for texts of `N` tokens, prompt included (default: the prompt and --max-new-tokens)")
+	f.IntVarP(&o.samples, "num-samples", "n", 1, "write `N` texts; they draw different random numbers")
+	f.IntVar(&o.beams, "num-beams", 1, "search for the most likely text with `N` beams; --num-samples are the best of them")
+	f.Float64Var(&o.lengthPenalty, "length-penalty", 1, "divide the scores of beams by their length to the power of `X`")
+	f.BoolVar(&o.early, "early-stopping", false, "end the search as soon as --num-beams texts have ended")
+	f.IntVar(&o.logprobs, "logprobs", -1, "with --json: log-probabilities of the new tokens, and of the `N` most likely ones in each place (default: none)")
+	f.BoolVar(&o.promptLogprobs, "prompt-logprobs", false, "with --json: log-probabilities of the prompt's tokens; it is then computed token by token")
+	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the token that ends a text")
+	f.BoolVar(&o.special, "special", false, "write special tokens such as <|eot_id|> too")
+	f.BoolVar(&o.quiet, "quiet", false, "write no statistics")
+	bindModel(cmd, &o.modelFlags)
+	bindCache(cmd, &o.modelFlags)
+	bindSampling(cmd, &o.samplingFlags, 256)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.asJSON = *asJSON
+		if err := o.check(); err != nil {
+			return err
+		}
+		return generateCommand(cmd.Context(), sh, args[0], &o)
+	}
+	return cmd
+}
+
+// check refuses flags that contradict each other or have no effect.
+func (o *generateFlags) check() error {
+	given := o.all.Changed
+	sources := 0
+	for _, name := range []string{"prompt", "file", "tokens"} {
+		if given(name) {
+			sources++
+		}
+	}
+	switch {
+	case sources != 1:
+		return usageErrorf("give one of --prompt TEXT, --file FILE (- for standard input) and --tokens IDS")
+	case o.chat && given("tokens"):
+		return usageErrorf("--chat has no effect on --tokens, which are taken as they are; leave one out")
+	case !o.chat && given("system"), !o.chat && given("chat-template"):
+		return usageErrorf("--system and --chat-template have no effect without --chat")
+	case o.samples < 1 || o.beams < 1 || o.context < 0:
+		return usageErrorf("--num-samples %d, --num-beams %d, --context %d; none may be less than 1", o.samples, o.beams, o.context)
+	case o.beams == 1 && (given("length-penalty") || given("early-stopping")):
+		return usageErrorf("--length-penalty and --early-stopping have no effect without --num-beams")
+	case o.beams > 1 && given("stop"):
+		return usageErrorf("--stop has no effect with --num-beams: beams end with the token that ends a text; leave one out")
+	case o.beams > 1 && o.samples > o.beams:
+		return usageErrorf("--num-samples %d of --num-beams %d; ask for at most as many as there are beams", o.samples, o.beams)
+	case given("logprobs") && o.logprobs < 0:
+		return usageErrorf("--logprobs %d; it is 0 or more", o.logprobs)
+	case !o.asJSON && (given("logprobs") || given("prompt-logprobs")):
+		return usageErrorf("--logprobs and --prompt-logprobs are written with --json; give it too")
+	case o.asJSON && o.quiet:
+		return usageErrorf("--quiet has no effect with --json, which has the statistics in its object")
+	}
+	return nil
+}
+
+// generateCommand opens the model, continues the prompt and writes what came of it.
+func generateCommand(ctx context.Context, sh shell, name string, o *generateFlags) (err error) {
+	line := term.NewLine(sh.err)
+	defer line.Done()
+	m, err := o.open(sh, name, line)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	r, err := o.newRequest(sh, m)
+	if err != nil {
+		return err
+	}
+	if room := m.Info.Context - int64(len(r.Prompt)); !o.all.Changed("max-new-tokens") && m.Info.Context > 0 && room > 0 {
+		r.MaxNewTokens = int(min(int64(r.MaxNewTokens), room)) // as many as usual, or as the model goes
+	}
+	size := inference.Size{Context: o.context, Streams: int64(max(o.samples, o.beams))}
+	if size.Context == 0 && r.MaxNewTokens > 0 {
+		size.Context = int64(len(r.Prompt) + r.MaxNewTokens)
+	}
+	if need := int64(len(r.Prompt) + max(r.MaxNewTokens, 1)); o.context > 0 && need > o.context {
+		return usageError{&generate.LengthError{Prompt: len(r.Prompt), New: max(r.MaxNewTokens, 1), Context: int(o.context)}}
+	}
+	if size.Context == 0 { // as far as the model goes
+		if size.Context = m.Info.Context; size.Context == 0 || size.Context > 4096 {
+			size.Context = max(4096, int64(len(r.Prompt)+1))
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e, err := m.Start(ctx, size)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	line.Done()
+	g, err := e.Generate(r)
+	if err != nil {
+		return err
+	}
+	out := &sampleWriter{w: sh.out, discard: o.asJSON, several: o.samples > 1}
+	for piece, pieceErr := range g.All(ctx) {
+		if err = pieceErr; err == nil {
+			err = out.write(piece)
+		}
+		if err != nil {
+			break
+		}
+	}
+	cut := interrupted(ctx, err)
+	if err != nil && cut == err {
+		return err
+	}
+	if o.asJSON {
+		t, _ := m.Tokenizer() // it was opened for the prompt, or there is none
+		return errors.Join(writeJSON(sh.out, newGenerated(e, g, t, o)), cut)
+	}
+	if err := out.end(); err != nil {
+		return err
+	}
+	if !o.quiet {
+		writeStatistics(sh.err, e, g.Statistics(), max(o.samples, o.beams))
+	}
+	return cut
+}
+
+// newRequest is what the flags ask of a model.
+func (o *generateFlags) newRequest(sh shell, m *inference.Model) (r generate.Request, err error) {
+	if err := o.request(m, &r, o.beams > 1); err != nil {
+		return r, err
+	}
+	if r.Prompt, r.StopTokens, err = o.encode(sh, m); err != nil {
+		return r, err
+	}
+	if o.ignoreEOS {
+		r.StopTokens = nil
+	}
+	r.Samples, r.KeepSpecial = o.samples, o.special
+	r.Logprobs, r.PromptLogprobs, r.TopLogprobs = o.logprobs >= 0, o.promptLogprobs, max(o.logprobs, 0)
+	if o.beams > 1 {
+		r.Beams = &generate.BeamSearch{Count: o.beams, LengthPenalty: o.lengthPenalty, EarlyStopping: o.early}
+	} else if o.samples > 1 && r.Sampler.Temperature == 0 {
+		return r, usageErrorf("--num-samples %d at temperature 0 would all be the same text; give a --temperature", o.samples)
+	}
+	return r, nil
+}
+
+// encode is the prompt as tokens, and the tokens that end the text.
+func (o *generateFlags) encode(sh shell, m *inference.Model) (ids, stops []int32, err error) {
+	stops = m.Defaults.StopTokens
+	if o.tokens != "" {
+		for text := range strings.SplitSeq(o.tokens, ",") {
+			id, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
+			if err != nil || id < 0 || id >= m.Info.Vocab {
+				return nil, nil, usageErrorf("--tokens: %q; ids are numbers from 0 to %d, with commas between", text, m.Info.Vocab-1)
+			}
+			ids = append(ids, int32(id))
+		}
+		return ids, stops, nil
+	}
+	text := o.prompt
+	if o.file != "" {
+		if text, err = readPrompt(sh, o.file); err != nil {
+			return nil, nil, err
+		}
+	}
+	if !o.chat {
+		ids, err = m.Encode(text)
+		return ids, stops, err
+	}
+	t, err := m.Template()
+	if err != nil {
+		return nil, nil, err
+	}
+	messages := []inference.Message{{Role: "user", Content: text}}
+	if o.system != "" {
+		messages = slices.Insert(messages, 0, inference.Message{Role: "system", Content: o.system})
+	}
+	if stops, err = m.TurnEnds(t); err != nil {
+		return nil, nil, err
+	}
+	ids, err = m.EncodeChat(t, messages)
+	return ids, stops, err
+}
+
+// sampleWriter writes pieces: those of the first text as they come, the others one text after
+// the other, each under a line with its number.
+type sampleWriter struct {
+	w                io.Writer
+	discard, several bool
+	at               int // text that is written as it comes
+	waiting          []string
+	ended            []bool
+	broken           bool // the last byte is a line break
+	headed           int  // texts that have their line
+}
+
+func (s *sampleWriter) write(p generate.Piece) error {
+	if s.discard {
+		return nil
+	}
+	for len(s.waiting) <= p.Sample {
+		s.waiting, s.ended = append(s.waiting, ""), append(s.ended, false)
+	}
+	s.waiting[p.Sample] += p.Text
+	s.ended[p.Sample] = s.ended[p.Sample] || p.End != ""
+	for s.at < len(s.waiting) {
+		text := s.waiting[s.at]
+		if s.several && s.waiting[s.at] != "" && !s.begun(s.at) {
+			text = fmt.Sprintf("--- %d\n", s.at+1) + text
+		}
+		if s.waiting[s.at] = ""; text != "" {
+			s.broken = strings.HasSuffix(text, "\n")
+			if _, err := io.WriteString(s.w, text); err != nil {
+				return err
+			}
+		}
+		if !s.ended[s.at] {
+			return nil
+		}
+		s.at++
+		if err := s.end(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begun says whether some of a text was written already.
+func (s *sampleWriter) begun(i int) bool {
+	if s.headed == i+1 {
+		return true
+	}
+	s.headed = i + 1
+	return false
+}
+
+// end ends the line.
+func (s *sampleWriter) end() error {
+	if s.broken || s.discard {
+		return nil
+	}
+	s.broken = true
+	_, err := io.WriteString(s.w, "\n")
+	return err
+}
+
+// writeStatistics writes how fast a text was made, and with how much memory.
+func writeStatistics(w io.Writer, e *inference.Engine, s generate.Statistics, streams int) {
+	var p page
+	prefill, decode := e.Rooflines(s, streams)
+	p.line("load", "%s", seconds(e.Loading.Seconds()))
+	reused := ""
+	if s.ReusedTokens > 0 {
+		reused = fmt.Sprintf(", %s more were there already", plural(s.ReusedTokens, "token"))
+	}
+	p.line("prompt", "%s in %s, %s tokens/s%s%s", plural(s.PromptTokens-s.ReusedTokens, "token"), seconds(s.Prefill.Seconds()), rate(s.PrefillRate()), prefill.Share(s.PrefillRate()), reused)
+	p.line("new text", "%s in %s, %s tokens/s%s", plural(s.NewTokens, "token"), seconds(s.Decode.Seconds()), rate(s.DecodeRate()), decode.Share(s.DecodeRate()))
+	p.line("memory", "predicted %v, measured %v", units.Bytes(e.PredictedPeak()), units.Bytes(e.MeasuredPeak()))
+	io.WriteString(w, p.String())
+}

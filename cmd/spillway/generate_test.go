@@ -1,0 +1,451 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// storiesFolder is the model that really was trained, or "" where it is not at hand.
+func storiesFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		found := filepath.Join(dir, "shared", "assets", "stories260k")
+		if _, err := os.Stat(filepath.Join(found, "reference.json")); err == nil {
+			return found
+		}
+		if dir == filepath.Dir(dir) {
+			t.Skip("no shared/assets/stories260k in any folder above: this test needs the real model")
+		}
+	}
+}
+
+// commandWith runs a command line with something on standard input.
+func commandWith(t *testing.T, input string, args ...string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := run(context.Background(), args, shell{in: strings.NewReader(input), out: &out, err: &errs, cache: cache})
+	return result{code, out.String(), errs.String()}
+}
+
+// object is the JSON object of a command that must succeed.
+func generatedObject(t *testing.T, args ...string) (v generated) {
+	t.Helper()
+	r := command(t, append(args, "--json")...)
+	if r.code != exitOK {
+		t.Fatalf("spillway %s: %s", strings.Join(args, " "), r.err)
+	}
+	if err := json.Unmarshal([]byte(r.out), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// The command continues the known story as transformers does, token for token.
+func TestGenerateContinuesTheStory(t *testing.T) {
+	dir := storiesFolder(t)
+	raw, err := os.ReadFile(filepath.Join(dir, "reference.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want struct {
+		Prompt []int32 `json:"prompt_ids"`
+		Greedy []int32 `json:"greedy_ids"`
+	}
+	if err := json.Unmarshal(raw, &want); err != nil {
+		t.Fatal(err)
+	}
+	new := want.Greedy[len(want.Prompt):]
+	args := []string{"generate", dir, "--tokenizer", filepath.Join(dir, "tok512.bin"), "--tokens", strings.Trim(strings.ReplaceAll(fmt.Sprint(want.Prompt), " ", ","), "[]"), "--max-new-tokens", fmt.Sprint(len(new)), "--temperature", "0", "--ignore-eos"}
+	v := generatedObject(t, args...)
+	if !slices.Equal(v.Tokens, new) {
+		t.Errorf("the tokens are\n%v, want\n%v", v.Tokens, new)
+	}
+	if v.Predicted != v.Measured || v.Predicted == 0 || v.PrefillRate <= 0 || v.DecodeRate <= 0 || v.NewTokens != len(new) || v.End != "length" {
+		t.Errorf("%+v", v)
+	}
+	// As text it is the same, and nothing else is on standard output.
+	if r := command(t, args...); r.out != v.Text+"\n" || !strings.Contains(r.err, "tokens/s") {
+		t.Errorf("the text is %q, in JSON %q; %s", r.out, v.Text, r.err)
+	}
+	if again := generatedObject(t, append(args, "--no-cache")...); !slices.Equal(again.Tokens, new) {
+		t.Errorf("without a cache the tokens are %v", again.Tokens)
+	}
+}
+
+// A prompt may come from a flag, a file, standard input or as tokens.
+func TestGenerateReadsPrompts(t *testing.T) {
+	sandbox(t)
+	want := generatedObject(t, "generate", "./model", "--prompt", "to be or not", "--max-new-tokens", "9")
+	if len(want.Tokens) != 9 || want.PromptTokens != 12 {
+		t.Errorf("%+v", want)
+	}
+	if got := generatedObject(t, "generate", "./model", "--file", "prompt.txt", "--max-new-tokens", "9"); !slices.Equal(got.Tokens, want.Tokens) {
+		t.Errorf("from a file %v, want %v", got.Tokens, want.Tokens)
+	}
+	if got := generatedObject(t, "generate", "./model", "--tokens", "116,111,32,98,101,32,111,114,32,110,111,116", "--max-new-tokens", "9"); !slices.Equal(got.Tokens, want.Tokens) {
+		t.Errorf("as tokens %v, want %v", got.Tokens, want.Tokens)
+	}
+	if r := commandWith(t, "to be or not\n", "generate", "./model", "--file", "-", "--max-new-tokens", "9", "--quiet"); r.code != exitOK || strings.TrimSuffix(r.out, "\n") != strings.TrimSuffix(want.Text, "\n") || r.err != "" {
+		t.Errorf("from standard input %+v, want %q", r, want.Text)
+	}
+	// The whole context, where no limit is given.
+	if got := generatedObject(t, "generate", "./model", "--prompt", "to be or not"); len(got.Tokens) != 64-12 {
+		t.Errorf("%d tokens of a context of 64", len(got.Tokens))
+	}
+}
+
+// Samples repeat with their seed, several differ, and each is what its number gives alone.
+func TestGenerateSamples(t *testing.T) {
+	sandbox(t)
+	args := []string{"generate", "./model", "--prompt", "to be", "--max-new-tokens", "12", "--temperature", "1.5", "--top-k", "50", "--seed", "4"}
+	one, two := generatedObject(t, args...), generatedObject(t, append(args, "--num-samples", "2")...)
+	if !slices.Equal(one.Tokens, two.Texts[0].Tokens) || slices.Equal(two.Texts[0].Tokens, two.Texts[1].Tokens) {
+		t.Errorf("one %v, two %v", one.Tokens, two.Texts)
+	}
+	r := command(t, append(args, "-n", "2", "--quiet")...)
+	if want := "--- 1\n" + two.Texts[0].Text + "\n--- 2\n" + two.Texts[1].Text + "\n"; strings.ReplaceAll(r.out, "\n\n", "\n") != strings.ReplaceAll(want, "\n\n", "\n") {
+		t.Errorf("the texts are %q, want %q", r.out, want)
+	}
+	if r := command(t, append(args, "--no-cache", "--json")...); r.code != exitOK || !slices.Equal(jsonTokens(t, r.out), one.Tokens) {
+		t.Errorf("without a cache: %s", r.out)
+	}
+	beams := generatedObject(t, "generate", "./model", "--prompt", "to be", "--max-new-tokens", "5", "--num-beams", "3", "--num-samples", "3", "--logprobs", "2")
+	if len(beams.Texts) != 3 || *beams.Texts[0].Score < *beams.Texts[1].Score || len(beams.Texts[0].Logprobs) != 5 || len(beams.Logprobs[0].Top) != 2 {
+		t.Errorf("%+v", beams.Texts)
+	}
+}
+
+func jsonTokens(t *testing.T, text string) []int32 {
+	t.Helper()
+	var v generated
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v.Tokens
+}
+
+// MODEL may be a run's folder, one of its checkpoints, or an adapter, whose base is found.
+func TestGenerateFindsModels(t *testing.T) {
+	sandbox(t)
+	works(t, "train", "./model", "--data", "book.txt", "--max-steps", "2", "--save-steps", "1", "--learning-rate", "0.05", "--seq-len", "32", "--out", "full-run")
+	works(t, "train", "./model", "--method", "lora", "--data", "book.txt", "--max-steps", "3", "--learning-rate", "0.3", "--seq-len", "32", "--out", "lora-run")
+	works(t, "export", "lora-run", "adapter")
+	works(t, "merge", "./model", "adapter", "merged")
+	text := func(args ...string) []int32 {
+		t.Helper()
+		return generatedObject(t, append([]string{"generate"}, append(args, "--prompt", "to be", "--max-new-tokens", "20")...)...).Tokens
+	}
+	base, full, merged := text("./model"), text("full-run/step-00000002"), text("merged")
+	if slices.Equal(base, full) || slices.Equal(base, merged) {
+		t.Fatal("training changed nothing")
+	}
+	r := command(t, "generate", "full-run", "--prompt", "to be", "--max-new-tokens", "20", "--json")
+	if !slices.Equal(jsonTokens(t, r.out), full) || !strings.Contains(r.err, "step-00000002") {
+		t.Errorf("a run gives %s; it says %q", r.out, r.err)
+	}
+	for name, args := range map[string][]string{"an adapter's folder": {"adapter"}, "a run of an adapter": {"lora-run"}, "an adapter by its flag": {"./model", "--adapter", "adapter"}, "halves": {"./model", "--adapter", "adapter=0.5", "--adapter", "lora-run=0.5"}} {
+		if got := text(args...); !slices.Equal(got, merged) {
+			t.Errorf("%s gives %v, the merged model %v", name, got, merged)
+		}
+	}
+	if err := os.Rename("model", "elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	if r := command(t, "generate", "adapter", "--prompt", "x"); r.code != exitFailed || !strings.Contains(r.err, "--adapter") {
+		t.Errorf("an adapter whose base is gone: %+v", r)
+	}
+}
+
+// The makers' generation_config.json counts where no flag says otherwise.
+func TestGenerationConfigCounts(t *testing.T) {
+	sandbox(t)
+	greedy := generatedObject(t, "generate", "./model", "--prompt", "to be", "--max-new-tokens", "30")
+	if err := os.WriteFile("model/generation_config.json", []byte(fmt.Sprintf(`{"do_sample": true, "temperature": 2.0, "top_k": 50, "eos_token_id": [%d]}`, greedy.Tokens[5])), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sampled := generatedObject(t, "generate", "./model", "--prompt", "to be", "--max-new-tokens", "30", "--ignore-eos")
+	if slices.Equal(sampled.Tokens, greedy.Tokens) {
+		t.Error("nothing was sampled")
+	}
+	stopped := generatedObject(t, "generate", "./model", "--prompt", "to be", "--max-new-tokens", "30", "--temperature", "0")
+	at := slices.Index(greedy.Tokens, greedy.Tokens[5])
+	if !slices.Equal(stopped.Tokens, greedy.Tokens[:at]) || stopped.End != "stop" {
+		t.Errorf("the text %v did not end at token %d: %v", greedy.Tokens, greedy.Tokens[5], stopped.Tokens)
+	}
+}
+
+// What cannot work is refused with what to do.
+func TestGenerateRefuses(t *testing.T) {
+	sandbox(t)
+	works(t, "init", "my-config.json", "--out", "other")
+	if err := os.WriteFile("other/tokenizer.json", []byte(`{"model":{"type":"BPE","vocab":{`+vocabOf(300)+`},"merges":[]}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	large := strings.Replace(readFile(t, "my-config.json"), `"vocab_size":256`, `"vocab_size":300`, 1)
+	if err := os.WriteFile("large.json", []byte(large), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	works(t, "init", "large.json", "--out", "large")
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"./model", exitUsage, "give one of --prompt"},
+		{"./model --prompt a --file b", exitUsage, "give one of --prompt"},
+		{"./model --prompt a --max-new-tokens 64", exitFailed, "a context of 65 tokens is wanted, model was made for 64"},
+		{"./model --prompt a --max-new-tokens 20 --context 10", exitUsage, "1 tokens and 20 more are wanted, together 21; the context is 10: give --context 21"},
+		{"./model --file book.txt --max-new-tokens 1", exitFailed, "made for 64"},
+		{"./model --prompt=", exitOK, ""}, // from the token that begins a text
+		{"./model --prompt a --top-k 5 --temperature 0", exitUsage, "--top-k has no effect"},
+		{"./model --prompt a --seed 5 --temperature 0", exitUsage, "--seed has no effect"},
+		{"./model --prompt a --num-beams 2 --temperature 1", exitUsage, "--temperature has no effect"},
+		{"./model --prompt a --top-p 0", exitUsage, "above 0"},
+		{"./model --prompt a --top-p 1.5", exitUsage, "top-p 1.5"},
+		{"./model --prompt a --top-k 0", exitUsage, "--top-k 0"},
+		{"./model --prompt a --temperature -1", exitUsage, "temperature -1"},
+		{"./model --prompt a --repetition-penalty 0", exitUsage, "above 0"},
+		{"./model --prompt a --num-samples 2", exitUsage, "the same text"},
+		{"./model --prompt a --logprobs 2", exitUsage, "--json"},
+		{"./model --prompt a --logit-bias 5", exitUsage, "TOKEN=X"},
+		{"./model --prompt a --logit-bias 999=1", exitUsage, "256 tokens"},
+		{"./model --prompt a --logit-bias ab=1", exitUsage, "is 2 tokens"},
+		{"./model --prompt a --stop=", exitUsage, "empty"},
+		{"./model --prompt a --system b", exitUsage, "without --chat"},
+		{"./model --tokens 5,300", exitUsage, "from 0 to 255"},
+		{"./model --prompt a --dtype int3", exitUsage, "f32, bf16 or f16"},
+		{"./model --prompt a --cache-type int3", exitUsage, "int8"},
+		{"./model --prompt a --max-memory 10KiB", exitFailed, "10.0 KiB"},
+		{"./model --prompt a --device toaster", exitFailed, "toaster"},
+		{"tiny-llama --prompt a", exitFailed, "answers would be random"},
+		{"./nowhere --prompt a", exitFailed, "nowhere"},
+		{"./other --prompt a", exitFailed, "the tokenizer has 300 tokens, other only 256"},
+		{"./large --prompt a", exitFailed, "--tokenizer"},
+		{"./large --chat --prompt a", exitFailed, "chat template"},
+		{"./model --prompt a --adapter ./nowhere", exitFailed, "opening the adapter"},
+		{"../../testdata --prompt a", exitFailed, ""},
+	} {
+		r := command(t, append([]string{"generate"}, strings.Fields(c.args)...)...)
+		if r.code != c.code || !strings.Contains(r.err, c.says) {
+			t.Errorf("generate %s: exit code %d, %q; want %d and %q", c.args, r.code, r.err, c.code, c.says)
+		}
+	}
+	if r := command(t, "generate", "./large", "--tokens", "1,299", "--max-new-tokens", "3", "--json"); r.code != exitOK || len(jsonTokens(t, r.out)) != 3 {
+		t.Errorf("tokens need no tokenizer: %+v", r)
+	}
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// vocabOf is a vocabulary of so many made-up tokens.
+func vocabOf(n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf(`"t%d":%d`, i, i))
+	}
+	return strings.Join(list, ",")
+}
+
+// Models that do not generate are refused by name.
+func TestEncodersAreRefused(t *testing.T) {
+	for _, args := range [][]string{{"generate", "--prompt", "a"}, {"generate", "--tokens", "1"}, {"chat"}, {"eval", "--data", "generate_test.go"}} {
+		r := command(t, append(args, "../../testdata/reference/encoder-pre-gelu")...)
+		if r.code == exitOK || !strings.Contains(r.err, "encoder") {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+}
+
+// Ctrl-C ends a text: what was written stays, the exit code is that of the signal, and it is
+// the same before the first token.
+func TestGenerateIsInterrupted(t *testing.T) {
+	sandbox(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if r := commandIn(ctx, t, "generate", "./model", "--prompt", "a"); r.code != 130 || r.out != "" {
+		t.Errorf("interrupted before it begins: %+v", r)
+	}
+	ctx, cancel = context.WithCancel(context.Background())
+	defer cancel()
+	out := &cancelling{after: 1, cancel: cancel}
+	code := run(ctx, []string{"generate", "./model", "--prompt", "a", "--max-new-tokens", "60", "--logit-bias", "97=100"}, shell{in: strings.NewReader(""), out: out, err: &bytes.Buffer{}, cache: cache})
+	if code != 130 || out.bytes.Len() < 1 || out.bytes.Len() > 30 {
+		t.Errorf("exit code %d after %d bytes", code, out.bytes.Len())
+	}
+}
+
+// cancelling is an output that sends Ctrl-C after some writes.
+type cancelling struct {
+	bytes  bytes.Buffer
+	after  int
+	cancel func()
+}
+
+func (c *cancelling) Write(p []byte) (int, error) {
+	if c.after--; c.after == 0 {
+		c.cancel()
+	}
+	return c.bytes.Write(p)
+}
+
+// A conversation on a pipe: each line is a turn, commands work, and only new tokens are
+// computed.
+func TestChatOnAPipe(t *testing.T) {
+	sandbox(t)
+	type reply struct {
+		Text   string `json:"text"`
+		Prompt int    `json:"prompt_tokens"`
+		Reused int    `json:"reused_tokens"`
+		New    int    `json:"new_tokens"`
+	}
+	talk := func(input string, args ...string) (list []reply) {
+		t.Helper()
+		r := commandWith(t, input, append([]string{"chat", "./model", "--json"}, args...)...)
+		if r.code != exitOK {
+			t.Fatalf("%q: %+v", input, r)
+		}
+		for line := range strings.Lines(r.out) {
+			var v reply
+			if err := json.Unmarshal([]byte(line), &v); err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, v)
+		}
+		return list
+	}
+	two := talk("hi\nwhy\n", "--max-new-tokens", "4")
+	if len(two) != 2 || two[0].New != 4 || two[1].Prompt <= two[0].Prompt || two[1].Reused < two[0].Prompt-1 {
+		t.Errorf("two turns: %+v", two)
+	}
+	// The second turn alone, from a file, is the same answer.
+	if r := commandWith(t, "hi\n/save talk.json\n", "chat", "./model", "--max-new-tokens", "4"); r.code != exitOK {
+		t.Fatal(r.err)
+	}
+	if again := talk("why\n", "--max-new-tokens", "4", "--load", "talk.json"); len(again) != 1 || again[0].Text != two[1].Text || again[0].Prompt != two[1].Prompt {
+		t.Errorf("a conversation that was saved goes on with %+v, want %+v", again, two[1])
+	}
+	if got := talk("hi\n/clear\nhi\n", "--max-new-tokens", "4"); got[0].Text != got[1].Text || got[1].Prompt != got[0].Prompt {
+		t.Errorf("after /clear: %+v", got)
+	}
+	if got := talk("hi\n/retry\n/set temperature 2\n/retry\n", "--max-new-tokens", "8"); len(got) != 3 || got[0].Text != got[1].Text || got[1].Text == got[2].Text {
+		t.Errorf("after /retry: %+v", got)
+	}
+	if got := talk("one\\\ntwo\n\"\"\"\none\ntwo\n\"\"\"\n/clear\none\n/exit\nnever\n", "--max-new-tokens", "2"); len(got) != 3 || got[0].Prompt-got[2].Prompt != len("\ntwo") {
+		t.Errorf("several lines: %+v", got)
+	}
+	if got := talk("/system be kind\nhi\n", "--max-new-tokens", "2"); got[0].Prompt <= two[0].Prompt {
+		t.Errorf("a system message: %+v", got)
+	}
+	if r := commandWith(t, strings.Repeat("a long line ", 8)+"\n", "chat", "./model"); r.code != exitFailed || !strings.Contains(r.err, "tokens, the context is 64") {
+		t.Errorf("a conversation that is too long: %+v", r)
+	}
+	if r := commandWith(t, "/fly\n", "chat", "./model"); r.code != exitFailed || !strings.Contains(r.err, "/help") {
+		t.Errorf("an unknown command: %+v", r)
+	}
+	if r := commandWith(t, "", "chat", "./model"); r.code != exitOK || r.out != "" {
+		t.Errorf("no input: %+v", r)
+	}
+	if err := os.Remove("model/chat_template.jinja"); err != nil {
+		t.Fatal(err)
+	}
+	if r := commandWith(t, "hi\n", "chat", "./model"); r.code != exitFailed || !strings.Contains(r.err, "--chat-template") {
+		t.Errorf("without a template: %+v", r)
+	}
+}
+
+// The loss of eval is that of training's evaluation, to the last bit.
+func TestEvalIsTheTrainersLoss(t *testing.T) {
+	sandbox(t)
+	for _, c := range []struct{ data, size, method string }{{"more.txt", "1", "full"}, {"chats.jsonl", "2", "full"}, {"chats.jsonl", "3", "lora"}} {
+		out := "run-" + c.size
+		r := command(t, "train", "./model", "--method", c.method, "--data", "book.txt", "--eval-data", c.data, "--eval-batches", "0", "--max-steps", "2", "--learning-rate", "0.01", "--seq-len", "32", "--micro-batch-size", c.size, "--out", out, "--json")
+		if r.code != exitOK {
+			t.Fatal(r.err)
+		}
+		want := at(t, r.object(t), "eval_loss").(float64)
+		e := command(t, "eval", out, "--data", c.data, "--seq-len", "32", "--micro-batch-size", c.size, "--json")
+		if e.code != exitOK {
+			t.Fatal(e.err)
+		}
+		got := e.object(t)
+		if loss := at(t, got, "loss").(float64); loss != want || at(t, got, "perplexity").(float64) != math.Exp(loss) {
+			t.Errorf("%v: the loss is %v, training says %v", c, loss, want)
+		}
+	}
+}
+
+// Choices are judged by the log-probabilities that generate gives their tokens.
+func TestEvalQuestionsIsAPlainComputation(t *testing.T) {
+	sandbox(t)
+	works(t, "train", "./model", "--data", "book.txt", "--max-steps", "3", "--learning-rate", "0.02", "--seq-len", "32", "--out", "full-run")
+	var file strings.Builder
+	right, normalized := 0, 0
+	for i, choices := range [][]string{{"it is 4", "five"}, {"no", "it is 9, yes"}, {"aaaa", "it is 1"}} {
+		question := fmt.Sprintf("how much is %d?", i)
+		var sums []float64
+		for _, choice := range choices {
+			v := generatedObject(t, "generate", "full-run", "--prompt", question+" "+choice, "--prompt-logprobs", "--max-new-tokens", "1")
+			sum := 0.0
+			for _, token := range v.Prompt[len(question):] {
+				sum += *token.Logprob
+			}
+			sums = append(sums, sum)
+		}
+		if sums[0] > sums[1] {
+			right++
+		}
+		if sums[0]/float64(len(choices[0])) > sums[1]/float64(len(choices[1])) {
+			normalized++
+		}
+		answer := []string{"0", `"A"`, fmt.Sprintf("%q", choices[0])}[i]
+		raw, err := json.Marshal(choices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&file, `{"question": %q, "choices": %s, "answer": %s}`+"\n", question, raw, answer)
+	}
+	if err := os.WriteFile("q.jsonl", []byte(file.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	v := command(t, "eval", "full-run", "--questions", "q.jsonl", "--json").object(t)
+	if a, n := at(t, v, "accuracy").(float64), at(t, v, "accuracy_normalized").(float64); math.Abs(a-float64(right)/3) > 1e-9 || math.Abs(n-float64(normalized)/3) > 1e-9 {
+		t.Errorf("the accuracies are %v and %v, want %d/3 and %d/3", a, n, right, normalized)
+	}
+	for line, says := range map[string]string{`{"question": "a"}`: "at least two choices", `{"question": "a", "choices": ["b", "c"], "answer": 2}`: "none of the 2 choices", `x`: "line 1", ``: "no questions", `{"question": "a", "choices": ["b", "c"]}`: "missing"} {
+		if r := commandWith(t, line, "eval", "full-run", "--questions", "-"); r.code != exitFailed || !strings.Contains(r.err, says) {
+			t.Errorf("%s: %+v", line, r)
+		}
+	}
+}
+
+// Data that cannot be evaluated on is refused with what to do.
+func TestEvalRefuses(t *testing.T) {
+	sandbox(t)
+	for args, says := range map[string]string{
+		"./model": "give --data FILE", "./model --data book.txt --questions q": "give --data FILE", "./model --questions q --seq-len 4": "--seq-len has no effect",
+		"./model --data nothing.txt": "nothing.txt", "./model --questions nothing": "nothing", "tiny-llama --data book.txt": "random",
+	} {
+		if r := command(t, append([]string{"eval"}, strings.Fields(args)...)...); r.code == exitOK || !strings.Contains(r.err, says) {
+			t.Errorf("eval %s: %+v", args, r)
+		}
+	}
+}

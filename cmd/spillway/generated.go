@@ -1,0 +1,108 @@
+package main
+
+import (
+	"spillway/generate"
+	"spillway/inference"
+	"spillway/tokenizer"
+)
+
+// generated is the object of generate --json.
+type generated struct {
+	Text       string      `json:"text"`   // the first
+	Tokens     []int32     `json:"tokens"` // of it
+	End        string      `json:"finish_reason"`
+	StopString string      `json:"stop_string,omitempty"`
+	Texts      []oneText   `json:"texts,omitempty"` // all, where there are several
+	Logprobs   []tokenRank `json:"logprobs,omitempty"`
+	Prompt     []tokenRank `json:"prompt_logprobs,omitempty"`
+
+	Model        string `json:"model"` // the folder that was used
+	PromptTokens int    `json:"prompt_tokens"`
+	NewTokens    int    `json:"new_tokens"`
+
+	LoadSeconds    float64 `json:"load_seconds"`
+	PrefillSeconds float64 `json:"prefill_seconds"`
+	DecodeSeconds  float64 `json:"decode_seconds"`
+	PrefillRate    float64 `json:"prefill_tokens_per_second"`
+	DecodeRate     float64 `json:"decode_tokens_per_second"`
+	// The most that the machine's rates allow, and what limits it.
+	PrefillRoofline float64 `json:"prefill_roofline_tokens_per_second,omitempty"`
+	DecodeRoofline  float64 `json:"decode_roofline_tokens_per_second,omitempty"`
+	PrefillBound    string  `json:"prefill_bound,omitempty"`
+	DecodeBound     string  `json:"decode_bound,omitempty"`
+
+	Predicted int64 `json:"predicted_peak_bytes"`
+	Measured  int64 `json:"measured_peak_bytes"`
+}
+
+// oneText is one of several texts.
+type oneText struct {
+	Text     string      `json:"text"`
+	Tokens   []int32     `json:"tokens"`
+	End      string      `json:"finish_reason"`
+	Score    *float64    `json:"score,omitempty"` // of a beam
+	Logprobs []tokenRank `json:"logprobs,omitempty"`
+}
+
+// tokenRank is a token with its log-probability.
+type tokenRank struct {
+	ID      int32       `json:"id"`
+	Token   string      `json:"token"`
+	Logprob *float64    `json:"logprob"` // null for the first token of a prompt
+	Top     []tokenRank `json:"top_logprobs,omitempty"`
+}
+
+func newGenerated(e *inference.Engine, g *generate.Generation, t *tokenizer.Tokenizer, o *generateFlags) generated {
+	s := g.Statistics()
+	v := generated{
+		Tokens: []int32{}, Model: e.Model.Path, PromptTokens: s.PromptTokens, NewTokens: s.NewTokens,
+		LoadSeconds: e.Loading.Seconds(), PrefillSeconds: s.Prefill.Seconds(), DecodeSeconds: s.Decode.Seconds(),
+		PrefillRate: s.PrefillRate(), DecodeRate: s.DecodeRate(), Predicted: e.PredictedPeak(), Measured: e.MeasuredPeak(),
+	}
+	prefill, decode := e.Rooflines(s, max(o.samples, o.beams))
+	v.PrefillRoofline, v.PrefillBound, v.DecodeRoofline, v.DecodeBound = prefill.TokensPerSecond, prefill.Bound, decode.TokensPerSecond, decode.Bound
+	for i, r := range g.Results() {
+		one := oneText{Text: r.Text, Tokens: []int32{}, End: string(r.End)}
+		for _, token := range r.Tokens {
+			one.Tokens = append(one.Tokens, token.ID)
+		}
+		if o.logprobs >= 0 {
+			one.Logprobs = ranks(r.Tokens, t, false)
+		}
+		if i == 0 {
+			v.Text, v.Tokens, v.End, v.StopString, v.Logprobs = one.Text, one.Tokens, one.End, r.StopString, one.Logprobs
+		}
+		if o.beams > 1 {
+			one.Score = &r.Score
+		}
+		if o.samples > 1 {
+			v.Texts = append(v.Texts, one)
+		}
+	}
+	v.Prompt = ranks(g.Prompt(), t, true)
+	return v
+}
+
+// ranks are tokens with their log-probabilities; the first of a prompt has none.
+func ranks(tokens []generate.Token, t *tokenizer.Tokenizer, prompt bool) (list []tokenRank) {
+	for i, token := range tokens {
+		r := tokenRank{ID: token.ID, Token: textOf(t, token.ID)}
+		if i > 0 || !prompt {
+			r.Logprob = &token.Logprob
+		}
+		for _, a := range token.Top {
+			r.Top = append(r.Top, tokenRank{ID: a.ID, Token: textOf(t, a.ID), Logprob: &a.Logprob})
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// textOf is a token as the tokenizer's file writes it; "" without one.
+func textOf(t *tokenizer.Tokenizer, id int32) string {
+	if t == nil {
+		return ""
+	}
+	text, _ := t.Token(id)
+	return text
+}

@@ -1,0 +1,240 @@
+package convert
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"spillway/arch"
+	"spillway/chat"
+	"spillway/dtype"
+	"spillway/gguf"
+	"spillway/hf"
+	"spillway/internal/vfs"
+	"spillway/quant"
+	"spillway/shape"
+	"spillway/tensorfile"
+	"spillway/weights"
+)
+
+// ggufArch are the architectures that GGUF files can be written of, by model_type.
+var ggufArch = map[string]string{"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+
+// GGUF writes a model folder as one GGUF file, which must not exist, as a recipe says:
+// "q4_k_m". The weights are streamed.
+func GGUF(ctx context.Context, from *hf.Folder, path, recipe string, o Options) (r Result, err error) {
+	start := time.Now()
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return r, fmt.Errorf("%s exists already: name a new file, or remove it", path)
+	}
+	w, err := newGGUF(from, recipe)
+	if err != nil {
+		return r, fmt.Errorf("converting %s: %w", from.Dir, err)
+	}
+	for _, t := range from.Tensors() {
+		r.Before += t.Bytes
+	}
+	r.Tensors, r.Changed = len(w.tensors), len(w.tensors)
+	for _, t := range w.tensors {
+		n, err := t.Bytes()
+		if err != nil {
+			return r, err
+		}
+		r.Bytes += n
+	}
+	release, err := vfs.Claim(path)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	err = vfs.WithSpace(vfs.OS, filepath.Dir(path), r.Bytes, func() error {
+		return gguf.Write(vfs.OS, path, w.metadata, withProgress(ctx, w.tensors, r.Bytes, o.Progress))
+	})
+	r.Took = time.Since(start)
+	return r, err
+}
+
+// ggufModel is a model about to be written.
+type ggufModel struct {
+	config   *hf.Config
+	metadata gguf.Metadata
+	recipe   gguf.Recipe
+	values   weights.Values
+	tensors  []tensorfile.Output
+}
+
+func newGGUF(from *hf.Folder, recipe string) (w *ggufModel, err error) {
+	c := from.Config
+	name := ggufArch[c.ModelType]
+	if name == "" {
+		return nil, fmt.Errorf("it is a %s model; GGUF files are written of llama, mistral, qwen2 and qwen3", c.ModelType)
+	}
+	if err := from.NeedWeights(); err != nil {
+		return nil, err
+	}
+	net, info, err := arch.New(c)
+	if err != nil {
+		return nil, err
+	}
+	params, err := paramsOf(net)
+	if err != nil {
+		return nil, err
+	}
+	w = &ggufModel{config: c}
+	if w.values, err = weights.FromSource(from, info, params); err != nil {
+		return nil, err
+	}
+	if w.recipe, err = gguf.NewRecipe(recipe, c.Layers, c.Tied); err != nil {
+		return nil, err
+	}
+	if err := w.describe(name, from); err != nil {
+		return nil, err
+	}
+	for _, p := range params {
+		if err := w.add(p.Name, p.Type.Shape); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// describe fills the metadata.
+func (w *ggufModel) describe(name string, from *hf.Folder) error {
+	c := w.config
+	m := gguf.Metadata{
+		"general.architecture": name, "general.name": filepath.Base(from.Dir), "general.file_type": w.recipe.Number, "general.quantization_version": int64(2),
+		name + ".vocab_size": int64(c.VocabSize), name + ".context_length": int64(c.MaxPositions), name + ".embedding_length": int64(c.HiddenSize),
+		name + ".block_count": int64(c.Layers), name + ".feed_forward_length": int64(c.IntermediateSize),
+		name + ".attention.head_count": int64(c.Heads), name + ".attention.head_count_kv": int64(c.KVHeads), name + ".attention.layer_norm_rms_epsilon": c.NormEps,
+		name + ".attention.key_length": int64(c.HeadDim), name + ".attention.value_length": int64(c.HeadDim),
+		name + ".rope.dimension_count": int64(c.HeadDim), name + ".rope.freq_base": c.Rope.Theta,
+	}
+	w.metadata = m
+	for layer := range c.Layers {
+		if window := c.Window(layer); window > 0 {
+			if c.ModelType != "mistral" || c.Window(0) != window {
+				return fmt.Errorf("layer %d has a window of %d tokens, which only a mistral model with windows on all layers can have in a GGUF file", layer, window)
+			}
+			m[name+".attention.sliding_window"] = int64(window)
+		} else if c.Window(0) > 0 {
+			return fmt.Errorf("only some layers have windows, which a GGUF file cannot say")
+		}
+	}
+	if err := w.rope(name); err != nil {
+		return err
+	}
+	if !slices.Contains(from.Tokenizer, "tokenizer.json") {
+		m["tokenizer.ggml.model"] = "none"
+		return nil
+	}
+	raw, err := os.ReadFile(filepath.Join(from.Dir, "tokenizer.json"))
+	if err != nil {
+		return err
+	}
+	tokenizer, err := gguf.TokenizerMetadata(raw, c.VocabSize)
+	if err != nil {
+		return err
+	}
+	for key, value := range tokenizer {
+		m[key] = value
+	}
+	m.Ends(c.BOS, c.EOS)
+	template, err := chat.Open(from.Dir)
+	if errors.Is(err, chat.ErrNoTemplate) {
+		return nil
+	}
+	if err == nil {
+		m["tokenizer.chat_template"] = template.Source
+	}
+	return err
+}
+
+// rope adds how positions are scaled.
+func (w *ggufModel) rope(name string) error {
+	r := w.config.Rope
+	scaling := func(kind string) {
+		w.metadata[name+".rope.scaling.type"], w.metadata[name+".rope.scaling.factor"] = kind, r.Factor
+	}
+	original := cmp.Or(r.OriginalMaxPositions, w.config.MaxPositions)
+	switch {
+	case r.Type == "default":
+	case r.Type == "linear":
+		scaling("linear")
+	case r.Type == "llama3" && r.LowFreqFactor == 1 && r.HighFreqFactor == 4:
+		factors := gguf.LlamaFactors(r.Theta, r.Factor, r.LowFreqFactor, r.HighFreqFactor, float64(original), w.config.HeadDim)
+		raw := make([]byte, 4*len(factors))
+		dtype.F32.Encode(raw, factors)
+		w.tensors = append(w.tensors, tensorfile.Output{Name: "rope_freqs.weight", Type: dtype.F32, Shape: shape.Of(len(factors)), Write: func(out io.Writer) error { _, err := out.Write(raw); return err }})
+	case r.Type == "yarn" && r.AttentionFactor == 0 && r.BetaFast == 0 && r.BetaSlow == 0:
+		scaling("yarn")
+		w.metadata[name+".rope.scaling.original_context_length"] = int64(original)
+	default:
+		return fmt.Errorf("its positions are scaled by %s with settings that a GGUF file cannot say", r.Type)
+	}
+	return nil
+}
+
+// add adds a weight under its name in the file, q and k of llama with their rows in its order.
+func (w *ggufModel) add(param string, s shape.Shape) error {
+	name, err := gguf.FileName(param)
+	if err != nil {
+		return err
+	}
+	read := func(first int64, dst []float32) error { return w.values.Read(param, first, dst) }
+	if heads := w.permutedHeads(param); heads > 0 {
+		read = permutedRows(read, s, s[0]/heads)
+	}
+	kind := w.recipe.Type(name, s)
+	out := tensorfile.Output{Name: name, Type: kind, Shape: s}
+	if kind.Block() {
+		out.Write = func(to io.Writer) error {
+			r, err := quant.Storage(kind, s.Rows(), s.Last(), read)
+			if err == nil {
+				_, err = io.Copy(to, r)
+			}
+			return err
+		}
+	} else {
+		out.Write = plain(name, s, kind, read).Write
+	}
+	w.tensors = append(w.tensors, out)
+	return nil
+}
+
+// permutedHeads is how many heads the rows of a weight are in that a file of architecture llama
+// has in another order; 0 for none.
+func (w *ggufModel) permutedHeads(param string) int64 {
+	if ggufArch[w.config.ModelType] != "llama" {
+		return 0
+	}
+	switch end := filepath.Ext(param[:max(len(param)-len(filepath.Ext(param)), 0)]); end {
+	case ".q_proj":
+		return int64(w.config.Heads)
+	case ".k_proj":
+		return int64(w.config.KVHeads)
+	}
+	return 0
+}
+
+// permutedRows reads rows in the order of the file.
+func permutedRows(read quant.ReadFunc, s shape.Shape, headRows int64) quant.ReadFunc {
+	cols := s.Elements() / s[0]
+	return func(first int64, dst []float32) error {
+		for len(dst) > 0 {
+			row, skip := first/cols, first%cols
+			n := min(int64(len(dst)), cols-skip)
+			if err := read(gguf.PermutedRow(row, headRows)*cols+skip, dst[:n]); err != nil {
+				return err
+			}
+			dst, first = dst[n:], first+n
+		}
+		return nil
+	}
+}

@@ -1,0 +1,116 @@
+package convert_test
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"spillway/convert"
+	"spillway/dtype"
+	"spillway/hf"
+	"spillway/quant"
+	"spillway/quant/stored"
+)
+
+// A folder written as a GGUF file and read again is the same model: in f32 the same numbers,
+// quantized within the error of the type; and the same sizes and rotations.
+func TestGGUFAndBack(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for _, model := range []string{"llama", "llama2-tied", "mistral", "qwen2", "qwen3"} {
+		for recipe, most := range map[string]float64{"f32": 0, "f16": 1e-3, "bf16": 5e-3, "q8_0": 1e-2, "q4_0": 0.15, "q4_k_m": 0.15} {
+			from, err := hf.Open("../testdata/reference/" + model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), model+".gguf")
+			if _, err := convert.GGUF(t.Context(), from, path, recipe, convert.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			back, err := hf.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, b := from.Config, back.Config
+			if a.ModelType != b.ModelType || a.HeadDim != b.HeadDim || a.Tied != b.Tied || a.Window(0) != b.Window(0) || a.Rope.Type != b.Rope.Type || a.Rope.OriginalMaxPositions != b.Rope.OriginalMaxPositions || float32(a.Rope.Theta) != float32(b.Rope.Theta) || float32(a.NormEps) != float32(b.NormEps) {
+				t.Errorf("%s: the config is %+v, was %+v", model, b, a)
+			}
+			list, err := stored.Collect(back.Tensors())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range list {
+				was, ok := from.Tensor(x.Name)
+				if !ok || !was.Shape.Equal(x.Shape) {
+					t.Fatalf("%s has a tensor %s%v, had %v", model, x.Name, x.Shape, was.Shape)
+				}
+				got, want := make([]float32, x.Shape.Elements()), make([]float32, x.Shape.Elements())
+				if err := x.ReadF32(got, 0); err != nil {
+					t.Fatal(err)
+				}
+				if err := was.ReadF32(want, 0); err != nil {
+					t.Fatal(err)
+				}
+				for i := range want {
+					if d := math.Abs(float64(got[i] - want[i])); d > most*float64(quant.AbsMax(want)) {
+						t.Fatalf("%s as %s: element %d of %s is %v, was %v", model, recipe, i, x.Name, got[i], want[i])
+					}
+				}
+			}
+			back.Close()
+			from.Close()
+		}
+	}
+}
+
+// Wide rows take the types that llama.cpp's recipe gives them.
+func TestGGUFTypes(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dir := filepath.Join(t.TempDir(), "wide")
+	config, err := hf.ParseConfig([]byte(`{"model_type":"llama","vocab_size":64,"hidden_size":256,"num_hidden_layers":8,"num_attention_heads":2,"num_key_value_heads":1,"intermediate_size":512,"rms_norm_eps":1e-5,"tie_word_embeddings":false,"max_position_embeddings":64,"torch_dtype":"float32"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := convert.Random(t.Context(), config, dir, 1, convert.Options{Linear: dtype.F32}); err != nil {
+		t.Fatal(err)
+	}
+	from, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	path := filepath.Join(t.TempDir(), "wide.gguf")
+	if _, err := convert.GGUF(t.Context(), from, path, "Q4_K_M", convert.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	back, err := hf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer back.Close()
+	var six []string
+	for _, x := range back.Tensors() {
+		switch {
+		case x.Type == quant.Q6_K:
+			six = append(six, strings.TrimPrefix(x.Name, "model.layers."))
+		case len(x.Shape) == 2 && x.Type != quant.Q4_K, len(x.Shape) == 1 && x.Type != dtype.F32:
+			t.Errorf("%s is %v", x.Name, x.Type)
+		}
+	}
+	slices.Sort(six)
+	var want []string
+	for _, layer := range []string{"0", "3", "6", "7"} { // the first and last eighth, and every third after the first eighth
+		want = append(want, layer+".mlp.down_proj.weight", layer+".self_attn.v_proj.weight")
+	}
+	want = append(want, "lm_head.weight")
+	if !slices.Equal(six, want) {
+		t.Errorf("six bits have %v, want %v", six, want)
+	}
+	if _, err := convert.GGUF(t.Context(), from, path, "q8_0", convert.Options{}); err == nil || !strings.Contains(err.Error(), "exists already") {
+		t.Errorf("over a file: %v", err)
+	}
+	if _, err := convert.GGUF(t.Context(), from, path+"x", "q9", convert.Options{}); err == nil || !strings.Contains(err.Error(), "q4_k_m") {
+		t.Errorf("an unknown recipe: %v", err)
+	}
+}

@@ -1,0 +1,207 @@
+// Package inference opens models to use them: a folder, a run of training or an adapter
+// becomes a Model with its tokenizer, chat template and settings for generating; Start makes
+// a plan and loads the weights, and what it returns continues texts, holds conversations or
+// is evaluated.
+//
+//	m, err := inference.Open(inference.Settings{Model: "./run"})
+//	e, err := m.Start(ctx, inference.Size{Context: 512})
+//	g, err := e.Generate(generate.Request{Prompt: ids, MaxNewTokens: 64})
+//	for piece, err := range g.All(ctx) {
+//		fmt.Print(piece.Text)
+//	}
+package inference
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"spillway"
+	"spillway/checkpoint"
+	"spillway/dtype"
+	"spillway/finetune"
+	"spillway/hf"
+	"spillway/lora"
+	"spillway/rig"
+	"spillway/tokenizer"
+	"spillway/units"
+)
+
+// Settings say what to open and where to run it. All but the model may be left out.
+type Settings struct {
+	Model string // a model folder, the folder of a run, one of its checkpoints, or an adapter
+	// Adapters are added to the model, each times its weight.
+	Adapters []Adapter
+	// Tokenizer is a file, or "bytes"; ChatTemplate is a file. "" takes the model's own.
+	Tokenizer, ChatTemplate string
+
+	Device    string      // as rig.Open takes it
+	MaxMemory string      // of each device, as in spillway.Options
+	MaxHost   units.Bytes // of host memory; 0 is no limit
+	// Precision is what is computed in; Invalid is the type that the model's weights have.
+	Precision dtype.Type
+	// Key and Value are the types of the cache; Invalid is Precision.
+	Key, Value dtype.Type
+	// NoCache computes the whole text for every token, to compare with.
+	NoCache bool
+
+	Rig      rig.Options
+	Progress func(what string, done, total int64) // of loading; nil is fine
+	Notice   func(string)                         // of what is done otherwise than asked
+}
+
+// Adapter is the folder of an adapter, or of a run that trained one.
+type Adapter struct {
+	Dir    string
+	Weight float64 // 1 as it was trained
+}
+
+// Model is a model that is open, without memory on any device.
+type Model struct {
+	*spillway.Model
+	Path string // of its folder
+	// Defaults are what its generation_config.json says.
+	Defaults Defaults
+
+	s         Settings
+	adapter   *lora.Adapter // nil for none
+	closers   []func() error
+	tokenizer *tokenizer.Tokenizer
+}
+
+// Open opens a model. The caller closes it.
+func Open(s Settings) (m *Model, err error) {
+	if s.Notice == nil {
+		s.Notice = func(string) {}
+	}
+	if s.Progress == nil {
+		s.Progress = func(string, int64, int64) {}
+	}
+	m = &Model{s: s}
+	defer func() {
+		if err != nil {
+			m, err = nil, errors.Join(err, m.Close())
+		}
+	}()
+	if m.Path, err = m.resolve(s.Model); err != nil {
+		return m, err
+	}
+	if m.Model, err = spillway.Open(m.Path); err != nil {
+		return m, err
+	}
+	m.closers = append(m.closers, m.Model.Close)
+	if m.Folder == nil {
+		return m, fmt.Errorf("%s has a config and no weights, so its answers would be random; give a model folder, or make one with spillway init %s --out FOLDER", s.Model, s.Model)
+	}
+	if m.Info.Vocab == 0 {
+		return m, fmt.Errorf("%s is a %s, which reads no tokens and generates no text", s.Model, m.Info.Type)
+	}
+	if err := m.openAdapters(); err != nil {
+		return m, err
+	}
+	m.Defaults, err = readDefaults(m.Model)
+	return m, err
+}
+
+// Close closes all files.
+func (m *Model) Close() error {
+	var errs []error
+	for i := len(m.closers) - 1; i >= 0; i-- {
+		errs = append(errs, m.closers[i]())
+	}
+	m.closers = nil
+	return errors.Join(errs...)
+}
+
+// resolve finds the model folder: of a run its best or newest checkpoint, of an adapter the
+// model that it was made for, to which it is then added.
+func (m *Model) resolve(name string) (string, error) {
+	if _, err := os.Stat(name); err != nil {
+		return name, nil // a preset, or nothing: opening says so
+	}
+	path, notice := checkpoint.Choose(name)
+	if notice == "" && path != name {
+		notice = fmt.Sprintf("%s is a run: taking its newest checkpoint, %s", name, filepath.Base(path))
+	}
+	if notice != "" {
+		m.s.Notice(notice)
+	}
+	if !hf.IsAdapter(path) {
+		return path, nil
+	}
+	a, err := lora.Open(path)
+	if err != nil {
+		return "", err
+	}
+	if err := a.Close(); err != nil {
+		return "", err
+	}
+	for _, base := range []string{a.Base, filepath.Join(path, a.Base), filepath.Join(path, "..", a.Base), filepath.Join(path, "..", "..", a.Base)} {
+		if _, err := os.Stat(filepath.Join(base, hf.ConfigName)); a.Base != "" && err == nil {
+			m.s.Adapters = append([]Adapter{{path, 1}}, m.s.Adapters...)
+			m.s.Notice(fmt.Sprintf("%s is an adapter for %s", path, base))
+			return base, nil
+		}
+	}
+	return "", fmt.Errorf("%s is an adapter for the model %q, which is not here; give the folder of that model, and --adapter %s", path, a.Base, path)
+}
+
+// openAdapters opens the adapters, and makes one of several.
+func (m *Model) openAdapters() error {
+	var list []lora.Weighted
+	for _, given := range m.s.Adapters {
+		dir, notice := checkpoint.Choose(given.Dir)
+		if notice != "" {
+			m.s.Notice(notice)
+		}
+		a, err := lora.Open(dir)
+		if err != nil {
+			return fmt.Errorf("opening the adapter: %w", err)
+		}
+		m.closers = append(m.closers, a.Close)
+		list = append(list, lora.Weighted{Adapter: a, Weight: given.Weight})
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	if len(list) == 1 && list[0].Weight == 1 {
+		m.adapter = list[0].Adapter
+		return nil
+	}
+	var err error
+	m.adapter, err = lora.Combine("adapters of "+m.Name, list)
+	return err
+}
+
+// Tokenizer opens the tokenizer of the model, or the one of the settings.
+func (m *Model) Tokenizer() (_ *tokenizer.Tokenizer, err error) {
+	if m.tokenizer == nil {
+		m.tokenizer, err = finetune.OpenTokenizer(m.Model, m.s.Tokenizer)
+	}
+	return m.tokenizer, err
+}
+
+// Encode turns a prompt into tokens, with those around it that the model expects. A prompt
+// that has none becomes the token that begins a text.
+func (m *Model) Encode(prompt string) ([]int32, error) {
+	t, err := m.Tokenizer()
+	if err != nil {
+		return nil, err
+	}
+	ids, err := t.Encode(prompt, true)
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) == 0 {
+		c, err := m.Config()
+		if err != nil {
+			return nil, err
+		}
+		if len(c.BOS) == 0 {
+			return nil, fmt.Errorf("the prompt is empty, and %s has no token that begins a text; give at least a word", m.Name)
+		}
+		ids = []int32{int32(c.BOS[0])}
+	}
+	return ids, nil
+}

@@ -1,0 +1,88 @@
+package inference
+
+import (
+	"fmt"
+	"strings"
+
+	"spillway/generate"
+	"spillway/plan"
+)
+
+// Roofline is the most tokens in a second that the machine's rates allow.
+type Roofline struct {
+	TokensPerSecond float64
+	Bound           string // what limits it: "memory", "compute", or "link" where weights stream
+}
+
+// Share says which share of the roofline a rate is, as a text: ", 63% of roofline (memory-bound)".
+func (r Roofline) Share(rate float64) string {
+	if r.TokensPerSecond == 0 || rate == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %.0f%% of roofline (%s-bound)", 100*rate/r.TokensPerSecond, r.Bound)
+}
+
+// Rooflines are those of computing the prompt and of adding tokens: a step reads the weights
+// once, and what the cache holds of each text.
+func (e *Engine) Rooflines(s generate.Statistics, streams int) (prefill, decode Roofline) {
+	p := e.Run.Plan
+	var resident, streamed, multiplied float64 // bytes of weights, and numbers that are multiplied for each token
+	for _, slab := range p.Slabs {
+		for _, q := range slab.Params {
+			if len(q.Type.Shape) < 2 {
+				continue
+			}
+			if isEmbedding(q.Name) && !e.Model.Info.Tied {
+				continue // a few rows of it are read
+			}
+			multiplied += float64(q.Type.Shape.Elements())
+			if p.TierOf(slab.Weight) == plan.OnDevice {
+				resident += float64(q.Type.Bytes())
+			} else {
+				streamed += float64(q.Type.Bytes())
+			}
+		}
+	}
+	tokens := max(s.PromptTokens-s.ReusedTokens, 1)
+	prefill = e.bound(resident, streamed, multiplied, float64(tokens))
+	text := float64(s.PromptTokens) + float64(s.NewTokens)/float64(2*max(streams, 1))
+	decode = e.bound(resident+e.cacheBytes(text)*float64(streams), streamed, multiplied, float64(max(streams, 1)))
+	return prefill, decode
+}
+
+// bound is the roofline of a step of so many tokens.
+func (e *Engine) bound(resident, streamed, multiplied, tokens float64) (r Roofline) {
+	d := e.Rig.Machine.Devices[0]
+	times := []struct {
+		what    string
+		seconds float64
+	}{
+		{"memory", resident / float64(d.Bandwidth)},
+		{"compute", 2 * multiplied * tokens / float64(d.Compute.Rate(e.Run.Options.Precision))},
+		{"link", streamed / float64(d.Link.In)},
+	}
+	var longest float64
+	for _, t := range times {
+		if t.seconds > longest && t.seconds < 1e9 { // a rate that is not known gives infinity
+			longest, r.Bound = t.seconds, t.what
+		}
+	}
+	if longest > 0 {
+		r.TokensPerSecond = tokens / longest
+	}
+	return r
+}
+
+// cacheBytes are the bytes that the cache has of a text of so many tokens.
+func (e *Engine) cacheBytes(tokens float64) float64 {
+	var all int64
+	for _, bytes := range e.Run.Plan.HomeUsage()["cache"] {
+		all += bytes
+	}
+	return float64(all) * min(tokens/float64(max(e.Context(), 1)), 1) / float64(max(e.Streams(), 1))
+}
+
+// isEmbedding says whether a param is a table of which a step reads a few rows.
+func isEmbedding(name string) bool {
+	return strings.Contains(name, "embed") || strings.Contains(name, "wte") || strings.Contains(name, "wpe")
+}

@@ -1,0 +1,23 @@
+package inference
+
+import (
+	"spillway"
+	"spillway/generate"
+	"spillway/run"
+)
+
+// generateOptions are those of the task that generates.
+func (m *Model) generateOptions(size Size) spillway.Options {
+	if m.s.NoCache {
+		return spillway.Options{Task: spillway.Infer, Seq: size.Context}
+	}
+	return spillway.Options{Task: spillway.Generate, Generation: run.Generation{Context: size.Context, Streams: max(size.Streams, 1), Key: m.s.Key, Value: m.s.Value}}
+}
+
+// newEngine makes the engine of a run.
+func (m *Model) newEngine(r *spillway.Run) (generate.Engine, error) {
+	if m.s.NoCache {
+		return generate.NewPlain(r)
+	}
+	return generate.NewSession(r)
+}
