@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -352,5 +353,30 @@ func TestFullDisk(t *testing.T) {
 		if got := names(t, d); !slices.Equal(got, []string{"step-00000001"}) {
 			t.Errorf("%d bytes of room: left %v", room, got)
 		}
+	}
+}
+
+// Who may save to a folder removes what killed processes left there.
+func TestClaimRemovesLeftovers(t *testing.T) {
+	d := Dir{Path: filepath.Join(t.TempDir(), "run")}
+	for _, name := range []string{".step-00000007.partial", ".step-00000003.removing"} {
+		if err := os.MkdirAll(filepath.Join(d.Path, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{".step-00000007.lock", filepath.Join(".step-00000007.partial", "config.json")} {
+		if err := os.WriteFile(filepath.Join(d.Path, name), []byte("process 1"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release, err := d.Claim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := vfs.OS.List(d.Path); err != nil || !slices.Equal(left, []string{".checkpoints.lock"}) {
+		t.Errorf("left: %q, %v", left, err)
+	}
+	if err := release(); err != nil {
+		t.Error(err)
 	}
 }

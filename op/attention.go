@@ -28,8 +28,8 @@ func attentionSizes(c Call) [3]int64 {
 //	KeyMask   key_mask[b,j] ≠ 0
 //
 // and mask[i,j] (f32, -inf allowed) is added to its score. A query that sees no
-// key gives zeros. Dropout of Prob is applied to the weights, element
-// ((Row+b)·H + h)·T·S + i·S + j of the stream.
+// key gives zeros. Dropout of Prob is applied to the weights: dropped is where
+// number j of line ((Row+b)·H + h)·T + i of the stream is below LineLimit(Prob).
 //
 //	operands  q [B T H·D], k [B S K·D], v [B S K·D], segments [B S] i32, key_mask [B S] i32, mask [T S] f32
 //	outputs   o [B T H·D], lse [B H T] f32: the logarithm of each row's sum of exponentials,

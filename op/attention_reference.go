@@ -75,7 +75,10 @@ func (a *attention) drop(b, h, i, j int64) float64 {
 		return 1
 	}
 	row := (a.args.Row+uint64(b))*uint64(a.h) + uint64(h)
-	return dropFactor(a.Attr, a.args, row*uint64(a.t*a.s)+uint64(i*a.s+j))
+	if NewStream(a.args.Key, a.Attr.Stream).Line(row*uint64(a.t)+uint64(i)).Bits(uint32(j)) < LineLimit(a.Attr.Prob) {
+		return 0
+	}
+	return 1 / (1 - a.Attr.Prob)
 }
 
 // rowsDo calls f for each query row.

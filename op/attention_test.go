@@ -32,10 +32,10 @@ func attentionByMatrix(c Case, in []Array) []float64 {
 			for q, row := range scores {
 				weights := softmax(row)
 				for k, w := range weights {
-					position := ((c.Args.Row+uint64(b))*uint64(H)+uint64(head))*uint64(T)*uint64(S) + uint64(q*S+k)
+					line := ((c.Args.Row+uint64(b))*uint64(H)+uint64(head))*uint64(T) + uint64(q)
 					if a.Prob > 0 {
 						w /= 1 - a.Prob
-						if Uniform(c.Args.Key, a.Stream, position) < float32(a.Prob) {
+						if float64(NewStream(c.Args.Key, a.Stream).Line(line).Bits(uint32(k)))/(1<<32) < float64(float32(a.Prob)) {
 							w = 0
 						}
 					}

@@ -51,6 +51,37 @@ func (s Stream) RoundState(f float32, position uint64) uint16 {
 	return roundBF16(f, uint32(mix(uint64(s)+position/4)>>(position%4*16))&0xffff)
 }
 
+// Line is a line of random numbers of 32 bits, for those who need one for each pair: 64 random
+// bits name it, and each number then takes two multiplications of 32 bits, which GPUs have in
+// plenty.
+type Line struct{ start, turn uint32 }
+
+// Line is the one at a position.
+func (s Stream) Line(position uint64) Line {
+	x := mix(uint64(s) + position)
+	return Line{uint32(x), uint32(x >> 32)}
+}
+
+// Bits are the random bits of place i, the highest the best. Backends must give exactly these.
+func (l Line) Bits(i uint32) uint32 {
+	x := l.start + i*LineStep
+	x = (x^x>>16)*LineFirst + l.turn
+	return (x ^ x>>15) * LineSecond
+}
+
+// Words of a line for backends that compute many of its numbers at once.
+func (l Line) Words() (start, turn uint32) { return l.start, l.turn }
+
+// Factors of Line.Bits.
+const (
+	LineStep   = 0x9e3779b9
+	LineFirst  = 0x7feb352d
+	LineSecond = 0x846ca68b
+)
+
+// LineLimit is what the bits of a line are below with probability p, as f32.
+func LineLimit(p float64) uint32 { return uint32(min(float64(float32(p))*(1<<32), math.MaxUint32)) }
+
 // Uniform is one random number of a stream.
 func Uniform(key uint64, stream uint32, position uint64) float32 {
 	return NewStream(key, stream).Uniform(position)

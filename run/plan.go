@@ -22,6 +22,11 @@ import (
 // fits, the error is a *planner.FitError with changes that do fit. A run that was killed
 // and whose disk has its iterations gets the plan it had.
 func (m *Model) Plan(o Options) (*Run, error) {
+	return o.withinDriver(func(o Options) (*Run, error) { return m.plan(o) })
+}
+
+// plan makes the run where the kernels it asks for take what is expected.
+func (m *Model) plan(o Options) (*Run, error) {
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err
@@ -259,8 +264,8 @@ func sameGoal(p *plan.Plan, s *spec.Model, g planner.Goal) error {
 func fits(p *plan.Plan, site planner.Site) error {
 	var host int64
 	for _, a := range p.Arenas {
-		if a.Tier == plan.OnDevice && a.Bytes > site.Budget {
-			return fmt.Errorf("the plan takes %v of %s, %v are free: allow as much", units.Bytes(a.Bytes), a.Name, units.Bytes(site.Budget))
+		if free := site.DeviceBudget(a.Device); a.Tier == plan.OnDevice && a.Bytes > free {
+			return fmt.Errorf("the plan takes %v of %s, %v are free: allow as much", units.Bytes(a.Bytes), a.Name, units.Bytes(free))
 		}
 		if a.Tier == plan.OnHost || a.Tier == plan.Pinned || a.Tier == plan.OnDevice && site.SharedMemory {
 			host += a.Bytes

@@ -101,9 +101,9 @@ func newAttention(c op.Call) *kernel.Attention {
 // operand first, and its random stream.
 func maskSetter(c op.Call, a *kernel.Attention, first int) func(l *device.Launch) {
 	if c.Attr.Prob > 0 {
-		a.Dropout = kernel.NewDropout(c.Attr.Prob)
+		a.Dropout = kernel.NewWeightDropout(c.Attr.Prob)
 	}
-	perSample := uint64(a.Heads) * uint64(a.T) * uint64(a.S)
+	perSample := uint64(a.Heads) * uint64(a.T)
 	return func(l *device.Launch) {
 		next := first
 		if c.Attr.Segments {
@@ -118,7 +118,8 @@ func maskSetter(c op.Call, a *kernel.Attention, first int) func(l *device.Launch
 			a.Mask = F32(l, next)
 		}
 		if a.Dropout != nil {
-			startDropout(a.Dropout, c.Attr, argsOf(l), perSample)
+			args := argsOf(l)
+			a.Dropout.Start(op.NewStream(args.Key, c.Attr.Stream), args.Row*perSample)
 		}
 	}
 }

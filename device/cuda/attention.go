@@ -147,15 +147,20 @@ func (h heads) documents(d *Device, t tiling, p *program) (spans arg, err error)
 		buffer(h.optional), spans, i64(h.s)))
 }
 
+// attention asks cuDNN where it is faster than our kernel for Hopper: for narrow heads, and where
+// all keys are seen.
 func attention(d *Device, c op.Call) (program, error) {
 	h := headsOf(c, 3)
-	if h.fitsDNN(d) {
+	if faster := h.fitsHopper(d) && h.d > 64 && c.Attr.Causal; h.fitsDNN(d) && !faster {
 		if p, err := h.forwardGraph(d); len(p.actions) > 0 || err != nil {
 			return p, err
 		}
 	}
 	if h.fitsHopper(d) {
 		return h.forwardHopper(d)
+	}
+	if h.fitsAmpere(d) {
+		return h.forwardAmpere(d, h.ampereForward(d))
 	}
 	return h.forward(d, h.chooseTiling(d))
 }
@@ -182,6 +187,9 @@ func attentionGrad(d *Device, c op.Call) (program, error) {
 		if p, err := h.gradientGraph(d, s); len(p.actions) > 0 || err != nil {
 			return p, err
 		}
+	}
+	if h.fitsAmpere(d) {
+		return h.gradientAmpere(d, h.ampereGradient(d))
 	}
 	return h.gradient(d, h.chooseTiling(d))
 }
@@ -234,7 +242,7 @@ func (h heads) gradient(d *Device, t tiling) (p program, err error) {
 	operands := []arg{buffer(0), buffer(1), buffer(2), buffer(4), buffer(5), scratchAt(0)}
 	err = errors.Join(
 		p.add(d.grid(t.delta, "attentionDelta", [3]int64{ceilDiv(rows, t.deltas), 1, 1}, [3]int64{32, 8, 1}, 0,
-			buffer(3), buffer(5), scratchAt(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d), arg{}, arg{})),
+			buffer(3), buffer(5), scratchAt(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d))),
 		p.add(h.launch(d, t.gradient, "attentionGradQueries", ceilDiv(h.t, t.queries), h.heads, t.queriesShared, spans,
 			append(operands, buffer(out))...)),
 		p.add(h.launch(d, t.gradient, "attentionGradKeys", ceilDiv(h.s, t.keys), h.keys*n, t.keysShared, spans,

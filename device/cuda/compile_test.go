@@ -5,11 +5,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"spillway/device/cuda/driver"
 	"spillway/dtype"
+	"spillway/op"
 	"spillway/quant"
 )
 
@@ -71,18 +73,30 @@ func hopperUnits(t dtype.Type) (units []unit) {
 	return units
 }
 
+// ampereUnits are those for GPUs of the generations before, which have much shared memory or
+// little.
+func ampereUnits(t *testing.T, shared int, heads ...int64) (units []unit) {
+	d := &Device{gpu: gpuInfo{shared: shared}}
+	for _, head := range heads {
+		h := headsOf(attentionCall(t, dtype.BF16, 2, 3000, head, op.Attr{Heads: 4, KVHeads: 2, Causal: true, Segments: head != 96, Prob: float64(head%3) / 10}), 3)
+		units = append(units, h.ampereForward(d).unit, h.ampereGradient(d).unit)
+	}
+	return units
+}
+
 // Every kernel compiles, for an older and a newer generation of GPUs, also where there
 // is no GPU.
 func TestCompile(t *testing.T) {
 	c := compiler(t)
 	for _, on := range []struct {
-		major int
-		units []unit
-	}{{8, allUnits(dtype.BF16)}, {9, allUnits(dtype.F32)}, {9, flashUnits(dtype.F16)}, {9, hopperUnits(dtype.BF16)}, {9, hopperUnits(dtype.F16)}} {
+		major, minor int
+		units        []unit
+	}{{8, 0, allUnits(dtype.BF16)}, {9, 0, allUnits(dtype.F32)}, {9, 0, flashUnits(dtype.F16)}, {9, 0, hopperUnits(dtype.BF16)}, {9, 0, hopperUnits(dtype.F16)},
+		{8, 0, ampereUnits(t, 163<<10, 80, 96, 128, 256)}, {8, 6, ampereUnits(t, 99<<10, 64, 128)}, {8, 9, ampereUnits(t, 99<<10, 128, 256)}} {
 		for _, u := range on.units {
-			t.Run(fmt.Sprintf("sm_%d0 %s%s %v %d", on.major, u.file, u.codec, u.element, u.head), func(t *testing.T) {
+			t.Run(fmt.Sprintf("sm_%d%d %s%s %v %d", on.major, on.minor, u.file, u.codec, u.element, u.head), func(t *testing.T) {
 				t.Parallel()
-				image, err := u.compile(c, on.major, 0)
+				image, err := u.compile(c, on.major, on.minor)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -105,7 +119,7 @@ func TestCompileError(t *testing.T) {
 // Every file of kernels belongs to a unit.
 func TestEveryFileIsCompiled(t *testing.T) {
 	known := map[string]bool{}
-	for _, u := range append(allUnits(dtype.BF16), hopperUnits(dtype.BF16)...) {
+	for _, u := range slices.Concat(allUnits(dtype.BF16), hopperUnits(dtype.BF16), ampereUnits(t, 163<<10, 128)) {
 		known[u.file+".cu"] = true
 		if _, err := u.source(); err != nil {
 			t.Error(err)

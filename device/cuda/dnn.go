@@ -33,7 +33,7 @@ const pairBytes = 512 << 20
 // own place, on a GPU whose results were seen to be repeatable.
 func (h heads) fitsDNN(d *Device) bool {
 	a := h.c.Attr
-	if d.lib.DNN == nil || d.lib.DNN.Version < minDNNVersion || d.gpu.major != 9 {
+	if d.lib.DNN == nil || d.lib.DNN.Version < minDNNVersion || d.gpu.major != 9 || d.options.Ampere {
 		return false
 	}
 	if h.c.In[0].DType == dtype.F32 || h.d%8 != 0 || h.d > 128 || a.Scale <= 0 || h.b*h.heads*h.t*h.s < minPairs {

@@ -36,7 +36,7 @@ func gradOf(c op.Call) op.Call {
 }
 
 // What cuDNN is not asked for: other GPUs, other precision, little work, windows,
-// documents, and gradients that our kernels for Hopper take. The call alone decides.
+// documents, and what our kernels for Hopper are faster at. The call alone decides.
 func TestWhatTheLibraryTakes(t *testing.T) {
 	d, _ := graphs(t)
 	llama := op.Attr{Heads: 32, KVHeads: 8, Causal: true}
@@ -47,13 +47,15 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 		call  op.Call
 		byDNN bool
 	}{
-		{"a large call", attentionCall(t, dtype.BF16, 1, 4096, 128, llama), true},
+		{"a large call", attentionCall(t, dtype.BF16, 1, 4096, 64, llama), true},
+		{"heads for which ours is faster", attentionCall(t, dtype.BF16, 1, 4096, 128, llama), false},
+		{"the same that see all keys", attentionCall(t, dtype.BF16, 1, 4096, 128, op.Attr{Heads: 32, KVHeads: 8}), true},
 		{"in f16", attentionCall(t, dtype.F16, 4, 2048, 64, llama), true},
 		{"in f32", attentionCall(t, dtype.F32, 1, 4096, 128, llama), false},
 		{"a small call", attentionCall(t, dtype.BF16, 1, 128, 128, llama), false},
 		{"wide heads", attentionCall(t, dtype.BF16, 1, 4096, 256, llama), false},
 		{"a window", attentionCall(t, dtype.BF16, 1, 4096, 128, window), false},
-		{"a window that sees everything", attentionCall(t, dtype.BF16, 1, 4096, 128, wide), true},
+		{"a window that sees everything", attentionCall(t, dtype.BF16, 1, 4096, 64, wide), true},
 		{"documents", attentionCall(t, dtype.BF16, 1, 4096, 128, documents), false},
 	} {
 		p, err := d.prepare(c.call)
@@ -112,7 +114,7 @@ func TestSlices(t *testing.T) {
 // of the call.
 func TestLibraryThatRefuses(t *testing.T) {
 	d, _ := graphs(t)
-	c := attentionCall(t, dtype.BF16, 1, 4096, 128, op.Attr{Heads: 32, KVHeads: 8, Causal: true})
+	c := attentionCall(t, dtype.BF16, 1, 4096, 64, op.Attr{Heads: 32, KVHeads: 8, Causal: true})
 	var answer error = &driver.UnsupportedError{Tried: 2, Cause: errMadeUp}
 	d.lib.DNN.Prepare = func(driver.DNNHandle, *driver.DNNGraph) (*driver.GraphPlan, error) { return nil, answer }
 	for _, call := range []op.Call{c, gradOf(c)} {

@@ -11,27 +11,30 @@ import (
 
 // Sizes in the kernels.
 const (
-	hopperRows    = 128 // rows of a tile
-	hopperKeys    = 128 // keys at a time in the forward kernel
-	hopperStrip   = 64  // keys, or queries, at a time in those of the gradient
-	hopperStages  = 3   // strips in shared memory there, in addition to two tiles
-	hopperThreads = 384 // of a block
-	tileInts      = 12  // of a tile in a list
-	listInts      = 16  // in front of a list
+	tileRows      = 128     // rows of a tile
+	hopperKeys    = 128     // keys at a time in the forward kernel
+	hopperStrip   = 64      // keys, or queries, at a time in those of the gradient
+	hopperThreads = 384     // of a block
+	tileInts      = 12      // of a tile in a list
+	listInts      = 16      // in front of a list
+	listOwn       = 3 << 10 // bytes of shared memory that the kernel which makes lists declares itself, or more
 )
 
 // mostTiles of one sample. Of documents that share none, two neighbouring tiles have more than
-// hopperRows rows; the others have one at most for each hopperRows/2 rows.
-func (h heads) mostTiles() int64 { return 2*ceilDiv(h.t, hopperRows/2) + 1 }
+// tileRows rows; the others have one at most for each tileRows/2 rows.
+func (h heads) mostTiles() int64 { return 2*ceilDiv(h.t, tileRows/2) + 1 }
 
 // listShared is the shared memory of the kernel that makes lists of tiles, in bytes.
-func (h heads) listShared() int64 { return 4 * h.b * (ceilDiv(h.t, 32) + 5 + 5*h.mostTiles() + 1) }
+func (h heads) listShared() int64 {
+	words := ceilDiv(h.t, 32)
+	return 4 * h.b * (words + 5 + ceilDiv(words, 32) + 1 + 6*h.mostTiles())
+}
 
 // fitsHopper says that the kernels take the call.
 func (h heads) fitsHopper(d *Device) bool {
 	a := h.c.Attr
-	return d.gpu.major == 9 && h.c.In[0].DType != dtype.F32 && h.d%16 == 0 && h.d >= 32 && h.d <= 128 && h.t == h.s &&
-		a.Scale > 0 && !a.Mask && h.listShared() <= int64(d.gpu.shared)-2048
+	return d.gpu.major == 9 && !d.options.Ampere && h.c.In[0].DType != dtype.F32 && h.d%16 == 0 && h.d >= 32 && h.d <= 128 && h.t == h.s &&
+		a.Scale > 0 && !a.Mask && h.listShared() <= int64(d.gpu.shared)-listOwn
 }
 
 // hopperUnit is a file of the kernels for the call.
@@ -71,30 +74,50 @@ func (h heads) forwardHopper(d *Device) (p program, err error) {
 		return p, err
 	}
 	o := len(h.c.In)
-	err = p.add(h.stay(d, "hopper", "attention", tileAlignment+h.tileBytes(2*hopperRows+4*hopperKeys), lists[0],
+	err = p.add(h.stay(d, "hopper", "attention", tileAlignment+h.tileBytes(2*tileRows+4*hopperKeys), lists[0],
 		buffer(0), buffer(1), buffer(2), buffer(o), buffer(o+1)))
 	return p, err
 }
 
-// gradientHopper has the operands of gradient, and like it sums every element in one order.
-func (h heads) gradientHopper(d *Device) (p program, err error) {
-	out, rows, n := len(h.c.In), h.b*h.t*h.heads, h.dealt(ceilDiv(h.t, hopperRows), int64(d.gpu.multiprocessors))
-	size, totals, parts := h.c.Out[1].Shape.Elements(), aligned(4*rows), 2*aligned(4*rows)
-	p.workspace = parts
+func (h heads) gradientHopper(d *Device) (program, error) {
+	stages := int64(3) // of strips in shared memory, in addition to two tiles
+	if h.dropout() {
+		stages = 2
+	}
+	shared := tileAlignment + h.tileBytes(4*tileRows+2*stages*hopperStrip)
+	return h.gradientByTiles(d, h.dealt(ceilDiv(h.t, tileRows), int64(d.gpu.multiprocessors)), func(name string, list arg, args ...arg) (*kernelLaunch, error) {
+		return h.stay(d, "hopperGrad", name, shared, list, args...)
+	})
+}
+
+// The kernels of a gradient.
+const (
+	gradQueries = "attentionGradQueries"
+	gradKeys    = "attentionGradKeys"
+)
+
+// gradientByTiles has the operands of gradient, and like it sums every element in one order:
+// dk and dv in n parts. The kernel that makes dq also writes what the other needs of each query.
+func (h heads) gradientByTiles(d *Device, n int64, launch func(name string, list arg, args ...arg) (*kernelLaunch, error)) (p program, err error) {
+	take := func(bytes int64) arg {
+		at := scratchAt(p.workspace)
+		p.workspace += aligned(bytes)
+		return at
+	}
+	out, rows, size := len(h.c.In), h.b*h.t*h.heads, h.c.Out[1].Shape.Elements()
+	totals, delta, lines, parts := take(4*rows), take(4*rows), arg{}, arg{}
+	if h.dropout() {
+		lines = take(8 * rows)
+	}
 	if n > 1 {
-		p.workspace += 2 * n * aligned(4*size)
+		parts = take(2 * n * 4 * size)
 	}
 	lists, err := h.tileLists(d, &p, 2)
 	if err != nil {
 		return p, err
 	}
-	operands := []arg{buffer(0), buffer(1), buffer(2), buffer(5), scratchAt(totals), scratchAt(0)}
-	shared := tileAlignment + h.tileBytes(4*hopperRows+2*hopperStages*hopperStrip)
 	err = errors.Join(
-		p.add(d.grid(h.deltaUnit(), "attentionDelta", [3]int64{ceilDiv(rows, h.deltaRows()), 1, 1}, [3]int64{32, 8, 1}, 0,
-			buffer(3), buffer(5), scratchAt(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d), buffer(4), scratchAt(totals))),
-		p.add(h.stay(d, "hopperGrad", "attentionGradQueries", shared, lists[0], append(operands, buffer(out))...)),
-		p.add(h.stay(d, "hopperGrad", "attentionGradKeys", shared, lists[1],
-			append(operands, buffer(out+1), buffer(out+2), scratchAt(parts), i64(n))...)))
-	return p, errors.Join(err, h.foldParts(d, &p, parts, n))
+		p.add(launch(gradQueries, lists[0], buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), buffer(5), totals, delta, lines, buffer(out))),
+		p.add(launch(gradKeys, lists[1], buffer(0), buffer(1), buffer(2), buffer(5), totals, delta, lines, buffer(out+1), buffer(out+2), parts, i64(n))))
+	return p, errors.Join(err, h.foldParts(d, &p, int64(parts.bits), n))
 }

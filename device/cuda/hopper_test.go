@@ -14,7 +14,7 @@ import (
 	"spillway/shape"
 )
 
-// hopperCase is a call that hopper.cu takes, and how its documents lie.
+// hopperCase is a call for kernels that go over tiles, and how its documents lie.
 type hopperCase struct {
 	b, t, d   int64
 	attr      op.Attr
@@ -84,6 +84,12 @@ func hopperCases() []hopperCase {
 		{1, 200, 80, packed(causal(2, 2)), documentsOf(1)},
 		{1, 390, 128, dropout, documentsOf(200)},
 		{1, 257, 128, dropout, documentsOf(300)},
+		{1, 200, 64, dropout, uneven},
+		{2, 430, 96, packed(causal(4, 2)), uneven},
+		{1, 300, 256, packed(causal(4, 1)), uneven},
+		{1, 300, 256, dropout, documentsOf(130)},
+		{2, 150, 160, op.Attr{Heads: 2, KVHeads: 2}, nil},
+		{1, 200, 16, packed(causal(2, 2)), documentsOf(70)},
 	}
 }
 
@@ -116,14 +122,38 @@ func (c hopperCase) call(t testing.TB, precision dtype.Type) (op.Call, []op.Arra
 	return call, operands
 }
 
-// The kernels for Hopper give what the reference gives, forward and backward, and the same
-// bits every time.
-func TestHopperIsReference(t *testing.T) {
+// tiledWay is a way to compute attention by tiles of documents.
+type tiledWay struct {
+	name             string
+	fits             func(h heads) bool
+	units            func(h heads) []unit
+	forward, grading func(h heads) (program, error)
+}
+
+// tiledWays of a GPU: that of its generation, and those of GPUs before it with much and with
+// little shared memory.
+func tiledWays(d *Device) []tiledWay {
+	ways := []tiledWay{{"hopper",
+		func(h heads) bool { return h.fitsHopper(d) },
+		func(h heads) []unit { return []unit{h.hopperUnit("hopper"), h.hopperUnit("hopperGrad")} },
+		func(h heads) (program, error) { return h.forwardHopper(d) },
+		func(h heads) (program, error) { return h.gradientHopper(d) }}}
+	for _, shared := range []int{163 << 10, 99 << 10} {
+		as := &Device{gpu: gpuInfo{shared: shared}}
+		ways = append(ways, tiledWay{fmt.Sprintf("ampere with %d KiB", shared>>10),
+			func(h heads) bool { return h.fitsAmpere(d) },
+			func(h heads) []unit { return []unit{h.ampereForward(as).unit, h.ampereGradient(as).unit} },
+			func(h heads) (program, error) { return h.forwardAmpere(d, h.ampereForward(as)) },
+			func(h heads) (program, error) { return h.gradientAmpere(d, h.ampereGradient(as)) }})
+	}
+	return ways
+}
+
+// The kernels that go over tiles of documents give what the reference gives, forward and
+// backward, and the same bits every time.
+func TestTilesAreReference(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
-	if d.gpu.major != 9 {
-		t.Skip("a GPU of another generation")
-	}
 	type made struct {
 		c, grad  op.Call
 		in, do   []op.Array
@@ -148,22 +178,31 @@ func TestHopperIsReference(t *testing.T) {
 			m.do[3].Round()
 			m.din = reference(t, m.grad, m.do)
 		})
-		for _, file := range []string{"hopper", "hopperGrad"} {
-			behind.Go(func() { _, _ = d.imageOf(headsOf(m.c, 3).hopperUnit(file)) })
+		for _, way := range tiledWays(d) {
+			if h := headsOf(m.c, 3); way.fits(h) {
+				for _, u := range way.units(h) {
+					behind.Go(func() { _, _ = d.imageOf(u) })
+				}
+			}
 		}
 	}
 	behind.Wait()
-	for i, m := range list {
-		t.Run(fmt.Sprintf("case %d: %v", i, m.c), func(t *testing.T) {
-			h := headsOf(m.c, 3)
-			if !h.fitsHopper(d) {
-				t.Fatal("not a call for the kernels")
+	for _, way := range tiledWays(d) {
+		taken := 0
+		for i, m := range list {
+			h, back := headsOf(m.c, 3), headsOf(m.grad, 6)
+			if !way.fits(h) {
+				continue
 			}
-			p, err := h.forwardHopper(d)
-			repeated(t, d, "forward", m.c, m.in, m.out, p, err)
-			p, err = headsOf(m.grad, 6).gradientHopper(d)
-			repeated(t, d, "gradient", m.grad, m.do, m.din, p, err)
-		})
+			taken++
+			t.Run(fmt.Sprintf("%s, case %d: %v", way.name, i, m.c), func(t *testing.T) {
+				p, err := way.forward(h)
+				repeated(t, d, "forward", m.c, m.in, m.out, p, err)
+				p, err = way.grading(back)
+				repeated(t, d, "gradient", m.grad, m.do, m.din, p, err)
+			})
+		}
+		t.Logf("%s: %d of %d cases", way.name, taken, len(list))
 	}
 }
 
@@ -265,6 +304,7 @@ func BenchmarkDocuments(b *testing.B) {
 		{"window 1024", 2, 3000, 128, 1, func(a *op.Attr) { a.Window = 1024 }},
 		{"1 × 4096, dense", 1, 4096, 128, 0, func(a *op.Attr) { a.Heads, a.KVHeads = 32, 8 }},
 		{"4 × 2048, heads of 64, dense", 4, 2048, 64, 0, func(a *op.Attr) { a.Heads, a.KVHeads = 32, 4 }},
+		{"heads of 256, 1 document", 2, 3000, 256, 1, func(a *op.Attr) {}},
 		{"dropout", 2, 3000, 128, 1, func(a *op.Attr) { a.Prob = 0.1 }},
 	} {
 		a := base
@@ -284,12 +324,6 @@ func BenchmarkDocuments(b *testing.B) {
 			h := headsOf(call, optional)
 			ways := map[string]func() (program, error){
 				"chosen": func() (program, error) { return d.prepare(call) },
-				"hopper": func() (program, error) {
-					if call.Kind == op.Attention {
-						return h.forwardHopper(d)
-					}
-					return h.gradientHopper(d)
-				},
 				"flash": func() (program, error) {
 					if call.Kind == op.Attention {
 						return h.forward(d, h.flash(64))
@@ -297,47 +331,71 @@ func BenchmarkDocuments(b *testing.B) {
 					return h.gradient(d, h.flash(64))
 				},
 			}
-			for _, way := range []string{"chosen", "hopper", "flash"} {
+			names := []string{"chosen", "flash"}
+			for _, way := range tiledWays(d) {
+				if !way.fits(h) {
+					continue
+				}
+				names = append(names, way.name)
+				ways[way.name] = func() (program, error) {
+					if call.Kind == op.Attention {
+						return way.forward(h)
+					}
+					return way.grading(h)
+				}
+			}
+			timedBy, free := onNoise(b, d, q, call, ids)
+			for _, way := range names {
+				if way == "flash" && s.d > 128 {
+					continue
+				}
 				b.Run(fmt.Sprintf("%s/%v/%s", s.name, call.Kind, way), func(b *testing.B) {
 					p, err := ways[way]()
 					if err != nil {
 						b.Fatal(err)
 					}
-					took := timedProgram(b, d, q, call, p, ids)
+					took := timedBy(p)
 					for b.Loop() {
 					}
 					b.ReportMetric(flops/took.Seconds()/1e12, "TFLOP/s")
 					b.ReportMetric(took.Seconds()*1e6, "µs")
 					for n := 1; way == "hopper" && n < len(p.actions); n++ {
-						part := timedProgram(b, d, q, call, program{p.workspace, p.actions[:n]}, ids)
-						b.ReportMetric(part.Seconds()*1e6, fmt.Sprintf("µs-to-%d", n))
+						b.ReportMetric(timedBy(program{p.workspace, p.actions[:n]}).Seconds()*1e6, fmt.Sprintf("µs-to-%d", n))
 					}
 				})
 			}
+			free()
 		}
 	}
 }
 
-// timedProgram is the time of a program of attention on noise, whose integers are given.
-func timedProgram(b *testing.B, d *Device, q device.Queue, c op.Call, p program, ids []int32) time.Duration {
+// onNoise uploads operands of attention, noise and the integers given, and returns how to time
+// programs on them.
+func onNoise(b *testing.B, d *Device, q device.Queue, c op.Call, ids []int32) (timedBy func(p program) time.Duration, free func()) {
 	b.Helper()
 	types := append(c.In[:len(c.In):len(c.In)], c.Out...)
 	offsets, size := make([]int64, len(types)), int64(0)
 	for i, t := range types {
 		offsets[i], size = size, size+aligned(t.Bytes())
 	}
-	mem, err := d.Alloc(size + max(1, p.workspace))
+	mem, err := d.Alloc(size)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer mem.Free()
 	if err := upload(d, q, mem, types, offsets, func(i int64) uint32 { return uint32(ids[i%int64(len(ids))]) }); err != nil {
 		b.Fatal(err)
 	}
-	l := &device.Launch{Args: &op.Args{}, Workspace: device.Buffer{Memory: mem, Offset: size, Bytes: p.workspace}}
-	for i, t := range types {
-		l.Buffers = append(l.Buffers, device.Buffer{Memory: mem, Offset: offsets[i], Bytes: t.Bytes()})
-	}
-	k := &preparedKernel{device: d, call: c, program: p}
-	return timed(b, d, q, func() error { return q.Launch(k, l) })
+	return func(p program) time.Duration {
+		work, err := d.Alloc(max(1, p.workspace))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer work.Free()
+		l := &device.Launch{Args: &op.Args{}, Workspace: device.Buffer{Memory: work, Bytes: p.workspace}}
+		for i, t := range types {
+			l.Buffers = append(l.Buffers, device.Buffer{Memory: mem, Offset: offsets[i], Bytes: t.Bytes()})
+		}
+		k := &preparedKernel{device: d, call: c, program: p}
+		return timed(b, d, q, func() error { return q.Launch(k, l) })
+	}, func() { mem.Free() }
 }

@@ -36,7 +36,10 @@ type unit struct {
 	keys    int64
 	masks   bool
 	dropout bool
-	codec   string // name of the block format that a file which includes codec.h is for
+	// How kernels of ampere.h divide the work: 16 rows of a warp so often, stages of what is
+	// fetched, and blocks of a multiprocessor.
+	tiles, stages, blocks int64
+	codec                 string // name of the block format that a file which includes codec.h is for
 }
 
 // header is what codec.h stands for.
@@ -115,10 +118,14 @@ func (u unit) options(major, minor int) []string {
 	if strings.HasPrefix(u.file, "hopper") {
 		own = "a" // instructions that no other generation has
 	}
-	return []string{
+	options := []string{
 		fmt.Sprintf("--gpu-architecture=sm_%d%d%s", major, minor, own), "--std=c++17", "--fmad=true", "-default-device",
 		fmt.Sprintf("-DELEMENT=%d", elements[u.element]), fmt.Sprintf("-DHEAD=%d", u.head), fmt.Sprintf("-DKEYS=%d", u.keys), fmt.Sprintf("-DMASKS=%d", has[u.masks]), fmt.Sprintf("-DDROPOUT=%d", has[u.dropout]),
 	}
+	if u.tiles > 0 {
+		options = append(options, fmt.Sprintf("-DTILES=%d", u.tiles), fmt.Sprintf("-DSTAGES=%d", u.stages), fmt.Sprintf("-DBLOCKS=%d", u.blocks))
+	}
+	return options
 }
 
 // compile makes machine code of a unit.

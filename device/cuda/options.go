@@ -22,6 +22,8 @@ type Options struct {
 	Host int64
 	// TF32 lets matmuls and attention round f32 operands to 10 bits of fraction.
 	TF32 bool
+	// Ampere computes attention as on GPUs of the generations before Hopper, to compare.
+	Ampere bool
 	// Cache is a folder for compiled kernels and for the algorithms that were found to be
 	// the fastest; "" compiles kernels anew in each process, and times no algorithms.
 	Cache string
@@ -33,7 +35,7 @@ type Options struct {
 type opener struct{}
 
 // Open reads the configuration: the GPU's number, /N behind it for a share of it, and
-// limit=SIZE and tf32 separated by commas.
+// limit=SIZE, tf32 and ampere separated by commas.
 func (opener) Open(config string, o device.Options) (device.Device, error) {
 	parsed, err := parse(config)
 	if err != nil {
@@ -89,8 +91,10 @@ func parse(config string) (o Options, err error) {
 			o.Limit = int64(limit)
 		case "tf32":
 			o.TF32 = true
+		case "ampere":
+			o.Ampere = true
 		default:
-			return o, fmt.Errorf("unknown option %q; known are limit and tf32", key)
+			return o, fmt.Errorf("unknown option %q; known are limit, tf32 and ampere", key)
 		}
 	}
 	return o, nil

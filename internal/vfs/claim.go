@@ -135,7 +135,7 @@ func commandName() string {
 // holderOf reads who has locked a file. The first moment after it was locked the file says
 // nothing yet, or names a process that was killed.
 func holderOf(f *os.File) string {
-	for range 100 {
+	for range 1000 {
 		time.Sleep(time.Millisecond)
 		b := make([]byte, 1<<10)
 		n, err := f.ReadAt(b, 0)

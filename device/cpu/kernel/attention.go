@@ -28,8 +28,8 @@ type Attention struct {
 	Window                     int
 	Segments, KeyMask          []int32   // [B S], or nil
 	Mask                       []float32 // [T S], or nil
-	// Dropout, if not nil, multiplies attention weights; positions count [B Heads T S].
-	Dropout *Dropout
+	// Dropout, if not nil, multiplies attention weights; lines count [B Heads T].
+	Dropout *WeightDropout
 
 	Q, K, V, O []float32
 	LSE        []float32

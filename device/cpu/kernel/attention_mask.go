@@ -108,9 +108,9 @@ func (a *Attention) drop(s []float32, q queries, j, n int) {
 	if a.Dropout == nil {
 		return
 	}
-	head := uint64(q.b*a.Heads+q.h) * uint64(a.T) * uint64(a.S)
+	var lines lineWords
+	a.Dropout.lines(&lines, uint64((q.b*a.Heads+q.h)*a.T+q.i0), q.n)
 	for k := range n {
-		row := s[k*tileQ:][:q.n]
-		a.Dropout.Apply(row, row, head+uint64(q.i0)*uint64(a.S)+uint64(j+k), uint64(a.S))
+		a.Dropout.apply(s[k*tileQ:][:tileQ], &lines, j+k) // of more queries than there may be
 	}
 }

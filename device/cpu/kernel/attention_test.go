@@ -63,10 +63,10 @@ func (a *Attention) plainQuery(b, h, i int, do []float32, o, lse, dq, dk, dv []f
 	}
 	mean := 0.0
 	factor := func(j int) float64 {
-		switch at := uint64(((b*a.Heads+h)*a.T+i)*a.S + j); {
+		switch at := uint64((b*a.Heads+h)*a.T + i); {
 		case a.Dropout == nil:
 			return 1
-		case op.Uniform(dropKey, dropStream, dropFirst+at) < dropChance:
+		case float64(op.NewStream(dropKey, dropStream).Line(dropFirst+at).Bits(uint32(j))) < dropChance*(1<<32):
 			return 0
 		}
 		return 1 / (1 - dropChance)
@@ -128,7 +128,7 @@ func (c attentionCase) make() *AttentionGrad {
 		}
 	}
 	if c.drop {
-		g.Dropout = NewDropout(dropChance)
+		g.Dropout = NewWeightDropout(dropChance)
 		g.Dropout.Start(op.NewStream(dropKey, dropStream), dropFirst)
 	}
 	return g

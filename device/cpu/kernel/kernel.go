@@ -63,6 +63,8 @@ type routines struct {
 	columnGrad func(delta []float32, d, p *float32, step, rows int, scale float32)
 
 	drop func(dst, x []float32, s dropScalars)
+	// dropLine takes a multiple of lanesMost.
+	dropLine func(x []float32, w *lineWords, s lineScalars)
 	// roundStates takes a multiple of 2·lanesMost; at is the stream and a fourth of the position.
 	roundStates func(dst []uint16, src []float32, at uint64)
 

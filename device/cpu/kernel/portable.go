@@ -18,7 +18,7 @@ func portable() *routines {
 		sum: sumGo, max: maxGo, squares: squaresGo, dot: dotGo, dot3: dot3Go, spread: spreadGo, expSum: expSumGo,
 		norm: normGo, normGrad: normGradGo, normWeight: normWeightGo,
 		columnMax: columnMaxGo, columnExp: columnExpGo, columnGrad: columnGradGo,
-		drop: dropGo, roundStates: roundStatesGo,
+		drop: dropGo, dropLine: dropLineGo, roundStates: roundStatesGo,
 		adam: adamGo, sgd: sgdGo, sgdBare: sgdBareGo, lion: lionGo,
 		fourBit: fourBitGo, fromDynamic: fromDynamicGo,
 	}

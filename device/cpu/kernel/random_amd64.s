@@ -55,6 +55,82 @@ TEXT ·dropAVX512(SB), NOSPLIT, $0-80
 	VZEROUPPER
 	RET
 
+// The factors of op.Line.
+DATA line<>+0(SB)/4, $0x7feb352d
+DATA line<>+4(SB)/4, $0x846ca68b
+DATA line<>+8(SB)/4, $0x80000000
+GLOBL line<>(SB), RODATA|NOPTR, $12
+
+// func dropLineAVX512(x []float32, w *lineWords, s lineScalars)
+TEXT ·dropLineAVX512(SB), NOSPLIT, $0-44
+	MOVQ x_base+0(FP), DI
+	MOVQ x_len+8(FP), CX
+	MOVQ w+24(FP), SI
+	VPBROADCASTD s+32+lineScalars_at(FP), Z0
+	VPBROADCASTD s+32+lineScalars_below(FP), Z1
+	VBROADCASTSS s+32+lineScalars_keep(FP), Z2
+	VPBROADCASTD line<>+0(SB), Z3
+	VPBROADCASTD line<>+4(SB), Z4
+	TESTQ CX, CX
+	JZ done
+loop:
+	VPADDD lineWords_starts(SI), Z0, Z5
+	VPSRLD $16, Z5, Z6
+	VPXORD Z6, Z5, Z5
+	VPMULLD Z3, Z5, Z5
+	VPADDD lineWords_turns(SI), Z5, Z5
+	VPSRLD $15, Z5, Z6
+	VPXORD Z6, Z5, Z5
+	VPMULLD Z4, Z5, Z5
+	VPCMPUD $5, Z1, Z5, K2
+	VMOVAPS.Z Z2, K2, Z6
+	VMULPS (DI), Z6, Z6
+	VMOVUPS Z6, (DI)
+	ADDQ $64, DI
+	ADDQ $64, SI
+	SUBQ $16, CX
+	JNZ loop
+done:
+	VZEROUPPER
+	RET
+
+// func dropLineAVX2(x []float32, w *lineWords, s lineScalars)
+// Comparisons are of signed numbers: both sides have their highest bit turned.
+TEXT ·dropLineAVX2(SB), NOSPLIT, $0-44
+	MOVQ x_base+0(FP), DI
+	MOVQ x_len+8(FP), CX
+	MOVQ w+24(FP), SI
+	VPBROADCASTD s+32+lineScalars_at(FP), Y0
+	VPBROADCASTD s+32+lineScalars_below(FP), Y1
+	VBROADCASTSS s+32+lineScalars_keep(FP), Y2
+	VPBROADCASTD line<>+0(SB), Y3
+	VPBROADCASTD line<>+4(SB), Y4
+	VPBROADCASTD line<>+8(SB), Y7
+	VPXOR Y7, Y1, Y1
+	TESTQ CX, CX
+	JZ done
+loop:
+	VPADDD lineWords_starts(SI), Y0, Y5
+	VPSRLD $16, Y5, Y6
+	VPXOR Y6, Y5, Y5
+	VPMULLD Y3, Y5, Y5
+	VPADDD lineWords_turns(SI), Y5, Y5
+	VPSRLD $15, Y5, Y6
+	VPXOR Y6, Y5, Y5
+	VPMULLD Y4, Y5, Y5
+	VPXOR Y7, Y5, Y5
+	VPCMPGTD Y5, Y1, Y5 // what is dropped
+	VANDNPS Y2, Y5, Y6
+	VMULPS (DI), Y6, Y6
+	VMOVUPS Y6, (DI)
+	ADDQ $32, DI
+	ADDQ $32, SI
+	SUBQ $8, CX
+	JNZ loop
+done:
+	VZEROUPPER
+	RET
+
 // func roundStatesAVX512(dst []uint16, src []float32, at uint64)
 // Z0 holds eight counters. Each gives 64 random bits: 16 for each of four elements.
 TEXT ·roundStatesAVX512(SB), NOSPLIT, $0-56

@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
 
 // delta = the dot products of o and do, one per query and head, laid out like lse; a warp
 // each.
-extern "C" __global__ void attentionDelta(const Element *o, const Element *grad, float *delta, i64 n, int T, int heads, int width, const float *, float *) {
+extern "C" __global__ void attentionDelta(const Element *o, const Element *grad, float *delta, i64 n, int T, int heads, int width) {
     i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y; // over samples, queries, heads
     if (row >= n) return;
     float sum = 0;

@@ -1,11 +1,10 @@
 #include "mask.h"
 #include "fragments.h"
 
-// delta = the dot products of o and do, laid out like lse; totals = lse by base 2, 0 for -inf, where they are
-// wanted. DELTA_LANES lanes work on a row, 16
+// delta = the dot products of o and do, laid out like lse. DELTA_LANES lanes work on a row, 16
 // bytes each; 256 threads.
 #define DELTA_LANES (CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32)
-extern "C" __global__ void attentionDelta(const Element *o, const Element *grad, float *delta, i64 n, int T, int heads, int width, const float *lse, float *totals) {
+extern "C" __global__ void attentionDelta(const Element *o, const Element *grad, float *delta, i64 n, int T, int heads, int width) {
     const int lanes = DELTA_LANES;
     int i = threadIdx.y * 32 + threadIdx.x, lane = i % lanes;
     i64 row = (i64)blockIdx.x * (256 / lanes) + i / lanes; // over samples, queries, heads
@@ -21,7 +20,5 @@ extern "C" __global__ void attentionDelta(const Element *o, const Element *grad,
     for (int d = lanes / 2; d > 0; d >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, d);
     if (row >= n || lane != 0) return;
     i64 b = row / ((i64)T * heads), t = row / heads % T, h = row % heads;
-    i64 at = (b * heads + h) * T + t;
-    delta[at] = sum;
-    if (totals) totals[at] = lse[at] == -INFINITE ? 0 : lse[at] * LOG2E;
+    delta[(b * heads + h) * T + t] = sum;
 }

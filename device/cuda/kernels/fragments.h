@@ -23,24 +23,24 @@ struct Left { u32 x[4]; };
 struct Right { u32 x[4]; };
 
 // Four 8 × 8 matrices, the rows of the first eight lanes first; turned: transposed.
-__device__ __forceinline__ void matrices(u32 (&r)[4], const Element *row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(sharedAt(row)));
+__device__ __forceinline__ void matrices(u32 (&r)[4], u32 row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(row));
 }
-__device__ __forceinline__ void matricesTurned(u32 (&r)[4], const Element *row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(sharedAt(row)));
+__device__ __forceinline__ void matricesTurned(u32 (&r)[4], u32 row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(row));
 }
 
 __device__ __forceinline__ void left(Left &a, const Element *tile, int r, int c) {
     int lane = threadIdx.x & 31;
-    matrices(a.x, tile + (r + (lane & 15)) * PITCH + c + (lane >> 4) * 8);
+    matrices(a.x, sharedAt(tile + (r + (lane & 15)) * PITCH + c + (lane >> 4) * 8));
 }
 __device__ __forceinline__ void right(Right &b, const Element *tile, int n, int c) {
     int lane = threadIdx.x & 31;
-    matrices(b.x, tile + (n + (lane >> 4) * 8 + (lane & 7)) * PITCH + c + ((lane >> 3) & 1) * 8);
+    matrices(b.x, sharedAt(tile + (n + (lane >> 4) * 8 + (lane & 7)) * PITCH + c + ((lane >> 3) & 1) * 8));
 }
 __device__ __forceinline__ void down(Right &b, const Element *tile, int k, int c) {
     int lane = threadIdx.x & 31;
-    matricesTurned(b.x, tile + (k + (lane & 15)) * PITCH + c + (lane >> 4) * 8);
+    matricesTurned(b.x, sharedAt(tile + (k + (lane & 15)) * PITCH + c + (lane >> 4) * 8));
 }
 
 __device__ __forceinline__ void mma(float (&c)[4], const Left &a, const Right &b, int half) {

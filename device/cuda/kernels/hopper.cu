@@ -7,7 +7,8 @@
 // block stays and takes turns at tiles of queries (documents.h). One of its warpgroups fetches
 // queries, keys and values into shared memory, KEYS keys at a time; each of the other two
 // computes 64 rows. While it makes weights of the scores with some keys, tensor cores
-// multiply the weights of the keys before by their values.
+// multiply the weights of the keys before by their values. The two take turns at giving tensor
+// cores work, so that one makes weights during the matmuls of the other.
 
 #define STAGES 2 // of queries, keys and values: those of the next tile are fetched ahead
 
@@ -31,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
     Tile t;
     int h, tiles = tilesOf(c, list, samples);
     if (threadIdx.x < 128) {
-        FETCHING_REGISTERS();
+        FETCHING_REGISTERS(40);
         Ring<STAGES> ring = {0, 1}, queryRing = {0, 1};
         for (int n = 0; turn<false>(c, list, tiles, samples, n, heads, t, h); n++, queryRing.next()) {
             Range range = rangeOf<false>(c, t, t.first, t.end - 1);
@@ -53,14 +54,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
         asm volatile("cp.async.wait_all;"); // nothing is under way when the block ends
         return;
     }
-    COMPUTING_REGISTERS();
+    COMPUTING_REGISTERS(232);
     int lane = threadIdx.x & 31, half = (threadIdx.x >> 7) - 1; // which 64 rows
-    u64 base = streamBase(key, stream);
+    u32 limit = limitOf(c);
     float unit = scale * LOG2E;
     Ring<STAGES> queryRing = {0, 0}, keyRing = {0, 0}, valueRing = {0, 0};
     auto release = [&](Barrier &b) {
         if (lane == 0) arrive(b);
     };
+    if (half == 1) endTurn(1); // the first half begins
     bool more = turn<false>(c, list, tiles, samples, 0, heads, t, h);
     for (int n = 1; more; n++, queryRing.next()) {
         Range range = rangeOf<false>(c, t, t.first, t.end - 1), own = NOTHING, whole = NOTHING;
@@ -68,14 +70,19 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
         if (first < t.end) own = rangeOf<false>(c, t, first, last);
         if (first + 63 < t.end && !special(c, t)) whole = wholeOf<false>(c, t, first, last);
         Range seen[2];
+        Line line[2];
 #pragma unroll
-        for (int y = 0; y < 2; y++) seen[y] = row + y * 8 < t.end ? rangeOf<false>(c, t, row + y * 8, row + y * 8) : Range NOTHING;
+        for (int y = 0; y < 2; y++) {
+            seen[y] = row + y * 8 < t.end ? rangeOf<false>(c, t, row + y * 8, row + y * 8) : Range NOTHING;
+            if (drops(c)) line[y] = lineOf(c, streamBase(key, stream), t.sample, h, row + y * 8);
+        }
         float s[KEYS / 8][4], out[HEAD / 8][4], top[2] = {-INFINITE, -INFINITE}, sum[2] = {0, 0}, shrink[2];
         u32 p[KEYS / 16][4];
         zero(out);
         auto scores = [&]() {
             waitFor(keysHere[keyRing.at], keyRing.phase);
             seeFetched();
+            awaitTurn(half);
             held(s);
             begin();
             rowsByRows<ROWS>(s, qs + queryRing.at * PANELS * ROWS * 128, half * 64, ks + keyRing.at * PANELS * KEYS * 128);
@@ -98,10 +105,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
             valueRing.next();
         };
         auto pass = [&]() { // keys that no row of ours sees
+            awaitTurn(half);
+            endTurn(half);
             waitFor(keysHere[keyRing.at], keyRing.phase);
             keysDone();
             waitFor(valuesHere[valueRing.at], valueRing.phase);
             valuesDone();
+        };
+        u32 drop[2];
+        auto chances = [&](int j0) { // while scores are made
+            if (drops(c))
+#pragma unroll
+                for (int y = 0; y < 2; y++) drop[y] = dropBits<KEYS / 4>(line[y], j0 + (lane & 3) * 2, limit);
         };
         // weights of the scores with keys from j0 on
         auto weights = [&](int j0) {
@@ -116,14 +131,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
                 float from = most == -INFINITE ? 0 : most * unit;
                 shrink[y] = power2(top[y] * unit - from);
                 top[y] = most;
-                u64 line = base + ((c.firstSample + t.sample) * (u64)c.heads + h) * ((u64)c.T * c.S) + (u64)(row + y * 8) * c.S + column;
 #pragma unroll
                 for (int i = 0; i < KEYS / 8; i++)
 #pragma unroll
                     for (int x = 0; x < 2; x++) {
                         float w = power2(s[i][2 * y + x] * unit - from);
                         part += w;
-                        if (drops(c) && uniform(line, i * 8 + x) < c.prob) w = 0;
+                        if (drops(c) && drop[y] >> (2 * i + x) & 1) w = 0;
                         s[i][2 * y + x] = w;
                     }
                 sum[y] = sum[y] * shrink[y] + part; // each lane's own share
@@ -140,6 +154,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
         for (; j <= range.to && (own.from > own.to || j + KEYS <= own.from); j += KEYS) pass();
         if (j <= own.to) {
             scores();
+            endTurn(half);
+            chances(j);
             finish<0>();
             held(s);
             keysDone();
@@ -148,6 +164,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
             for (j += KEYS; j <= own.to; j += KEYS) {
                 scores();
                 values();
+                endTurn(half);
+                chances(j);
                 finish<1>();
                 held(s);
                 keysDone();

@@ -6,14 +6,17 @@
 // Attention backward on tensor cores of the Hopper generation (see hopper.cu, whose blocks and
 // warpgroups these are): one kernel makes dq, going over keys, and one dk and dv, going over
 // queries. Each computes the weights anew, from totals: the logarithms of base 2 of the sums
-// that softmax divided by.
+// that softmax divided by. The first also makes what the second needs of each query: totals,
+// delta, the sums of o times do, and with dropout lines.
 
-#define STAGES 3 // of strips; there are two places for tiles, so that the next one's is fetched ahead
+// STAGES of strips; there are two places for tiles, so that the next one's is fetched ahead. Lines
+// take the room of a third.
+#define STAGES (DROPOUT ? 2 : 3)
 #define STRIP 64 // keys, or queries, at a time
 #define ROWS_BYTES (PANELS * ROWS * 128)
 #define STRIP_BYTES (PANELS * STRIP * 128)
 
-extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const Element *q, const Element *k, const Element *v, const Element *grad, const float *totals, const float *delta, Element *dq, int samples, const int *list, MASK_PARAMS) {
+extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const Element *q, const Element *k, const Element *v, const Element *o, const float *lse, const Element *grad, float *totals, float *delta, Line *lines, Element *dq, int samples, const int *list, MASK_PARAMS) {
     Mask c = MASK;
     extern __shared__ char memory[];
     u32 qs = sharedAt(memory) + 1023 & ~1023u, gs = qs + 2 * ROWS_BYTES, ks = gs + 2 * ROWS_BYTES, vs = ks + STAGES * STRIP_BYTES;
@@ -34,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
     Tile t;
     int h, tiles = tilesOf(c, list, samples);
     if (threadIdx.x < 128) {
-        FETCHING_REGISTERS();
+        FETCHING_REGISTERS(40);
         Ring<STAGES> ring = {0, 1};
         Ring<2> tileRing = {0, 1};
         for (int n = 0; turn<false>(c, list, tiles, samples, n, heads, t, h); n++, tileRing.next()) {
@@ -56,9 +59,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
         asm volatile("cp.async.wait_all;"); // nothing is under way when the block ends
         return;
     }
-    COMPUTING_REGISTERS();
+    COMPUTING_REGISTERS(232);
     int lane = threadIdx.x & 31, half = (threadIdx.x >> 7) - 1; // which 64 rows
-    u64 base = streamBase(key, stream);
+    u32 limit = limitOf(c);
     float unit = scale * LOG2E;
     Ring<2> tileRing = {0, 0};
     Ring<STAGES> ring = {0, 0}; // of the keys whose scores are next; last is where the ones before are
@@ -66,6 +69,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
     auto release = [&](Barrier &b) {
         if (lane == 0) arrive(b);
     };
+    if (half == 1) endTurn(1); // the first half begins
     bool more = turn<false>(c, list, tiles, samples, 0, heads, t, h);
     for (int n = 1; more; n++, tileRing.next()) {
         Range range = rangeOf<false>(c, t, t.first, t.end - 1), own = NOTHING, whole = NOTHING, seen[2];
@@ -73,13 +77,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
         if (first < t.end) own = rangeOf<false>(c, t, first, final);
         if (first + 63 < t.end && !special(c, t)) whole = wholeOf<false>(c, t, first, final);
         float total[2], inner[2];
+        Line line[2];
+        i64 at = ((i64)t.sample * heads + h) * T + row;
+        Quarters mine;
+        mine.load(o + (i64)t.sample * T * queryStep + (i64)h * HEAD, queryStep, row, t.end);
 #pragma unroll
         for (int y = 0; y < 2; y++) {
-            bool there = row + y * 8 < t.end;
-            i64 at = ((i64)t.sample * heads + h) * T + row + y * 8;
-            seen[y] = there ? rangeOf<false>(c, t, row + y * 8, row + y * 8) : Range NOTHING;
-            total[y] = there ? totals[at] : 0;
-            inner[y] = there ? delta[at] : 0;
+            seen[y] = row + y * 8 < t.end ? rangeOf<false>(c, t, row + y * 8, row + y * 8) : Range NOTHING;
+            total[y] = row + y * 8 < t.end ? totalOf(lse[at + y * 8]) : 0;
+            if (drops(c)) line[y] = lineOf(c, streamBase(key, stream), t.sample, h, row + y * 8);
         }
         float s[STRIP / 8][4], g[STRIP / 8][4], out[HEAD / 8][4];
         u32 p[STRIP / 16][4];
@@ -87,6 +93,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
         auto scores = [&]() {
             waitFor(keysHere[ring.at], ring.phase);
             seeFetched();
+            awaitTurn(half);
             held(s);
             held(g);
             begin();
@@ -106,21 +113,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
             ring.next();
         };
         auto pass = [&]() { // keys that no row of ours sees
+            awaitTurn(half);
+            endTurn(half);
             waitFor(keysHere[ring.at], ring.phase);
             valuesDone();
             release(keysFree[last]);
+        };
+        u32 drop[2];
+        auto chances = [&](int j0) { // while scores are made
+            if (drops(c))
+#pragma unroll
+                for (int y = 0; y < 2; y++) drop[y] = dropBits<STRIP / 4>(line[y], j0 + (lane & 3) * 2, limit);
         };
         auto gradients = [&](int j0) {
             int column = j0 + (lane & 3) * 2;
             if (j0 < whole.from || j0 + STRIP - 1 > whole.to) hide<STRIP / 8, false>(c, t, s, row, column, seen);
 #pragma unroll
             for (int y = 0; y < 2; y++) {
-                u64 line = base + ((c.firstSample + t.sample) * (u64)c.heads + h) * ((u64)c.T * c.S) + (u64)(row + y * 8) * c.S + column;
 #pragma unroll
                 for (int i = 0; i < STRIP / 8; i++)
 #pragma unroll
                     for (int x = 2 * y; x < 2 * y + 2; x++) {
-                        if (drops(c)) g[i][x] = uniform(line, i * 8 + (x & 1)) < c.prob ? 0 : g[i][x] * c.keep;
+                        if (drops(c)) g[i][x] = drop[y] >> (2 * i + (x & 1)) & 1 ? 0 : g[i][x] * c.keep;
                         s[i][x] = power2(s[i][x] * unit - total[y]) * (g[i][x] - inner[y]);
                     }
             }
@@ -132,10 +146,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
             more = turn<false>(c, list, tiles, samples, n, heads, after, headAfter);
         };
         waitFor(queriesHere[tileRing.at], tileRing.phase);
+        mine.dot<ROWS>(gs + tileRing.at * ROWS_BYTES, row - t.first, inner);
+#pragma unroll
+        for (int y = 0; y < 2; y++)
+            if ((lane & 3) == 0 && row + y * 8 < t.end) {
+                totals[at + y * 8] = total[y];
+                delta[at + y * 8] = inner[y];
+                if (drops(c)) lines[at + y * 8] = line[y];
+            }
         int j = range.from;
         for (; j <= range.to && (own.from > own.to || j + STRIP <= own.from); j += STRIP) pass();
         if (j <= own.to) {
             scores();
+            endTurn(half);
+            chances(j);
             finish<0>();
             held(s);
             held(g);
@@ -145,6 +169,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
             for (j += STRIP; j <= own.to; j += STRIP) {
                 scores();
                 sums();
+                endTurn(half);
+                chances(j);
                 finish<1>();
                 held(s);
                 held(g);
@@ -175,11 +201,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
 // of scores are keys. Where there are too few tiles to fill the GPU, those heads are dealt to
 // several turns, which write their sums to parts, split by split, first all of dk and then of
 // dv (see foldParts).
-extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Element *q, const Element *k, const Element *v, const Element *grad, const float *totals, const float *delta, Element *dk, Element *dv, float *parts, int splits, int samples, const int *list, MASK_PARAMS) {
+extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Element *q, const Element *k, const Element *v, const Element *grad, const float *totals, const float *delta, const Line *lines, Element *dk, Element *dv, float *parts, int splits, int samples, const int *list, MASK_PARAMS) {
     Mask c = MASK;
     extern __shared__ char memory[];
     u32 ks = sharedAt(memory) + 1023 & ~1023u, vs = ks + 2 * ROWS_BYTES, qs = vs + 2 * ROWS_BYTES, gs = qs + STAGES * STRIP_BYTES;
     __shared__ float totalsHere[STAGES][STRIP], deltasHere[STAGES][STRIP];
+    __shared__ Line linesHere[STAGES][DROPOUT ? STRIP : 1];
     __shared__ Barrier keysHere[2], keysFree[2], queriesHere[STAGES], queriesFree[STAGES];
     if (threadIdx.x == 0) {
         for (int n = 0; n < 2; n++) {
@@ -196,7 +223,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
     Tile t;
     int part, group = heads / keyHeads / splits, tiles = tilesOf(c, list, samples);
     if (threadIdx.x < 128) {
-        FETCHING_REGISTERS();
+        if (DROPOUT) FETCHING_REGISTERS(24);
+        else FETCHING_REGISTERS(40);
         Ring<STAGES> ring = {0, 1};
         Ring<2> tileRing = {0, 1};
         for (int n = 0; turn<true>(c, list, tiles, samples, n, keyHeads * splits, t, part); n++, tileRing.next()) {
@@ -212,6 +240,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
                     bool there = i + x <= range.to;
                     const float *from = (threadIdx.x < STRIP ? totals : delta) + line + (there ? i + x : 0);
                     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(sharedAt(threadIdx.x < STRIP ? &totalsHere[ring.at][x] : &deltasHere[ring.at][x])), "l"(from), "r"(there ? 4 : 0));
+                    if (drops(c) && threadIdx.x < STRIP)
+                        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(sharedAt(&linesHere[ring.at][x])), "l"(lines + line + (there ? i + x : 0)), "r"(there ? 8 : 0));
                     arriveFetched(queriesHere[ring.at]);
                     if (h != part * group || i != range.from) continue;
                     waitFor(keysFree[tileRing.at], tileRing.phase);
@@ -224,9 +254,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
         asm volatile("cp.async.wait_all;"); // nothing is under way when the block ends
         return;
     }
-    COMPUTING_REGISTERS();
+    if (DROPOUT) COMPUTING_REGISTERS(240);
+    else COMPUTING_REGISTERS(232);
     int lane = threadIdx.x & 31, half = (threadIdx.x >> 7) - 1; // which 64 rows
-    u64 base = streamBase(key, stream);
+    u32 limit = limitOf(c);
     float unit = scale * LOG2E;
     Ring<2> tileRing = {0, 0};
     Ring<STAGES> ring = {0, 0};
@@ -247,6 +278,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
         }
         float s[STRIP / 8][4], g[STRIP / 8][4], outK[HEAD / 8][4], outV[HEAD / 8][4];
         u32 p[STRIP / 16][4], d[STRIP / 16][4];
+        float by = drops(c) ? c.keep : 1.0f;
         zero(outK);
         zero(outV);
         int h = part * group, i0 = range.from - STRIP;
@@ -287,6 +319,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
             byColumns(outK, d, qs + last * STRIP_BYTES);
             submit();
         };
+        u32 drop = 0; // bit 4i+x: of s[i][x]
+        auto chances = [&]() { // while scores are made
+            if (!drops(c)) return;
+            drop = 0;
+#pragma unroll 2 // registers are short
+            for (int i = 0; i < STRIP / 4; i++) {
+                Line line;
+                asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(line.start), "=r"(line.turn) : "r"(sharedAt(&linesHere[ring.at][(lane & 3) * 2]) + ((i >> 1) * 8 + (i & 1)) * (int)sizeof(Line)));
+                u32 from = line.start + row * LINE_STEP;
+#pragma unroll
+                for (int y = 0; y < 2; y++) drop |= (lineBits(from + y * 8 * LINE_STEP, line.turn) < limit ? 1u : 0u) << ((i >> 1) * 4 + 2 * y + (i & 1));
+                asm volatile("" : "+r"(drop));
+            }
+        };
         // weights and gradients of the scores in s, while those in g are still made
         auto gradients = [&]() {
             int column = i0 + (lane & 3) * 2;
@@ -297,25 +343,22 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
 #pragma unroll
                 for (int x = 0; x < 4; x++) s[i][x] = power2(s[i][x] * unit - (x & 1 ? total.y : total.x));
             }
+            auto kept = [&](int i, int x, float w) { return drops(c) && drop >> (4 * i + x) & 1 ? 0 : w; };
+#pragma unroll
+            for (int n = 0; n < STRIP / 16; n++)
+#pragma unroll
+                for (int x = 0; x < 4; x++) {
+                    int i = 2 * n + (x >> 1), y = (x & 1) * 2;
+                    p[n][x] = two(kept(i, y, s[i][y]), kept(i, y + 1, s[i][y + 1])); // dv is scaled at the end
+                }
             finish<0>();
             held(g);
-            u64 line = base + ((c.firstSample + t.sample) * (u64)c.heads + h) * ((u64)c.T * c.S) + (u64)column * c.S + row;
 #pragma unroll
             for (int i = 0; i < STRIP / 8; i++) {
                 float2 inner = *(const float2 *)&deltasHere[ring.at][i * 8 + (lane & 3) * 2];
 #pragma unroll
-                for (int x = 0; x < 4; x++) {
-                    float w = s[i][x];
-                    if (drops(c)) {
-                        float drop = uniform(line, (u64)(i * 8 + (x & 1)) * c.S + (x >> 1) * 8) < c.prob ? 0 : c.keep;
-                        w *= drop;
-                        g[i][x] *= drop;
-                    }
-                    g[i][x] = s[i][x] * (g[i][x] - (x & 1 ? inner.y : inner.x));
-                    s[i][x] = w;
-                }
+                for (int x = 0; x < 4; x++) g[i][x] = s[i][x] * (kept(i, x, g[i][x] * by) - (x & 1 ? inner.y : inner.x));
             }
-            asFactor(p, s);
             asFactor(d, g);
             last = ring.at;
             ring.next();
@@ -323,6 +366,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
         waitFor(keysHere[tileRing.at], tileRing.phase);
         if (next()) {
             scores(s, ks, qs);
+            chances();
             finish<0>();
             held(s);
             scores(g, vs, gs);
@@ -331,6 +375,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
                 sums();
                 if (!next()) break;
                 scores(s, ks, qs);
+                chances();
                 sumsDone();
                 held(s);
                 scores(g, vs, gs);
@@ -344,10 +389,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
             i64 size = (i64)samples * S * keyStep;
             float *partK = parts + part % splits * size + keysAt, *partV = partK + splits * size;
             putParts(partK, keyStep, row, t.end, outK, scale);
-            putParts(partV, keyStep, row, t.end, outV, 1.0f);
+            putParts(partV, keyStep, row, t.end, outV, by);
         } else {
             putRows(dk + keysAt, keyStep, row, t.end, outK, scale, scale);
-            putRows(dv + keysAt, keyStep, row, t.end, outV, 1.0f, 1.0f);
+            putRows(dv + keysAt, keyStep, row, t.end, outV, by, by);
         }
     }
 }

@@ -55,9 +55,32 @@ __device__ __forceinline__ float added(const Mask &c, int i, int j) {
     return MASKS && c.mask ? c.mask[(i64)i * c.S + j] : 0.0f;
 }
 
-// drops says whether there is dropout, dropped is its factor on the weight of a pair.
+// Dropout of weights: drops says whether there is any. Each query of a head has a line of random
+// numbers of 32 bits, one for each key (op.Line), named by start and turn; what is below limit is
+// dropped. lineBits takes start + j·LINE_STEP for key j.
+struct Line { u32 start, turn; };
+#define LINE_STEP 0x9e3779b9u
 __device__ __forceinline__ bool drops(const Mask &c) { return DROPOUT && c.prob > 0; }
+__device__ __forceinline__ u32 limitOf(const Mask &c) { return __float2uint_rz(c.prob * 4294967296.0f); }
+__device__ __forceinline__ Line lineOf(const Mask &c, u64 base, int b, int h, int i) {
+    u64 x = mix(base + ((c.firstSample + b) * (u64)c.heads + h) * c.T + i);
+    return {(u32)x, (u32)(x >> 32)};
+}
+__device__ __forceinline__ u32 lineBits(u32 x, u32 turn) {
+    x = (x ^ x >> 16) * 0x7feb352du + turn;
+    return (x ^ x >> 15) * 0x846ca68bu;
+}
+// dropBits says which of the columns at, at+1, at+8, at+9, at+16 ... of a line are dropped, N of
+// them: bit i is about the i-th. They are ready when later volatile code begins.
+template <int N> __device__ __forceinline__ u32 dropBits(const Line &l, int at, u32 limit) {
+    u32 bits = 0, x = l.start + at * LINE_STEP;
+#pragma unroll
+    for (int i = 0; i < N; i++) bits |= (lineBits(x + ((i >> 1) * 8 + (i & 1)) * LINE_STEP, l.turn) < limit ? 1u : 0u) << i;
+    asm volatile("" : "+r"(bits));
+    return bits;
+}
+// dropped is the factor of dropout on the weight of a pair.
 __device__ __forceinline__ float dropped(const Mask &c, u64 base, int b, int h, int i, int j) {
-    u64 line = (c.firstSample + b) * (u64)c.heads + h;
-    return uniform(base, line * ((u64)c.T * c.S) + (u64)i * c.S + j) < c.prob ? 0.0f : c.keep;
+    Line l = lineOf(c, base, b, h, i);
+    return lineBits(l.start + j * LINE_STEP, l.turn) < limitOf(c) ? 0.0f : c.keep;
 }

@@ -1,13 +1,11 @@
+#include "panels.h"
+
 // Matmuls of tiles by warpgroups, for GPUs of the Hopper generation (sm_90a): four warps
 // compute c += a·b with a of 64 × 16 and b of 16 × N elements, in the background. Warp w of
 // a warpgroup holds rows 16w..16w+15 of the sums, as fragments.h has them.
 //
-// A tile in shared memory is a row of panels, each 64 elements (128 bytes) wide; the 16-byte
-// chunks of row r of a panel are exchanged, c for c ^ r%8, so that neither rows nor columns
-// meet in one bank. Tiles begin at multiples of 1024 bytes. describe is what the hardware
-// wants to know of a tile: its address, and how far apart its panels are, in bytes.
-
-#define PANELS ((HEAD + 63) / 64)
+// Tiles (panels.h) begin at multiples of 1024 bytes. describe is what the hardware wants to
+// know of a tile: its address, and how far apart its panels are, in bytes.
 
 __device__ __forceinline__ u64 describe(u32 at, int panel) {
     return (u64)(at >> 4 & 0x3fff) | (u64)(panel >> 4) << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
@@ -115,6 +113,11 @@ __device__ __forceinline__ void waitFor(Barrier &b, int phase) {
 // seeFetched makes what was fetched visible to matmuls, after waiting for it.
 __device__ __forceinline__ void seeFetched() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+// Two warpgroups, 0 and 1, take turns at giving tensor cores work: awaitTurn waits until the other
+// ended its own. Both take as many.
+__device__ __forceinline__ void awaitTurn(int group) { asm volatile("bar.sync %0, 256;" ::"r"(1 + group) : "memory"); }
+__device__ __forceinline__ void endTurn(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(2 - group) : "memory"); }
+
 // Ring is a place in a ring of STAGES tiles: which one, and the parity of the rounds so far.
 template <int STAGES> struct Ring {
     int at, phase;
@@ -123,32 +126,8 @@ template <int STAGES> struct Ring {
     }
 };
 
-// fetchRows starts copying rows from..from+ROWS-1 of a head to a tile, by 128 threads; zeros
-// from row limit on. FETCHERS threads copy one row.
-#define FETCHERS (CHUNKS <= 8 ? 8 : 16)
-template <int ROWS> __device__ __forceinline__ void fetchRows(u32 to, const Element *x, i64 step, int from, int limit) {
-    int t = threadIdx.x & 127, r = t / FETCHERS, c = t % FETCHERS;
-    if (c >= CHUNKS) return;
-    to += (c >> 3) * (ROWS * 128) + r * 128 + ((c & 7) ^ (r & 7)) * 16;
-    const Element *line = x + (i64)(from + r) * step + c * LANES;
-    const int together = 128 / FETCHERS; // rows
-    step *= together;
-    if (from + ROWS <= limit) {
-#pragma unroll 4
-        for (int i = 0; i < ROWS; i += together) {
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i * 128), "l"(line));
-            line += step;
-            asm volatile("" : "+l"(line)); // one address at a time: registers are short
-        }
-        return;
-    }
-    int left = limit - from - r;
-#pragma unroll 4
-    for (int i = 0; i < ROWS; i += together, line += step)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + i * 128), "l"(i < left ? line : x), "r"(i < left ? 16 : 0));
-}
-
-// Registers move from the warpgroup that fetches to the two that compute. A block of 384 threads
-// has 168 each: more in all would be waited for without end.
-#define FETCHING_REGISTERS() asm volatile("setmaxnreg.dec.sync.aligned.u32 40;")
-#define COMPUTING_REGISTERS() asm volatile("setmaxnreg.inc.sync.aligned.u32 232;")
+// Registers move from the warpgroup that fetches to the two that compute: FETCHING_REGISTERS are those
+// of a thread of the one, COMPUTING_REGISTERS of the others. A block of 384 threads has 168 each: more
+// in all would be waited for without end.
+#define FETCHING_REGISTERS(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 " #n ";")
+#define COMPUTING_REGISTERS(n) asm volatile("setmaxnreg.inc.sync.aligned.u32 " #n ";")
