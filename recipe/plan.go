@@ -126,7 +126,7 @@ func (p *Plan) adapterFlags(f *flag.FlagSet) {
 	f.BoolVar(&a.DoRA, "use-dora", false, "train the magnitudes of adapted weights too (DoRA)")
 	enum(f, &a.Bias, "lora-bias", "biases of the model to train: `none|all|lora_only`", lora.NoBias, lora.AllBiases, lora.LoRAOnly)
 	enum(f, &a.Init, "init-lora-weights", "how adapters start, `true|gaussian|false`: with true and gaussian they add nothing at first", hf.InitDefault, hf.InitGaussian, hf.InitRandom)
-	parsed(f, "", "quantization", "format of the frozen weights of qlora, `"+quant.Aliases("|")+"` (default: that of a quantized folder, else nf4)", func(text string) (err error) {
+	parsed(f, "", "quantization", "`FORMAT` of the frozen weights of qlora: "+quant.Aliases(", ")+" (default: that of a quantized folder, else nf4)", func(text string) (err error) {
 		a.Base, err = quant.ParseWeights(text)
 		return err
 	}, strings.Split(quant.Aliases(","), ",")...)
