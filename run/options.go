@@ -334,7 +334,10 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 		if info.Limit > 0 {
 			site.Budget = min(site.Budget, info.Limit)
 		}
-		if site.Context > 0 { // of a GPU; kernels that the plan asks for come on top
+		if _, counts := dev.(device.DriverMemory); !counts { // no GPU, whatever the machine says
+			site.Context = 0
+		}
+		if site.Context > 0 { // kernels that the plan asks for come on top
 			site.Context = max(site.Context, info.Overhead)
 		}
 	}
