@@ -33,8 +33,13 @@ func Presets() []string {
 func Preset(name string) ([]byte, error) {
 	config, err := presetFiles.ReadFile("presets/" + name + ".json")
 	if err != nil {
-		wanted := strings.ToLower(name[strings.LastIndexByte(name, '/')+1:]) // of meta-llama/Llama-3.1-8B
-		return nil, fmt.Errorf("there is no folder and no preset %q%s; known are %s", name, suggest.Hint(wanted, Presets()), strings.Join(Presets(), ", "))
+		return nil, fmt.Errorf("there is no folder and no preset %q%s; known are %s", name, PresetHint(name), strings.Join(Presets(), ", "))
 	}
 	return config, nil
+}
+
+// PresetHint says which preset a name may mean: "; did you mean llama-3-8b?", or nothing.
+func PresetHint(name string) string {
+	wanted := strings.ToLower(name[strings.LastIndexByte(name, '/')+1:]) // of meta-llama/Llama-3.1-8B
+	return suggest.Hint(wanted, Presets())
 }

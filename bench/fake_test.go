@@ -29,6 +29,11 @@ func (g fakeGPU) Memory() (free, total int64, err error) {
 	return fakeTotal - fakeRuntime - now, fakeTotal, nil
 }
 
+func (g fakeGPU) Used() (int64, error) {
+	now, _ := g.Allocated()
+	return fakeRuntime + now, nil
+}
+
 func (g fakeGPU) Footprint(onDevice, _ int64) int64 {
 	now, _ := g.Allocated()
 	return fakeRuntime + now + onDevice

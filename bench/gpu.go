@@ -97,7 +97,7 @@ func GPU(ctx context.Context, o Options) (r *GPUReport, err error) {
 // benchRates measures the GPU, or reads the rates that another run measured.
 func benchRates(here *rig.Rig, o Options, report func(string)) (rates machine.Device, err error) {
 	if o.Rates == "" {
-		return rig.Calibrate(here.Devices[0], rig.Options{Report: func(what string) { report("measuring " + what) }})
+		return rig.MeasureRates(here.Devices[0], rig.Options{Report: func(what string) { report("measuring " + what) }})
 	}
 	text, err := os.ReadFile(o.Rates)
 	if err != nil {

@@ -14,11 +14,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"spillway"
+	"spillway/executor"
 	"spillway/finetune"
 	"spillway/internal/vfs"
 	"spillway/planner"
 	"spillway/recipe"
+	"spillway/trace"
 	"spillway/train"
 )
 
@@ -38,16 +42,34 @@ type RandomReport struct {
 
 // RandomRow is a training run drawn at random.
 type RandomRow struct {
-	Name      string            `json:"name"` // "17: llama of 12 × 1024, 3 × 1500, bf16 lora"
-	Model     json.RawMessage   `json:"model"`
-	Settings  map[string]string `json:"settings"`  // of spillway train
-	Documents int               `json:"documents"` // tokens of a document on average; 0 is one document throughout
-	Strategy  string            `json:"strategy"`
-	Steps     int               `json:"steps"`
-	Seconds   float64           `json:"seconds_per_step"` // the median, after a warm-up
-	Forecast  float64           `json:"forecast_seconds_per_step"`
-	Off       float64           `json:"time_off"` // of the measured time; above 0 where the run was faster
+	Name      string             `json:"name"` // "17: llama of 12 × 1024, 3 × 1500, bf16 lora"
+	Model     json.RawMessage    `json:"model"`
+	Settings  map[string]string  `json:"settings"`  // of spillway train
+	Documents int                `json:"documents"` // tokens of a document on average; 0 is one document throughout
+	Strategy  string             `json:"strategy"`
+	Steps     int                `json:"steps"`
+	Seconds   float64            `json:"seconds_per_step"` // the median, after a warm-up
+	Forecast  float64            `json:"forecast_seconds_per_step"`
+	Off       float64            `json:"time_off"`                 // of the measured time; above 0 where the run was slower
+	Captured  bool               `json:"captured"`                 // steps are replayed from a CUDA graph
+	Issuing   float64            `json:"issuing_seconds_per_step"` // of the thread that launches
+	Launches  float64            `json:"launches_per_step"`
+	Busy      map[string]float64 `json:"forecast_busy"` // shares of the step, by resource
+	// Spent and ForecastSpent are where the time of a step went, in seconds: "cuda:0 compute
+	// layer forward", "cuda:0 in move", "host compute update", and what each lane waited.
+	Spent         map[string]float64 `json:"spent"`
+	ForecastSpent map[string]float64 `json:"forecast_spent"`
 	finetune.Memory
+
+	timelines [2][]trace.Event // measured and forecast
+	job       *spillway.Run
+	issued    []issued // after each step
+}
+
+// issued is what an executor has done so far, and how long it gave instructions to queues.
+type issued struct {
+	executor.Counters
+	issuing time.Duration
 }
 
 // randomStep bounds the forecast of a step, in seconds, so that many runs take minutes.
@@ -72,6 +94,9 @@ func Random(ctx context.Context, n int, seed uint64, o Options) (*RandomReport, 
 			continue
 		}
 		r.Results = append(r.Results, row)
+	}
+	if err := saveTimelines(o.Timeline, r.Results); err != nil {
+		return r, err
 	}
 	slices.SortStableFunc(r.Results, func(a, b *RandomRow) int { return cmp.Compare(math.Abs(b.Off), math.Abs(a.Off)) })
 	if n := len(r.Results); n > 0 {
@@ -113,6 +138,7 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 		return err
 	}
 	var times []float64
+	timeline := func(_ int64, events []trace.Event) { r.timelines[0] = events }
 	prepare := func(limit string) (*finetune.Run, error) {
 		s := recipe.New()
 		settings := map[string]string{recipe.ModelKey: model, "data": tokens, "device": o.Device, "max-memory": limit, "token-bytes": "4", "max-steps": "1000"}
@@ -123,14 +149,20 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 				}
 			}
 		}
-		return finetune.Prepare(s, finetune.Options{Rig: o.Rig, NoSave: true, Report: func(p train.Report) { times = append(times, p.SecondsPerIteration) }})
+		return finetune.Prepare(s, finetune.Options{Rig: o.Rig, NoSave: true, Timeline: timeline, Report: func(p train.Report) {
+			times = append(times, p.SecondsPerIteration)
+			if e := r.job.Executor(); e != nil {
+				r.issued = append(r.issued, issued{e.Counters(), e.Issuing()})
+			}
+		}})
 	}
 	run, err := prepare("")
 	if err != nil {
 		return err
 	}
 	if share := one(d, 1, d.between(0.1, 1)); share < 1 { // half of the runs are not limited
-		limit := fmt.Sprintf("%dMiB", max(int64(share*float64(finetune.StandardPeak(run.Job.Plan)))>>20, 1))
+		arenas := int64(share * float64(finetune.StandardPeak(run.Job.Plan)))
+		limit := fmt.Sprintf("%dMiB", max((arenas+run.Job.Plan.Devices[0].Context)>>20, 1))
 		if err := run.Close(); err != nil {
 			return err
 		}
@@ -146,17 +178,41 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 		return fmt.Errorf("%w: a step of %.4g s is forecast", errUnmeasurable, r.Forecast)
 	}
 	o.report(r.Name)
-	warm := int(math.Ceil(warmUp(f).Seconds()/r.Forecast)) + 2 // the first ones prepare the others
+	r.job, r.Captured, r.Busy = run.Job, run.Job.Plan.Captured, f.Busy
+	if r.timelines[1], err = run.Job.Timeline(); err != nil {
+		return err
+	}
+	warm := int(math.Ceil(warmUp(f).Seconds()/r.Forecast)) + 4 // the first ones prepare the others, and one is traced
 	run.Corpus.Steps = int64(warm + max(5, int(math.Ceil(randomTimed/r.Forecast))))
 	done, err := run.Train(ctx)
 	if err != nil || len(times) <= warm {
 		return err
 	}
 	times = times[warm:]
+	if n := len(r.issued); n > warm+1 {
+		from, to := r.issued[warm], r.issued[n-1]
+		steps := float64(to.Iterations - from.Iterations)
+		r.Issuing, r.Launches = (to.issuing-from.issuing).Seconds()/steps, float64(to.Launches-from.Launches)/steps
+	}
 	slices.Sort(times)
 	r.Strategy, r.Memory, r.Steps, r.Seconds = done.Strategy, done.Memory, len(times), times[len(times)/2]
 	r.Off = (r.Seconds - r.Forecast) / r.Seconds
+	r.Spent, r.ForecastSpent = timeByLane(r.timelines[0]), timeByLane(r.timelines[1])
 	return nil
+}
+
+// timeByLane is how many seconds each lane spent on each kind of work, and waited.
+func timeByLane(events []trace.Event) map[string]float64 {
+	sums, lanes := map[string]float64{}, map[trace.Lane]bool{}
+	for _, e := range events {
+		if e.Verb != trace.Free && !lanes[e.Lane] {
+			lanes[e.Lane] = true
+			for kind, seconds := range timeByKind(events, e.Lane) {
+				sums[e.Lane.Device+" "+e.Lane.Queue+" "+kind] = seconds
+			}
+		}
+	}
+	return sums
 }
 
 // randomTimed is how many seconds of steps are timed.
@@ -255,4 +311,26 @@ func (d drawing) tokens(r *RandomRow) []byte {
 		raw = binary.LittleEndian.AppendUint32(raw, uint32(token))
 	}
 	return raw
+}
+
+// saveTimelines writes the timelines of runs, measured and forecast, to a file each in a
+// folder; "" is nowhere.
+func saveTimelines(folder string, rows []*RandomRow) error {
+	for _, row := range rows {
+		for i, kind := range []string{"measured", "forecast"} {
+			if folder == "" {
+				continue
+			}
+			number, _, _ := strings.Cut(row.Name, ":")
+			f, err := trace.CreateChrome(filepath.Join(folder, number+"-"+kind+".json"))
+			if err != nil {
+				return err
+			}
+			f.Write(1, row.timelines[i])
+			if err := f.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

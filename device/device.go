@@ -93,10 +93,18 @@ type Hardware interface {
 type DriverMemory interface {
 	// Memory is what the driver counts now, in bytes.
 	Memory() (free, total int64, err error)
-	// Footprint predicts how many bytes the driver will count as used when so many more
-	// are allocated on the device and page-locked on the host. The kernels that will run
-	// must have been asked for.
+	// Used is how many bytes the driver counts for this program now: its allocations, its
+	// context, its kernels and the libraries they are from.
+	Used() (int64, error)
+	// Footprint predicts Used when so many more bytes are allocated on the device and
+	// page-locked on the host. The kernels that will run must have been asked for.
 	Footprint(device, host int64) int64
+}
+
+// ScratchLimiter is implemented by devices that need memory of their own to prepare kernels.
+type ScratchLimiter interface {
+	// LimitScratch sets the most bytes that this takes, for kernels asked for from now on.
+	LimitScratch(bytes int64)
 }
 
 // TF32 is implemented by devices that can round the f32 operands of matmuls and attention

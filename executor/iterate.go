@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"spillway/device"
 	"spillway/plan"
@@ -21,7 +22,12 @@ type runner struct {
 	// onGradient is called with complete gradients; see OnGradient.
 	onGradient func(Tensor) error
 	tally      *tally
+	issuing    time.Duration // see Issuing
 }
+
+// Issuing is how long the thread that gives instructions to the queues did so, in all
+// iterations.
+func (r *runner) Issuing() time.Duration { return r.issuing }
 
 // Iterate runs all instructions of the plan once. The tensors of the batch must be in
 // place (BatchTensor). When it returns, results and the norm are there; only copies that
@@ -30,10 +36,11 @@ type runner struct {
 // contents of the arenas are undefined: restore a checkpoint.
 func (r *runner) Iterate(ctx context.Context, args IterationArgs) error {
 	r.main.args.set(args, r.pending.args)
-	before := r.carried
+	before, began := r.carried, time.Now()
 	if err := r.start(ctx, r.main); err != nil {
 		return errors.Join(err, r.Sync())
 	}
+	r.issuing += time.Since(began)
 	if err := r.finish(args); err != nil {
 		if before.running {
 			return fmt.Errorf("iteration %d, or copies carried over from iteration %d: %w", args.Iteration, before.of, err)

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"spillway/dtype"
 	"spillway/graph"
@@ -85,7 +86,8 @@ type cacheTensor struct {
 	kind op.Type // [N K page D]
 }
 
-// findCaches lists the caches of a plan by the batch tensor that has the table of their pages.
+// findCaches lists the caches of a plan by the batch tensor that has the table of their pages:
+// the one that an op reads together with them.
 func (m *memory) findCaches() map[string][]cacheTensor {
 	found, seen := map[string][]cacheTensor{}, map[int]bool{}
 	for i := range m.plan.Instructions {
@@ -93,23 +95,30 @@ func (m *memory) findCaches() map[string][]cacheTensor {
 		if s.Verb != plan.Run {
 			continue
 		}
-		prog := &m.plan.Programs[s.Program]
-		names := map[graph.Value]string{}
-		for _, port := range graph.Ports(prog.Graph.Inputs, graph.Batch) {
-			names[port.Value] = port.Name
-		}
-		for _, n := range prog.Graph.Nodes {
-			if n.Kind != op.CachedAttention {
-				continue
+		g := m.plan.Programs[s.Program].Graph
+		tables, caches := map[graph.Value]string{}, map[graph.Value]int{}
+		for _, port := range g.Inputs {
+			switch {
+			case port.Role == graph.Batch && strings.HasPrefix(port.Name, graph.PagesPrefix):
+				tables[port.Value] = port.Name
+			case port.Role == graph.Cache:
+				caches[port.Value] = port.Index
 			}
-			for _, v := range n.In[3:5] {
-				bind, ok := s.Bound(plan.InCache, prog.Places[v].Index)
-				if !ok || seen[bind.Buffer] {
+		}
+		for _, n := range g.Nodes {
+			table := ""
+			for _, v := range n.In {
+				table = max(table, tables[v])
+			}
+			for _, v := range n.In {
+				index, ok := caches[v]
+				if !ok || table == "" {
 					continue
 				}
-				seen[bind.Buffer] = true
-				t := prog.Graph.Type(v)
-				found[names[n.In[7]]] = append(found[names[n.In[7]]], cacheTensor{m.partOf(bind.Buffer, 0, t.Bytes()), t})
+				if bind, ok := s.Bound(plan.InCache, index); ok && !seen[bind.Buffer] {
+					seen[bind.Buffer] = true
+					found[table] = append(found[table], cacheTensor{m.partOf(bind.Buffer, 0, g.Type(v).Bytes()), g.Type(v)})
+				}
 			}
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"spillway/recipe"
 	"spillway/rig"
 	"spillway/run"
+	"spillway/trace"
 	"spillway/train"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	Report   func(train.Report) // of every step
 	Notice   func(string)       // of what is done otherwise than asked
 	NoSave   bool               // write no checkpoints, for runs that are only measured
+	// Timeline receives when each instruction of an early step ran; nil is fine.
+	Timeline func(step int64, instructions []trace.Event)
 }
 
 // Run is a recipe with its plan and its data, before its first step.

@@ -3,6 +3,8 @@ package finetune
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"spillway/checkpoint"
 	"spillway/trace"
@@ -34,7 +36,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, timeline.Close()) }()
-	if timeline != nil {
+	if c.Timeline = r.o.Timeline; timeline != nil {
 		c.Timeline = timeline.Write
 	}
 	c.Report = func(report train.Report) {
@@ -50,6 +52,21 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 		return result, err
 	}
 	result = r.Monitor.Result(done)
+	if result.Steps >= trustedSteps && result.ShareOfRoofline > tooFast {
+		then := "are measured again next time"
+		if err := r.Rig.Forget(); err != nil {
+			then = fmt.Sprintf("spillway devices --calibrate measures them again (%v)", err)
+		}
+		result.Notices = append(slices.Clip(result.Notices), fmt.Sprintf("steps took %.0f%% of the time that the rates of this computer allow at least: those were measured while it was busy, and %s",
+			100/result.ShareOfRoofline, then))
+	}
 	result.Data = &r.Corpus.Summary
 	return result, nil
 }
+
+// A run of so many steps that was so much faster than its roofline shows that the roofline is
+// wrong.
+const (
+	trustedSteps = 10
+	tooFast      = 1.1
+)

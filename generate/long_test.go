@@ -5,9 +5,11 @@ import (
 	"errors"
 	"flag"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"spillway"
 	"spillway/generate"
 	"spillway/run"
 )
@@ -94,6 +96,30 @@ func TestCancelledStepsWait(t *testing.T) {
 	}
 	step(t, s)
 	near(t, "after cancelled steps", q.Logits(), want, 0)
+}
+
+// A session whose run was closed says so.
+func TestSessionsEndWithTheirRun(t *testing.T) {
+	job := started(t, "llama", spillway.Options{Task: spillway.Generate, Generation: run.Generation{Context: 8, Streams: 2}})
+	s, err := generate.NewSession(job)
+	must(t, err)
+	q := add(t, s, text(1, 4))
+	step(t, s)
+	must(t, job.Close())
+	if q.Logits() != nil {
+		t.Error("logits of a run that is closed")
+	}
+	must(t, q.Append(1))
+	if err := s.Step(context.Background()); err == nil || !strings.Contains(err.Error(), "make a new session") {
+		t.Error(err)
+	}
+	if _, err := q.Fork(); err != nil {
+		t.Error(err)
+	}
+	must(t, s.Close())
+	if _, err := generate.NewSession(job); err == nil {
+		t.Error("a session on a run that is closed")
+	}
 }
 
 // Sequences beyond the streams or the context, and tokens the model does not know, are refused

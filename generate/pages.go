@@ -31,7 +31,7 @@ type pageTable struct {
 func newPageTable(name string, streams, width int, c *graph.KVCache, steps int) (*pageTable, error) {
 	t := &pageTable{name: name, page: int(c.Page), width: width, entries: make([]int32, streams*width), references: make([]int32, streams*width),
 		changed: make([]uint64, streams), filled: make([]uint64, steps), now: 1}
-	if window, ok := strings.CutPrefix(name, "pages_"); ok {
+	if window, ok := strings.CutPrefix(name, graph.PagesPrefix+"_"); ok {
 		var err error
 		if t.window, err = strconv.Atoi(window); err != nil || t.window < 1 {
 			return nil, fmt.Errorf("the batch tensor %q names no window", name)

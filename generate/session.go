@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"spillway/executor"
 	"spillway/graph"
@@ -60,7 +61,7 @@ func NewSession(r *run.Run) (*Session, error) {
 	}
 	for _, t := range p.Batch {
 		switch {
-		case len(t.Name) >= 5 && t.Name[:5] == "pages":
+		case strings.HasPrefix(t.Name, graph.PagesPrefix):
 			table, err := newPageTable(t.Name, int(t.Type.Shape[0]), int(t.Type.Shape[1]), &s.cache, len(s.steps))
 			if err != nil {
 				return nil, err
@@ -132,6 +133,9 @@ func (s *Session) Advance(ctx context.Context) (more bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return true, err
 	}
+	if s.ended() {
+		return true, fmt.Errorf("generating with %s: its run was closed, parked or planned anew, and the cache is gone; make a new session", s.run.Plan.Model)
+	}
 	step := s.gather()
 	if step < 0 {
 		return false, nil
@@ -150,6 +154,9 @@ func (s *Session) Advance(ctx context.Context) (more bool, err error) {
 	}
 	return slices.ContainsFunc(s.order, (*cachedSequence).waits), nil
 }
+
+// ended says that the memory of the session is gone.
+func (s *Session) ended() bool { return s.run.Executor() != s.executor }
 
 // gather chooses rows and the smallest step that computes them; -1 where nothing waits.
 // Sequences with a single token come first, so that prompts do not hold them up.
@@ -274,9 +281,9 @@ func (q *cachedSequence) Tokens() []int32 { return q.tokens }
 // Len is the number of tokens.
 func (q *cachedSequence) Len() int { return len(q.tokens) }
 
-// Logits of the token after the last; nil where they are not ready.
+// Logits of the token after the last; nil where they are not ready, or gone with the run.
 func (q *cachedSequence) Logits() []float32 {
-	if !q.ready {
+	if !q.ready || !q.fetched && q.session.ended() {
 		return nil
 	}
 	q.fetch()
@@ -345,8 +352,7 @@ func (q *cachedSequence) Fork() (Sequence, error) {
 	for _, t := range q.session.tables {
 		t.share(q.slot, f.slot)
 	}
-	if q.ready {
-		q.fetch()
+	if q.ready && q.Logits() != nil {
 		f.ready, f.fetched, f.step, f.logits = true, true, q.step, slices.Clone(q.logits)
 	}
 	return f, nil

@@ -51,13 +51,16 @@ func (c *KVCache) Pages(window int64) int64 {
 	return min(all, (seen+c.Page-2)/c.Page+1)
 }
 
+// PagesPrefix begins the names of batch tensors with tables of pages.
+const PagesPrefix = "pages"
+
 // PagesName is the batch tensor with the table of pages [Streams Pages] of layers with a
 // window, 0 for none: "pages", "pages_4096". Layers whose pages are all of them share a table.
 func (c *KVCache) PagesName(window int64) string {
 	if c.Pages(window) == c.Pages(0) {
-		return "pages"
+		return PagesPrefix
 	}
-	return fmt.Sprintf("pages_%d", window)
+	return fmt.Sprintf("%s_%d", PagesPrefix, window)
 }
 
 // CachedAttention is attention that stores keys and values of its rows in the block's cache

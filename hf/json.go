@@ -25,9 +25,16 @@ func (o object) has(key string) bool {
 
 func isNull(text json.RawMessage) bool { return string(text) == "null" }
 
+// maxConfig is the size in bytes of the largest config that is read. The largest known have
+// some tens of kilobytes.
+const maxConfig = 1 << 20
+
 // parseObject reads one JSON object and refuses keys given twice, at any depth.
 func parseObject(raw []byte) (object, error) {
 	var o object
+	if len(raw) > maxConfig {
+		return nil, fmt.Errorf("a config of %d bytes; at most %d are read", len(raw), maxConfig)
+	}
 	if !utf8.Valid(raw) {
 		return nil, fmt.Errorf("the text is not valid UTF-8")
 	}

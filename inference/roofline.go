@@ -14,12 +14,28 @@ type Roofline struct {
 	Bound           string // what limits it: "memory", "compute", or "link" where weights stream
 }
 
-// Share says which share of the roofline a rate is, as a text: ", 63% of roofline (memory-bound)".
+// Share says which share of the roofline a rate is, as a text: ", 63% of roofline (memory-bound)". A
+// rate above it says that the roofline is not this one: weights that fit the caches are not read
+// from memory.
 func (r Roofline) Share(rate float64) string {
 	if r.TokensPerSecond == 0 || rate == 0 {
 		return ""
 	}
+	if rate > r.TokensPerSecond {
+		if r.Bound == "memory" {
+			return ", faster than memory: the weights fit the caches"
+		}
+		return ""
+	}
 	return fmt.Sprintf(", %.0f%% of roofline (%s-bound)", 100*rate/r.TokensPerSecond, r.Bound)
+}
+
+// Under is the roofline, or none where a rate is above it.
+func (r Roofline) Under(rate float64) Roofline {
+	if rate > r.TokensPerSecond {
+		return Roofline{}
+	}
+	return r
 }
 
 // Rooflines are those of computing the prompt and of adding tokens: a step reads the weights

@@ -72,8 +72,9 @@ func (d *Device) assumeGPU() {
 	if known {
 		d.Fill(model.device(), Published)
 	}
+	d.Fill(Device{Context: contextOverhead}, Assumed)
 	typical := Device{
-		Usable:    d.Memory - contextOverhead,
+		Usable:    d.Memory - d.Context,
 		Bandwidth: gpuBandwidth,
 		Launch:    gpuLaunch,
 		Link:      Link{In: pcie4, Out: pcie4, Bidirectional: linkBidirectional, Latency: linkLatency},

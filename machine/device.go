@@ -33,6 +33,9 @@ type Device struct {
 	// Memory is all there is; Usable is what arenas may take of it.
 	Memory units.Bytes `json:"memory"`
 	Usable units.Bytes `json:"usable"`
+	// Context is what the driver counts for a program beyond its arenas: the context of a
+	// GPU, loaded kernels and libraries. A limit on memory includes it.
+	Context units.Bytes `json:"context,omitempty"`
 	// Shared says that the memory is part of the host's: the device and the host
 	// tier together may take no more than Host.Usable.
 	Shared  bool    `json:"shared,omitempty"`
@@ -47,9 +50,16 @@ type Device struct {
 	// Kernel is the time of the shortest kernel when launching costs nothing, as in a
 	// captured graph. Zero counts as Launch.
 	Kernel time.Duration `json:"kernel_ns,omitempty"`
+	// Signal is the time the host needs to record an event, or to have a queue wait for one.
+	Signal time.Duration `json:"signal_ns,omitempty"`
+	// Handoff is the time until a CPU that waits for the device notices that it is done, and
+	// until the device notices that the CPU is, together.
+	Handoff time.Duration `json:"handoff_ns,omitempty"`
 	// Tables hold measured rates by the shapes of calls; where there are none, the rates
 	// above stand for calls of every size.
-	Tables  Tables  `json:"tables,omitempty"`
+	Tables Tables `json:"tables,omitempty"`
+	// Calls has the times of calls where the device is at hand; nil elsewhere.
+	Calls   Calls   `json:"-"`
 	Sources Sources `json:"sources,omitempty"`
 }
 
@@ -58,6 +68,7 @@ func (d *Device) figures() figures {
 	return figures{&d.Sources, []figure{
 		{"memory", size(&d.Memory), "installed memory"},
 		{"usable", size(&d.Usable), "memory that plans may use"},
+		{"context", size(&d.Context), "memory of a GPU that its context, kernels and libraries take"},
 		{"in", rate(&d.Link.In), "copies from host to device"},
 		{"out", rate(&d.Link.Out), "copies from device to host"},
 		{"bidirectional", bidirectional(&d.Link.Bidirectional), "share of in + out that the link carries when both are busy; half-duplex is 50%"},
@@ -75,6 +86,8 @@ func (d *Device) figures() figures {
 		{"bandwidth", rate(&d.Bandwidth), "the device's own memory, reads plus writes"},
 		{"launch", span(&d.Launch), "time per kernel launched by the host"},
 		{"kernel", span(&d.Kernel), "time of the shortest kernel in a captured graph"},
+		{"signal", span(&d.Signal), "time to record an event, or to have a queue wait for one"},
+		{"handoff", span(&d.Handoff), "time from a GPU to a CPU that waits for it, and back"},
 	}}
 }
 
@@ -170,8 +183,8 @@ func (d Device) check() error {
 	if err := d.Link.Bidirectional.check(); err != nil {
 		return fmt.Errorf("link: %w", err)
 	}
-	if d.Launch < 0 || d.Kernel < 0 || d.Link.Latency < 0 {
-		return fmt.Errorf("launch %v, kernel %v and latency %v must not be negative", d.Launch, d.Kernel, d.Link.Latency)
+	if min(d.Launch, d.Kernel, d.Signal, d.Handoff, d.Link.Latency) < 0 {
+		return fmt.Errorf("launch %v, kernel %v, signal %v, handoff %v and latency %v must not be negative", d.Launch, d.Kernel, d.Signal, d.Handoff, d.Link.Latency)
 	}
 	return nil
 }

@@ -25,11 +25,11 @@ func TestParseTakesWhatIsGiven(t *testing.T) {
 	m := parse(t, "gpu:24GiB@55GB/s/165TFLOPS/bandwidth=1TB/s/launch=4us/usable=23GiB, host:64GiB@30GB/s/cores=8 ,disk:2TiB@3GB/s/write=1GB/s")
 	d := m.Devices[0]
 	want := Device{
-		Name: "gpu0", Kind: GPU, Memory: 24 * units.GiB, Usable: 23 * units.GiB,
+		Name: "gpu0", Kind: GPU, Memory: 24 * units.GiB, Usable: 23 * units.GiB, Context: contextOverhead,
 		Compute:   Compute{BF16: 165e12, F16: 165e12, TF32: 82.5e12, F32: 41.25e12},
 		Bandwidth: 1e12, Link: Link{In: 55e9, Out: 55e9, Bidirectional: linkBidirectional, Latency: linkLatency, HostBandwidth: 72e9}, Launch: 4 * time.Microsecond,
 		Sources: Sources{"memory": Given, "usable": Given, "in": Given, "out": Given, "bf16": Given, "bandwidth": Given, "launch": Given,
-			"f16": Assumed, "tf32": Assumed, "f32": Assumed, "bidirectional": Assumed, "latency": Assumed, "host-bandwidth": Assumed},
+			"f16": Assumed, "tf32": Assumed, "f32": Assumed, "bidirectional": Assumed, "latency": Assumed, "host-bandwidth": Assumed, "context": Assumed},
 	}
 	if !reflect.DeepEqual(d, want) {
 		t.Errorf("device\n got %+v\nwant %+v", d, want)
@@ -241,6 +241,7 @@ func TestDescribeSaysWhereFiguresComeFrom(t *testing.T) {
 gpu0     gpu rtx4090
   memory             24.0 GiB  published
   usable             23.4 GiB  assumed
+  context             614 MiB  assumed
   in                25.0 GB/s  given
   out               25.0 GB/s  given
   bidirectional         92.0%  assumed

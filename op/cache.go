@@ -73,6 +73,10 @@ func inferCachedAttention(a Attr, in []Type) ([]Type, error) {
 	return []Type{in[3], in[4], in[0]}, nil
 }
 
+// ReadsCache says whether calls of a kind read a cache, so that what they cost depends on how
+// many positions sequences have: Attr.Document.
+func (k Kind) ReadsCache() bool { return k == CachedAttention || k == AttendCache }
+
 // CacheType says whether keys or values can be stored in a type: a plain one, or a block
 // type with a scale for each row, which is one head of one position.
 func CacheType(t dtype.Type) bool {

@@ -90,6 +90,9 @@ type Device struct {
 	// have only rank 0.
 	Rank   int   `json:"rank,omitempty"`
 	Budget int64 `json:"budget_bytes"` // the most the plan may use of it
+	// Context is what the driver counts beyond the plan's arenas: context, kernels and
+	// libraries of a GPU. Limits include it.
+	Context int64 `json:"context_bytes,omitempty"`
 }
 
 // Names of devices of a plan that compute or store on the host: the CPU where it runs the

@@ -21,6 +21,9 @@ func Read(r io.Reader) (*Plan, error) {
 	if len(data) > maxJSON {
 		return nil, fmt.Errorf("reading a plan: it has more than %d bytes; is it a plan?", maxJSON)
 	}
+	if err := checkParts(data); err != nil {
+		return nil, fmt.Errorf("reading a plan: %w", err)
+	}
 	var format struct{ Version int }
 	if err := json.Unmarshal(data, &format); err == nil && format.Version != Version {
 		return nil, fmt.Errorf("reading a plan: %w", versionError(format.Version))
@@ -35,6 +38,51 @@ func Read(r io.Reader) (*Plan, error) {
 		return nil, fmt.Errorf("reading a plan: something follows the plan")
 	}
 	return p, Verify(p)
+}
+
+// Memory that the parts of a plan take, at most, in bytes: an item of one of its own lists,
+// such as an instruction, and any other item or object. Those of all may take baseBytes and
+// perByte for each byte of the text; plans of real models stay below half of that.
+const (
+	itemBytes = 250
+	partBytes = 100
+	baseBytes = 40 << 20
+	perByte   = 13
+)
+
+// checkParts refuses a text that consists of parts without contents, such as a million empty
+// instructions, which would take many times its size in memory.
+func checkParts(data []byte) error {
+	if n := partsBytes(data); n > baseBytes+perByte*len(data) {
+		return fmt.Errorf("it has %d bytes, its parts would take %d: it is no plan", len(data), n)
+	}
+	return nil
+}
+
+// partsBytes is the memory that the parts of a text of JSON take, at most.
+func partsBytes(data []byte) (n int) {
+	var lists []bool // what is open: lists and objects
+	text := false
+	for i := 0; i < len(data); i++ {
+		c := data[i]
+		switch {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '[' || c == '{':
+			lists = append(lists, c == '[')
+			n += partBytes
+		case (c == ']' || c == '}') && len(lists) > 0:
+			lists = lists[:len(lists)-1]
+		case c == ',' && len(lists) == 2 && lists[1]:
+			n += itemBytes
+		case c == ',' && len(lists) > 2 && lists[len(lists)-1]:
+			n += partBytes
+		}
+	}
+	return n
 }
 
 func versionError(version int) error {

@@ -107,6 +107,9 @@ func (p *Plan) smallerCaches(m *spillway.Model, o spillway.Options) [][]way {
 			chunks = append(chunks, way{fmt.Sprintf("--chunk %d", n), func(o *spillway.Options) { o.Generation.Chunk = n }})
 		}
 	}
+	for _, s := range streams {
+		both = append(both, join(coded, s))
+	}
 	for _, c := range contexts {
 		if len(streams) > 0 {
 			c = join(c, streams[len(streams)-1])

@@ -21,6 +21,7 @@ import (
 	"spillway/placement"
 	"spillway/planner/strategy"
 	"spillway/quant"
+	"spillway/quant/stored"
 )
 
 // Plan is what a plan is made from. A setting of the planner becomes a flag and a key of
@@ -97,7 +98,7 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 
 	f.StringVar(&p.DeepSpeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from the DeepSpeed configuration in `FILE`")
 	parsed(f, "", "device-map", "where weights are stored: `auto|balanced|balanced_low_0|sequential`, or a JSON object of modules with device numbers, cpu or disk,\nor a file that has one: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)", p.readDeviceMap, placement.Words...)
-	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB (default: all)")
+	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB; of a GPU it is what the driver counts, context and libraries included (default: all)")
 	enum(f, &o.Constraints.Updates, "optimizer-device", "run the optimizer step on `device|cpu|split`; cpu: the CPU updates weights whose optimizer state is in host memory, during the\nbackward pass (default: what is fastest)", strategy.Updaters...)
 	f.StringVar(&o.Disk, "disk", "", "store in the folder `DIR` what device and host memory cannot hold (default: no disk)")
 }
@@ -126,10 +127,10 @@ func (p *Plan) adapterFlags(f *flag.FlagSet) {
 	f.BoolVar(&a.DoRA, "use-dora", false, "train the magnitudes of adapted weights too (DoRA)")
 	enum(f, &a.Bias, "lora-bias", "biases of the model to train: `none|all|lora_only`", lora.NoBias, lora.AllBiases, lora.LoRAOnly)
 	enum(f, &a.Init, "init-lora-weights", "how adapters start, `true|gaussian|false`: with true and gaussian they add nothing at first", hf.InitDefault, hf.InitGaussian, hf.InitRandom)
-	parsed(f, "", "quantization", "format of the frozen weights of qlora, `"+quant.Aliases("|")+"` (default: that of a quantized folder, else nf4)", func(text string) (err error) {
+	parsed(f, "", "quantization", "`FORMAT` of the frozen weights of qlora: "+strings.Join(stored.Written(), ", ")+" (default: that of a quantized folder, else nf4)", func(text string) (err error) {
 		a.Base, err = quant.ParseWeights(text)
 		return err
-	}, strings.Split(quant.Aliases(","), ",")...)
+	}, stored.Written()...)
 	within(f, &a.Outliers, 0, 1e9, "llm-int8-threshold", "with --quantization int8: multiply integers, and inputs of magnitude `X` or more in floating point, as LLM.int8\ndoes with 6 (default: multiply by dequantized weights)")
 }
 

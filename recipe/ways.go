@@ -136,7 +136,7 @@ func (p *Plan) methods(o spillway.Options, task string) (list []way) {
 // memory is more of it: within a limit that was given, or on a machine that was described.
 func memory(o spillway.Options, fit *planner.FitError, described string) (list []way) {
 	if n := fit.DeviceNeed(); o.MaxMemory != "" && !strings.Contains(o.MaxMemory, "=") && n > 0 {
-		limit := fmt.Sprintf("%dMiB", (n+int64(units.MiB)-1)/int64(units.MiB))
+		limit := fmt.Sprintf("%dMiB", (n+fit.Context+int64(units.MiB)-1)/int64(units.MiB))
 		list = append(list, way{"--max-memory " + limit, func(o *spillway.Options) { o.MaxMemory = limit }})
 	}
 	if described == "" {

@@ -34,16 +34,23 @@ type document struct {
 }
 
 // maxFile is the size of the largest recipe that is read, in bytes.
-const maxFile = 1 << 20
+const maxFile = 1 << 17
 
 // maxNesting is how deep brackets and dashes may be nested in a recipe, whose settings are
 // flat: the parser takes memory by the square of the depth.
 const maxNesting = 32
 
-// checkNesting refuses a file that is nested deeper than any recipe.
+// maxLines is how many lines a recipe may have: the parser takes time by the square of some
+// of them.
+const maxLines = 10_000
+
+// checkNesting refuses a file that is nested deeper or has more lines than any recipe.
 func (r document) checkNesting(raw []byte) error {
 	depth := 0
 	for i, line := range strings.Split(string(raw), "\n") {
+		if i == maxLines {
+			return &Error{File: r.file, Line: i + 1, Column: 1, Err: fmt.Errorf("more than %d lines; is it a recipe?", maxLines)}
+		}
 		for _, c := range line {
 			switch c {
 			case '[', '{':

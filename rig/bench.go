@@ -1,12 +1,15 @@
 package rig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"spillway/device"
 	"spillway/dtype"
+	"spillway/machine"
 	"spillway/op"
 	"spillway/optim"
 )
@@ -22,6 +25,7 @@ type bench struct {
 	memory device.Memory
 	noise  map[content]device.Memory
 	rest   time.Duration // most time between rows of matmuls
+	room   int64         // most bytes of device memory; 0 is no limit
 }
 
 // clockRest is long enough for a GPU to raise its clock again.
@@ -34,14 +38,21 @@ func newBench(dev device.Device) (b *bench, err error) {
 }
 
 func (b *bench) close() error {
-	errs := []error{b.queue.Close()}
-	if b.memory != nil {
-		errs = append(errs, b.memory.Free())
-	}
+	errs := []error{b.queue.Close(), b.free()}
 	for _, m := range b.noise {
 		errs = append(errs, m.Free())
 	}
 	return errors.Join(errs...)
+}
+
+// free gives the device memory back.
+func (b *bench) free() error {
+	if b.memory == nil {
+		return nil
+	}
+	m := b.memory
+	b.memory = nil
+	return m.Free()
 }
 
 // time is the time per launch of a call on random operands; matmuls of zeros take less
@@ -49,31 +60,39 @@ func (b *bench) close() error {
 // at most maxLaunches, and takes the best of several rows. Between rows of matmuls the
 // device rests, or a GPU would lower its clock.
 func (b *bench) time(call op.Call, span time.Duration) (time.Duration, error) {
+	t, err := b.callTime(call, span)
+	return t.Device, err
+}
+
+// callTime is the same, with what launching takes.
+func (b *bench) callTime(call op.Call, span time.Duration) (t machine.CallTime, err error) {
 	w, err := b.prepare(call)
 	if err != nil {
-		return 0, err
+		return t, err
 	}
-	best, launches := w.once, launchesIn(span, w.once)
+	launches := launchesIn(span, w.once)
 	pause := time.Duration(launches) * w.once
+	t = machine.CallTime{Device: w.once, Launch: w.issued}
 	for range workTries {
 		if call.Cost().Matrix {
 			time.Sleep(min(2*pause, b.rest))
 		}
 		took, err := w.row(launches)
 		if err != nil {
-			return 0, err
+			return t, err
 		}
-		best = min(best, took)
+		t.Device, t.Launch = min(t.Device, took), min(t.Launch, w.issued)
 	}
-	if float64(w.issued) < launchBoundShare*float64(best) {
-		return best, nil
+	if float64(t.Launch) < launchBoundShare*float64(t.Device) {
+		return t, nil
 	}
-	return w.captured(best)
+	t.Device, err = w.captured(t.Device, min(max(int(span/max(t.Device, 1)), leastCaptured), capturedLaunches))
+	return t, err
 }
 
-// launchBoundShare is the share of a row's time spent launching above which the device is
-// taken to have waited for launches.
-const launchBoundShare = 0.9
+// launchBoundShare is the share of a row's time spent launching above which the device may
+// have waited for launches: at the beginning of the row, or throughout.
+const launchBoundShare = 0.05
 
 // work is a call that is ready to be launched.
 type work struct {
@@ -134,20 +153,21 @@ func (w *work) issue(launches int) error {
 	return nil
 }
 
-// A graph of so many launches is captured and launched so often.
+// A graph of at least and at most so many launches is captured, and launched so often.
 const (
+	leastCaptured    = 4
 	capturedLaunches = 512
 	graphLaunches    = 3
 )
 
-// captured is the time per launch in a captured graph, without launch overhead. Where the
-// device captures no graphs it is took.
-func (w *work) captured(took time.Duration) (best time.Duration, err error) {
+// captured is the time per launch in a captured graph of so many, without launch overhead.
+// Where the device captures no graphs it is took.
+func (w *work) captured(took time.Duration, launches int) (best time.Duration, err error) {
 	d, can := w.dev.(device.GraphCapturer)
 	if !can {
 		return took, nil
 	}
-	graph, err := d.Capture([]device.Queue{w.queue}, func() error { return w.issue(capturedLaunches) })
+	graph, err := d.Capture([]device.Queue{w.queue}, func() error { return w.issue(launches) })
 	if errors.Is(err, device.ErrNotCapturable) {
 		return took, nil
 	}
@@ -161,7 +181,7 @@ func (w *work) captured(took time.Duration) (best time.Duration, err error) {
 		if err := errors.Join(graph.Launch(), w.queue.Sync()); err != nil {
 			return 0, fmt.Errorf("launching a graph of %v: %w", w.call, err)
 		}
-		best = min(best, time.Since(start)/capturedLaunches)
+		best = min(best, time.Since(start)/time.Duration(launches))
 	}
 	return best, nil
 }
@@ -171,13 +191,14 @@ func (w *work) captured(took time.Duration) (best time.Duration, err error) {
 func (b *bench) place(call op.Call, workspace int64) (*device.Launch, error) {
 	l, size := device.Arrange(call, workspace, b.dev.Info().Alignment)
 	l.Args = &op.Args{Scalars: typicalArgs}
+	if b.room > 0 && size > b.room {
+		return nil, &device.OutOfMemoryError{Device: b.dev.Info().Name, Asked: size, Limit: b.room}
+	}
 	if b.memory == nil || b.memory.Size() < size {
-		if b.memory != nil {
-			if err := b.memory.Free(); err != nil {
-				return nil, err
-			}
+		err := b.free()
+		if err != nil {
+			return nil, err
 		}
-		var err error
 		if b.memory, err = b.dev.Alloc(size); err != nil {
 			return nil, err
 		}
@@ -233,6 +254,9 @@ var typicalArgs = optim.AdamStep{Rate: 1e-6, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8
 type content struct {
 	of   dtype.Type
 	from float64 // the smallest; the largest is one more
+	// Of i32: ids below a count; or, where positions are not 0, sequences of so many positions
+	// in documents of so many each.
+	ids, positions, document int64
 }
 
 // contentOf chooses what to fill an operand with. The factor of clipping must be positive,
@@ -240,12 +264,26 @@ type content struct {
 func contentOf(call op.Call, i int) content {
 	t := call.In[i]
 	switch {
+	case t.DType == dtype.I32 && call.Attr.Segments && firstI32(call) == i:
+		n := t.Shape.Last()
+		return content{of: t.DType, positions: n, document: cmp.Or(call.Attr.Document, n)}
 	case t.DType == dtype.I32:
-		return content{t.DType, 0}
+		c := content{of: t.DType, ids: vocabulary}
+		if ids, known := call.IDs(); known && ids.Operand == i {
+			c.ids = ids.Count
+		} else if call.Attr.Rows > 0 { // of the table whose gradient is made
+			c.ids = call.Attr.Rows
+		}
+		return c
 	case t.Equal(of(dtype.F32, 2)), call.Kind == optim.Adam && i == squares:
-		return content{t.DType, 0.5}
+		return content{of: t.DType, from: 0.5}
 	}
-	return content{t.DType, -0.5}
+	return content{of: t.DType, from: -0.5}
+}
+
+// firstI32 is the index of the first operand of integers: of attention, the segments.
+func firstI32(call op.Call) int {
+	return slices.IndexFunc(call.In, func(t op.Type) bool { return t.DType == dtype.I32 })
 }
 
 // squares is the index of the means of squares among the operands of Adam.
@@ -256,12 +294,14 @@ func (b *bench) noiseOf(c content) (device.Memory, error) {
 	if m := b.noise[c]; m != nil {
 		return m, nil
 	}
-	some := op.NewArray(of(c.of, noiseElements))
-	for i := range noiseElements {
-		u := float64(op.Uniform(1, 0, uint64(i)))
-		if c.of == dtype.I32 {
-			some.I[i] = int32(u * vocabulary)
-		} else {
+	some := op.NewArray(of(c.of, cmp.Or(c.positions, noiseElements)))
+	for i := range some.Type.Shape.Elements() {
+		switch u := float64(op.Uniform(1, 0, uint64(i))); {
+		case c.positions > 0:
+			some.I[i] = int32(i / c.document)
+		case c.of == dtype.I32:
+			some.I[i] = int32(u * float64(c.ids))
+		default:
 			some.F[i] = c.from + u
 		}
 	}

@@ -28,7 +28,9 @@ type entry struct {
 	Host    *machine.Host   `json:"host,omitempty"`
 	Disk    *machine.Disk   `json:"disk,omitempty"`
 	Device  *machine.Device `json:"device,omitempty"` // a GPU, or the CPU's tables next to the host
-	Notes   []string        `json:"notes,omitempty"`
+	// Calls are the times of single calls, by the calls as JSON.
+	Calls map[string]machine.CallTime `json:"calls,omitempty"`
+	Notes []string                    `json:"notes,omitempty"`
 }
 
 func (e *entry) note(format string, args ...any) {
@@ -39,6 +41,7 @@ func (e *entry) note(format string, args ...any) {
 func (e *entry) check() error {
 	switch {
 	case e.Host != nil && e.Host.Copy > 0 && e.Host.CopyOne > 0:
+	case len(e.Calls) > 0:
 	case e.Disk != nil && e.Disk.Read > 0 && e.Disk.Write > 0:
 	case e.Device != nil && e.Device.Link.In > 0 && e.Device.Link.Out > 0 && e.Device.Bandwidth > 0 && e.Device.Compute.F32 > 0:
 	default:
@@ -59,11 +62,16 @@ var (
 
 // cached loads what was measured under a key, or measures and stores it. What measure
 // returns with errTransient is used but not stored. Trouble with the cache itself is a note
-// of the entry: rates can be measured again or assumed.
-func (o Options) cached(key string, measure func(*entry) error) (entry, error) {
+// of the entry: rates can be measured again or assumed. Faster says whether a quick look
+// finds the hardware much faster than an entry has it: then that was measured in a busy
+// minute, and is measured again. Nil looks at nothing.
+func (o Options) cached(key string, faster func(entry) bool, measure func(*entry) error) (entry, error) {
 	e, err := o.load(key)
-	if err == nil {
+	if err == nil && (faster == nil || !o.Measure || !faster(e)) {
 		return e, nil
+	}
+	if err == nil {
+		err = errNotCached
 	}
 	e = entry{Version: cacheVersion, Key: key, At: time.Now().UTC().Truncate(time.Second)}
 	if !errors.Is(err, errNotCached) {
@@ -78,17 +86,22 @@ func (o Options) cached(key string, measure func(*entry) error) (entry, error) {
 	if o.Cache == "" {
 		return e, nil
 	}
-	text, err := json.MarshalIndent(stored, "", "  ")
+	if err := o.store(stored); err != nil {
+		e.note("the measured rates could not be stored for next time: %v", err)
+	}
+	return e, nil
+}
+
+// store writes an entry to the cache.
+func (o Options) store(e entry) error {
+	text, err := json.MarshalIndent(e, "", "  ")
 	if err == nil {
 		err = vfs.MkdirAll(vfs.OS, o.Cache)
 	}
 	if err == nil {
-		err = vfs.ReplaceBytes(vfs.OS, o.path(key), append(text, '\n'))
+		err = vfs.ReplaceBytes(vfs.OS, o.path(e.Key), append(text, '\n'))
 	}
-	if err != nil {
-		e.note("the measured rates could not be stored for next time: %v", err)
-	}
-	return e, nil
+	return err
 }
 
 // path of the entry of a key.
@@ -119,4 +132,18 @@ func (o Options) load(key string) (e entry, err error) {
 		return e, fmt.Errorf("%s: %w", o.path(key), err)
 	}
 	return e, nil
+}
+
+// muchFaster is how much faster than what is cached a quick look must find something.
+const muchFaster = 1.3
+
+// forget removes what is cached under a key.
+func (o Options) forget(key string) error {
+	if o.Cache == "" {
+		return nil
+	}
+	if err := os.Remove(o.path(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

@@ -18,6 +18,7 @@ type calibrationSizes struct {
 	Side      int64         // of square matrices
 	Grid      grid          // of the tables
 	Sustained time.Duration // how long matmuls run without a pause; 0: not at all
+	Brief     bool          // without pauses, only those that GPUs lower their clock for most
 	// Host is the CPU, which updates Params params of f32 during copies, more than caches
 	// hold; nil: it does not.
 	Host   device.Device
@@ -36,10 +37,22 @@ func (s calibrationSizes) report(what string) {
 // where kernels must be compiled and the fastest algorithms chosen first.
 var gpuSizes = calibrationSizes{Copy: 512 * units.MiB, Side: 8192, Grid: gpuGrid, Sustained: 2 * time.Second}
 
-// Calibrate measures an open GPU, with the CPU next to it, and returns what it measured:
-// a device without sizes.
-func Calibrate(dev device.Device, o Options) (d machine.Device, err error) {
+// quickSizes are those of the first run on a computer: some seconds, and little memory, since
+// limits on it count from the beginning. There are no tables: calls are measured when a
+// forecast asks for them.
+var quickSizes = calibrationSizes{Copy: 64 * units.MiB, Side: 4096, Sustained: time.Second, Brief: true}
+
+// MeasureRates measures everything but tables, of which a forecast has no need where it can
+// ask the device.
+func MeasureRates(dev device.Device, o Options) (machine.Device, error) {
 	s := gpuSizes
+	s.Grid = grid{}
+	return calibrate(dev, o, s)
+}
+
+// calibrate measures an open GPU, with the CPU next to it, by work of given sizes, and returns
+// what it measured: a device without sizes.
+func calibrate(dev device.Device, o Options, s calibrationSizes) (d machine.Device, err error) {
 	start := time.Now()
 	s.Report = func(what string) {
 		if o.Report != nil {
@@ -66,6 +79,7 @@ var measurements = []struct {
 	{"copies during optimizer steps on the CPU", measureHostBandwidth},
 	{"matmuls", measureMatmuls},
 	{"kernel launches", measureLaunches},
+	{"events", measureEvents},
 	{"calls of many shapes", measureTables},
 	{"sustained matmuls", measureSustained},
 	{"the same in " + tf32, measureTF32},
@@ -98,6 +112,9 @@ func measureMatmuls(d *machine.Device, dev device.Device, s calibrationSizes) (e
 }
 
 func measureTables(d *machine.Device, dev device.Device, s calibrationSizes) (err error) {
+	if len(s.Grid.Sides) == 0 {
+		return nil
+	}
 	d.Tables = machine.Tables{}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
 		if d.Tables[t.String()], err = shapeTables(dev, t, s.Grid); err != nil {
@@ -112,6 +129,9 @@ func measureSustained(d *machine.Device, dev device.Device, s calibrationSizes) 
 		return nil
 	}
 	for t, rate := range matmulRates(&d.Sustained) {
+		if t == dtype.F32 && s.Brief { // not on matrix units
+			continue
+		}
 		s.report(fmt.Sprintf("sustained matmuls of %v for %v", t, s.Sustained))
 		if *rate, err = sustainedRate(dev, t, s.Side, s.Sustained); err != nil {
 			return err
@@ -132,8 +152,13 @@ func measureTF32(d *machine.Device, dev device.Device, s calibrationSizes) (err 
 	if d.Compute.TF32, err = burstRate(dev, dtype.F32, s.Side); err != nil {
 		return err
 	}
-	if d.Tables[tf32], err = shapeTables(dev, dtype.F32, s.Grid); err != nil || s.Sustained == 0 {
-		return err
+	if len(s.Grid.Sides) > 0 {
+		if d.Tables[tf32], err = shapeTables(dev, dtype.F32, s.Grid); err != nil {
+			return err
+		}
+	}
+	if s.Sustained == 0 || s.Brief {
+		return nil
 	}
 	d.Sustained.TF32, err = sustainedRate(dev, dtype.F32, s.Side, s.Sustained)
 	return err
@@ -163,9 +188,59 @@ func measureLaunches(d *machine.Device, dev device.Device, _ calibrationSizes) (
 		}
 		d.Launch = min(d.Launch, took)
 	}
-	kernel, err := w.captured(d.Launch)
+	kernel, err := w.captured(d.Launch, capturedLaunches)
 	if kernel < d.Launch {
 		d.Kernel = kernel
 	}
 	return err
+}
+
+// eventTries is how often events are timed: threads that were just started are slow at first.
+const eventTries = 12
+
+// measureEvents measures what the host needs to record an event and to have a queue wait for
+// it, and how long it takes until the CPU has noticed the device and the device the CPU.
+func measureEvents(d *machine.Device, dev device.Device, s calibrationSizes) (err error) {
+	if s.Host == nil {
+		return nil
+	}
+	const signals, handoffs = 256, 16
+	var queues [2]device.Queue
+	var events [2][handoffs]device.Event // each is recorded once at a time: a GPU only knows its latest record
+	for i, on := range []device.Device{dev, s.Host} {
+		if queues[i], err = on.Queue("events"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, queues[i].Close()) }()
+		for j := range events[i] {
+			if events[i][j], err = on.Event(); err != nil {
+				return err
+			}
+		}
+	}
+	d.Signal, d.Handoff = time.Second, time.Second
+	for range eventTries {
+		start := time.Now()
+		for range signals / 2 {
+			if err := errors.Join(queues[0].Record(events[0][0]), queues[0].Wait(events[0][0])); err != nil {
+				return err
+			}
+		}
+		d.Signal = min(d.Signal, time.Since(start)/signals)
+		if err := queues[0].Sync(); err != nil {
+			return err
+		}
+		start = time.Now()
+		for j := range handoffs {
+			gpu, cpu := events[0][j], events[1][j]
+			if err := errors.Join(queues[0].Record(gpu), queues[1].Wait(gpu), queues[1].Record(cpu), queues[0].Wait(cpu)); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(queues[0].Sync(), queues[1].Sync()); err != nil {
+			return err
+		}
+		d.Handoff = min(d.Handoff, time.Since(start)/handoffs)
+	}
+	return nil
 }

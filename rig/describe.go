@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -111,23 +112,44 @@ func (o Options) describeGPU(dev device.Device, m *machine.Machine) (machine.Dev
 			d.Model = strings.NewReplacer(",", " ", ":", " ", "@", " ", "/", " ").Replace(hardware.Model())
 		}
 	}
-	e, err := o.cached(deviceKey(dev), func(e *entry) error {
-		if !o.Calibrate {
+	e, err := o.cached(deviceKey(dev), func(e entry) bool { return o.fasterLink(e, dev) }, func(e *entry) error {
+		sizes := gpuSizes
+		switch {
+		case o.Calibrate:
+		case o.Measure:
+			sizes = o.sizes.gpu
+		default:
 			return errNotCached
 		}
-		measured, err := Calibrate(dev, o)
+		measured, err := calibrate(dev, o, sizes)
 		e.Device = &measured
 		return err
 	})
 	switch {
-	case e.Device != nil:
+	case err == nil:
 		d = d.WithMeasured(*e.Device)
 	case o.Calibrate:
 		return d, err
+	case !errors.Is(err, errNotCached):
+		m.Note("the rates of %s could not be measured: %v", info.Name, err)
 	}
+	d.Fill(machine.Device{Context: units.Bytes(dev.Info().Overhead + laterKernels)}, machine.Measured)
 	m.Notes = append(m.Notes, e.Notes...)
 	return d, nil
 }
+
+// fasterLink looks for some milliseconds whether copies are much faster than what is cached.
+func (o Options) fasterLink(e entry, dev device.Device) bool {
+	var now machine.Device
+	if !o.sizes.looks || e.Device == nil || measureCopies(&now, dev, calibrationSizes{Copy: 16 * units.MiB}) != nil {
+		return false
+	}
+	return now.Link.In > muchFaster*e.Device.Link.In || now.Link.Out > muchFaster*e.Device.Link.Out
+}
+
+// laterKernels is what kernels take of a GPU that a plan asks for after the GPU was described:
+// up to 40 MiB were seen. A plan that takes more is made again.
+const laterKernels = 32 << 20
 
 // deviceKey names what the rates of a device depend on.
 func deviceKey(dev device.Device) string {

@@ -20,10 +20,12 @@ import (
 type hostSizes struct {
 	copyBytes units.Bytes // of copies: more than caches hold
 	diskBytes units.Bytes
-	matmul    int64         // side of the CPU's matrices
-	params    int64         // of the CPU's optimizer steps
-	patience  time.Duration // with the CPU's matmuls
-	grid      grid          // of the CPU's tables
+	matmul    int64            // side of the CPU's matrices
+	params    int64            // of the CPU's optimizer steps
+	patience  time.Duration    // with the CPU's matmuls
+	grid      grid             // of the CPU's tables
+	gpu       calibrationSizes // of a GPU, the first time
+	looks     bool             // whether cached rates are compared with a quick look
 }
 
 // Without leave to spend seconds, copies are just large enough for a rate.
@@ -33,6 +35,7 @@ const (
 	diskBytes      = 256 * units.MiB
 	matmulSide     = 1024
 	matmulPatience = 400 * time.Millisecond
+	lookPatience   = 20 * time.Millisecond
 )
 
 func (o Options) withDefaults() Options {
@@ -40,6 +43,7 @@ func (o Options) withDefaults() Options {
 		o.Report = func(string) {}
 	}
 	s := &o.sizes
+	s.looks = s.looks || s.copyBytes == 0
 	switch {
 	case s.copyBytes > 0:
 	case o.Measure || o.Calibrate:
@@ -50,6 +54,9 @@ func (o Options) withDefaults() Options {
 	if s.diskBytes == 0 {
 		s.diskBytes = diskBytes
 	}
+	if s.gpu.Side == 0 {
+		s.gpu = quickSizes
+	}
 	if s.matmul == 0 {
 		s.matmul, s.patience, s.grid = matmulSide, matmulPatience, cpuGrid
 	}
@@ -59,8 +66,7 @@ func (o Options) withDefaults() Options {
 // calibrateHost fills the rates of the host and the disk and returns the CPU's tables. It
 // never fails: a rate can be assumed, with a note.
 func (o Options) calibrateHost(m *machine.Machine) machine.Tables {
-	key := []string{m.Name, m.Host.CPU, strconv.Itoa(m.Host.Cores) + " cores"}
-	e, _ := o.cached(strings.Join(append(key, "host"), "|"), func(e *entry) error { return o.measureHost(e, m.Host) })
+	e, _ := o.cached(hostKey(*m), func(e entry) bool { return o.fasterHost(e, m.Host) }, func(e *entry) error { return o.measureHost(e, m.Host) })
 	m.Calibrated = e.At
 	m.Notes = append(m.Notes, e.Notes...)
 	m.Host.Fill(*e.Host, machine.Measured)
@@ -69,7 +75,7 @@ func (o Options) calibrateHost(m *machine.Machine) machine.Tables {
 	case !o.MeasureDisk:
 		m.Note("the rates of the disk were not measured: it was not asked for")
 	default:
-		d, _ := o.cached(strings.Join(append(key, "disk", o.Disk), "|"), func(e *entry) error { return o.measureDisk(e, m.Disk) })
+		d, _ := o.cached(hostKey(*m)+"|disk|"+o.Disk, nil, func(e *entry) error { return o.measureDisk(e, m.Disk) })
 		m.Notes = append(m.Notes, d.Notes...)
 		m.Disk.Fill(*d.Disk, machine.Measured)
 	}
@@ -77,6 +83,29 @@ func (o Options) calibrateHost(m *machine.Machine) machine.Tables {
 		return nil
 	}
 	return e.Device.Tables
+}
+
+// hostKey names what the rates of a host depend on.
+func hostKey(m machine.Machine) string {
+	return strings.Join([]string{m.Name, m.Host.CPU, strconv.Itoa(m.Host.Cores) + " cores", "host"}, "|")
+}
+
+// fasterHost looks for some tens of milliseconds whether copies or matmuls are much faster
+// than what is cached.
+func (o Options) fasterHost(e entry, h machine.Host) bool {
+	if !o.sizes.looks || e.Host == nil {
+		return false
+	}
+	if copyRate(min(copyBytesQuick, h.Usable/8), h.Cores) > muchFaster*e.Host.Copy {
+		return true
+	}
+	dev, err := device.Open(cpuDriver, device.Options{})
+	if err != nil {
+		return false
+	}
+	defer dev.Close() // nothing is allocated on it any more
+	rate, err := cpuMatmul(dev, dtype.F32, o.sizes.matmul, lookPatience)
+	return err == nil && e.Host.Compute.F32 > 0 && rate > muchFaster*e.Host.Compute.F32
 }
 
 // measureHost measures what Options allow. Copies alone are not stored, so that another

@@ -238,7 +238,7 @@ func TestGPURatesAreCached(t *testing.T) {
 	}
 	measured := machine.Device{Link: machine.Link{In: 1e9, Out: 2e9, Bidirectional: 0.8}, Bandwidth: 3e9, Compute: machine.Compute{F32: 4e9}}
 	measured.Tables = machine.Tables{"bf16": {{Kind: op.Add}: {Axes: [][]int64{{1, 2}}, Rates: []float64{3, 4}}}}
-	if _, err := o.cached(deviceKey(r.Devices[0]), func(e *entry) error { e.Device = &measured; return nil }); err != nil {
+	if _, err := o.cached(deviceKey(r.Devices[0]), nil, func(e *entry) error { e.Device = &measured; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	again, err := Describe(r.Devices, o)

@@ -28,11 +28,27 @@ func measureHostBandwidth(d *machine.Device, dev device.Device, s calibrationSiz
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
+	if c.host.Size() < linkBytes { // which caches would hold
+		if err := c.host.Free(); err != nil {
+			return err
+		}
+		if c.host, err = dev.HostAlloc(min(linkBytes, 16*c.host.Size())); err != nil {
+			return err
+		}
+	}
 	var both busyLink
 	var copies sync.WaitGroup
 	var inErr, outErr error
-	copies.Go(func() { inErr = both.repeat(dev, c.in, c.part(c.device, 0), c.part(c.host, 0)) })
-	copies.Go(func() { outErr = both.repeat(dev, c.out, c.part(c.host, 1), c.part(c.device, 1)) })
+	half := c.host.Size() / 2
+	hosts := func(from int64) (parts []device.Buffer) {
+		for at := from; at+c.half <= from+half; at += c.half {
+			parts = append(parts, device.Buffer{Memory: c.host, Offset: at, Bytes: c.half})
+		}
+		return parts
+	}
+	on := func(n int) []device.Buffer { return []device.Buffer{c.part(c.device, n)} }
+	copies.Go(func() { inErr = both.repeat(dev, c.in, on(0), hosts(0)) })
+	copies.Go(func() { outErr = both.repeat(dev, c.out, hosts(half), on(1)) })
 	d.Link.HostBandwidth, err = watchUpdates(s.Host, s.Params, both.bytes.Load)
 	both.stop.Store(true)
 	copies.Wait()
@@ -75,15 +91,22 @@ type busyLink struct {
 	stop  atomic.Bool
 }
 
-// repeat always has two copies queued, so that the link never waits for this goroutine.
-func (b *busyLink) repeat(dev device.Device, q device.Queue, dst, src device.Buffer) error {
+// repeat always has two copies queued, so that the link never waits for this goroutine. It
+// copies from one part after the other, to one part after the other.
+func (b *busyLink) repeat(dev device.Device, q device.Queue, to, from []device.Buffer) error {
 	var done [2]device.Event
+	n := 0
+	next := func(i int) error {
+		err := errors.Join(q.Copy(to[n%len(to)], from[n%len(from)]), q.Record(done[i]))
+		n++
+		return err
+	}
 	for i := range done {
 		var err error
 		if done[i], err = dev.Event(); err != nil {
 			return err
 		}
-		if err := errors.Join(q.Copy(dst, src), q.Record(done[i])); err != nil {
+		if err := next(i); err != nil {
 			return err
 		}
 	}
@@ -91,10 +114,13 @@ func (b *busyLink) repeat(dev device.Device, q device.Queue, dst, src device.Buf
 		if err := q.SyncTo(done[i]); err != nil {
 			return err
 		}
-		b.bytes.Add(src.Bytes)
-		if err := errors.Join(q.Copy(dst, src), q.Record(done[i])); err != nil {
+		b.bytes.Add(from[0].Bytes)
+		if err := next(i); err != nil {
 			return err
 		}
 	}
 	return q.Sync()
 }
+
+// linkBytes is how much host memory copies go to and from: more than caches hold.
+const linkBytes = 1 << 30

@@ -3,6 +3,7 @@ package rig
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"spillway/device"
@@ -55,17 +56,17 @@ func (b *bench) sustained(call op.Call, span time.Duration) (time.Duration, erro
 	if err != nil {
 		return 0, err
 	}
-	var sum time.Duration
-	rows := 0
-	for start := time.Now(); rows == 0 || time.Since(start) < span; {
+	var settled []time.Duration
+	for start := time.Now(); len(settled) == 0 || time.Since(start) < span; {
 		counts := time.Since(start) >= time.Duration(settledShare*float64(span))
 		took, err := w.row(launchesIn(largeSpan, w.once))
 		if err != nil {
 			return 0, err
 		}
 		if counts {
-			sum, rows = sum+took, rows+1
+			settled = append(settled, took)
 		}
 	}
-	return sum / time.Duration(rows), nil
+	slices.Sort(settled)
+	return settled[len(settled)/2], nil // what disturbed a few does not count
 }

@@ -4,10 +4,10 @@
 //
 // Devices are opened through the registry of package device by names such as "cpu",
 // "cuda:0", "cuda:0/2" (half of a GPU) and "cuda:0,tf32"; a backend is known here as soon as
-// a program imports its package. Sizes are read every time. Rates are measured once and
-// stored in a cache folder: those of the host and of a disk when they are first needed,
-// those of GPUs when a program asks for it (Options.Calibrate), because it takes a minute
-// or two; until then they are the maker's or assumed.
+// a program imports its package. Sizes are read every time. Rates are measured when they are
+// first needed (Options.Measure), in some seconds, and stored in a cache folder; times of
+// single calls when a forecast first asks for them. Options.Calibrate measures everything
+// again, with tables by the shapes of calls, which takes a minute or two for a GPU.
 //
 // Rates are what large work reaches: copies of many MiB from page-locked memory, matmuls of
 // thousands by thousands of random numbers, the best of several tries. Tables hold the rates
@@ -39,7 +39,8 @@ type Options struct {
 	// are registered.
 	Drivers []string
 	// Measure allows some seconds for the CPU's matmuls, optimizer steps and per-shape
-	// tables the first time; without it they are taken from the cache or assumed.
+	// tables and for the rates of GPUs the first time, and some milliseconds for each call
+	// of a model on a GPU; without it they are taken from the cache or assumed.
 	Measure bool
 	// Calibrate measures everything again, GPUs included.
 	Calibrate bool
@@ -80,6 +81,7 @@ type Rig struct {
 
 	names []string // of the devices, for Reopen
 	o     Options
+	calls []*callTimes // by device, where calls are measured
 }
 
 // Open opens devices by names separated by commas, and describes the computer with them.
@@ -116,6 +118,9 @@ func OpenList(names []string, o Options) (r *Rig, err error) {
 	if r.Machine, err = Describe(r.Devices, o); err != nil {
 		return r, err
 	}
+	if o.Measure && len(o.Machine.Devices) == 0 {
+		r.measureCalls()
+	}
 	if r.Reason != "" && len(o.Machine.Devices) == 0 {
 		title := r.Machine.Devices[0].Name // "cuda:0"
 		if r.Machine.Devices[0].Kind == machine.CPU {
@@ -124,6 +129,22 @@ func OpenList(names []string, o Options) (r *Rig, err error) {
 		r.Machine.Note("device: %s (%s)", title, r.Reason)
 	}
 	return r, nil
+}
+
+// measureCalls lets forecasts ask the devices for the times of calls. Equal devices have the
+// same: the first is asked.
+func (r *Rig) measureCalls() {
+	for i, d := range r.Devices {
+		if d.Info().OnHost { // its calls take as long as the plan's steps, and tables serve it
+			return
+		}
+		t := newCallTimes(d, r.o)
+		if i > 0 && r.Machine.Devices[i].Model == r.Machine.Devices[0].Model {
+			t = r.calls[0]
+		}
+		r.calls = append(r.calls, t)
+		r.Machine.Devices[i].Calls = t
+	}
 }
 
 // splitNames splits what --device says. What names no driver belongs to the names before.
@@ -244,16 +265,40 @@ func (r *Rig) add(name string) error {
 func (r *Rig) Reopen() error {
 	names := r.names
 	r.names = nil
-	return r.openNamed(names)
+	if err := r.openNamed(names); err != nil {
+		return err
+	}
+	for i, t := range r.calls {
+		if i == 0 || t != r.calls[0] {
+			t.opened(r.Devices[i])
+		}
+	}
+	return nil
 }
 
 // Close closes the devices, the last first.
 func (r *Rig) Close() error {
 	var errs []error
+	for _, t := range r.calls {
+		errs = append(errs, t.close())
+	}
 	for _, d := range slices.Backward(r.Devices) {
 		errs = append(errs, d.Close())
 	}
 	r.Devices = nil
+	return errors.Join(errs...)
+}
+
+// Forget removes what is cached of this computer's rates, so that they are measured again the
+// next time it is opened: a run was faster than they allow.
+func (r *Rig) Forget() error {
+	errs := []error{r.o.forget(hostKey(r.Machine))}
+	for i, d := range r.Devices {
+		errs = append(errs, r.o.forget(deviceKey(d)))
+		if i < len(r.calls) {
+			errs = append(errs, r.calls[i].forget())
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -268,7 +313,7 @@ func (r *Rig) Allocated() (sum int64) {
 	return sum
 }
 
-// Footprint predicts how many bytes the GPUs' drivers will count as used, when so many more
+// Footprint predicts how many bytes the GPUs' drivers will count for this program, when so many more
 // are allocated on each device and so many page-locked on the host. The kernels that will
 // run must have been asked for. It is 0 where no driver counts.
 func (r *Rig) Footprint(onDevice []int64, pinned int64) (sum int64) {
@@ -284,15 +329,15 @@ func (r *Rig) Footprint(onDevice []int64, pinned int64) (sum int64) {
 	return sum
 }
 
-// DriverUsed is how many bytes of the GPUs are in use, by this program and others, as their
-// drivers count. It is 0 where no driver counts.
+// DriverUsed is how many bytes of the GPUs the drivers count for this program. It is 0 where
+// no driver counts.
 func (r *Rig) DriverUsed() (sum int64, err error) {
 	for _, g := range r.gpus() {
-		free, total, err := g.memory.Memory()
+		used, err := g.memory.Used()
 		if err != nil {
 			return 0, err
 		}
-		sum += total - free
+		sum += used
 	}
 	return sum, nil
 }

@@ -59,6 +59,11 @@ func (g *fakeGPU) Memory() (free, total int64, err error) {
 	return fakeTotal - 500<<20 - now, fakeTotal, nil
 }
 
+func (g *fakeGPU) Used() (int64, error) {
+	now, _ := g.Allocated()
+	return 500<<20 + now, nil
+}
+
 func (g *fakeGPU) Footprint(onDevice, host int64) int64 {
 	now, _ := g.Allocated()
 	return 500<<20 + now + onDevice + host/512

@@ -27,6 +27,15 @@ func (m *Model) FastestBatch(o Options, limit int64) (r *Run, next *planner.FitE
 }
 
 func (m *Model) largest(o Options, search func(planner.Request) (planner.Largest, error)) (*Run, *planner.FitError, error) {
+	var next *planner.FitError
+	r, err := o.withinDriver(func(o Options) (r *Run, err error) {
+		r, next, err = m.largestOnce(o, search)
+		return r, err
+	})
+	return r, next, err
+}
+
+func (m *Model) largestOnce(o Options, search func(planner.Request) (planner.Largest, error)) (*Run, *planner.FitError, error) {
 	if o.DeviceMap != nil && o.DeviceMap.Word != "" {
 		return nil, nil, fmt.Errorf("looking for the size of a batch: the device map %s depends on it; name modules, or leave the map away", o.DeviceMap.Word)
 	}

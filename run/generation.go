@@ -205,6 +205,9 @@ func withGeneration(o Options, g Generation) Options {
 // within as much less.
 func (q *question) generation(b planner.Batch) (*Run, error) {
 	site, less, notices := q.Site, int64(0), q.notices
+	if context, made := q.options.Generation.Context, q.model.Info.Context; made > 0 && context > made {
+		notices = append(slices.Clone(notices), fmt.Sprintf("a context of %d tokens, and the model was made for %d: what it writes beyond may make no sense", context, made))
+	}
 	one, err := q.Trace(1, 1)
 	if err != nil {
 		return nil, err

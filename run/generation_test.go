@@ -76,6 +76,9 @@ func TestGenerationMemoryIsExact(t *testing.T) {
 	}{
 		{"resident", func(o *spillway.Options) {}},
 		{"streamed", func(o *spillway.Options) { o.Constraints = strategy.Constraints{Weights: plan.OnHost} }},
+		{"from disk", func(o *spillway.Options) {
+			o.Constraints, o.Disk = strategy.Constraints{Weights: plan.OnDisk}, t.TempDir()
+		}},
 		{"under a limit", func(o *spillway.Options) { o.MaxMemory = fmt.Sprintf("%dB", resident-12<<10) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -89,6 +92,9 @@ func TestGenerationMemoryIsExact(t *testing.T) {
 			}
 			if streamed := strings.Contains(job.Plan.Strategy, "offload"); streamed != (c.name != "resident") {
 				t.Errorf("the strategy is %s, %v", job.Plan.Strategy, job.Plan.Peak())
+			}
+			if same, err := m.Plan(job.Options); err != nil || same.Plan.Strategy != job.Plan.Strategy { // as where a device has less than expected
+				t.Errorf("planned again with its own options: %v", err)
 			}
 			got := generatedBy(t, job)
 			if want == nil {
@@ -196,6 +202,10 @@ func TestGenerationRefuses(t *testing.T) {
 	encoder := open(t, "../testdata/reference/encoder-pre-relu")
 	if _, err := encoder.Plan(spillway.Options{Task: spillway.Generate, Machine: parse(t, "cpu:1GiB,host:4GiB")}); err == nil || !strings.Contains(err.Error(), "cannot generate") {
 		t.Error(err)
+	}
+	far, err := m.Plan(spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, Machine: parse(t, "gpu:40GiB,host:64GiB"), Generation: run.Generation{Context: 16384}})
+	if err != nil || !strings.Contains(strings.Join(far.Notices, " "), "16384 tokens, and the model was made for 8192") {
+		t.Error(err, far)
 	}
 	var fit *planner.FitError
 	if _, err := m.TryPlan(spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, Machine: parse(t, "gpu:16GiB,host:64GiB"), Generation: run.Generation{Context: 65536, Streams: 8}}); !errors.As(err, &fit) || len(fit.Options) > 0 {

@@ -2,7 +2,6 @@ package run
 
 import (
 	"spillway/graph"
-	"spillway/op"
 	"spillway/plan"
 	"spillway/planner"
 )
@@ -16,9 +15,9 @@ type GenerationForecast struct {
 	Value   string `json:"value_dtype"`
 
 	Page       int64 `json:"page_tokens"`
-	Pages      int64 `json:"pages"` // of each layer that sees all positions
+	Pages      int64 `json:"pages"` // of the layer that has most: one with a window needs fewer
 	CacheBytes int64 `json:"cache_bytes"`
-	TokenBytes int64 `json:"cache_bytes_per_token"` // of a sequence, in layers that see all positions
+	TokenBytes int64 `json:"cache_bytes_per_token"` // in all layers that see it
 
 	ChunkSeconds  float64 `json:"chunk_seconds"`  // a whole chunk of a new prompt
 	PromptTokens  int64   `json:"prompt_tokens"`  // 1,000, or the context
@@ -51,7 +50,7 @@ func (r *Run) ForecastGeneration() (*GenerationForecast, error) {
 		return nil, nil
 	}
 	f := &GenerationForecast{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key.String(), Value: c.Value.String(),
-		Page: c.Page, Pages: c.Streams * c.Pages(0), PromptTokens: min(1000, c.Context)}
+		Page: c.Page, PromptTokens: min(1000, c.Context)}
 	for _, b := range r.Plan.Buffers {
 		if b.Class == plan.Cache {
 			f.CacheBytes += b.Bytes
@@ -60,9 +59,9 @@ func (r *Run) ForecastGeneration() (*GenerationForecast, error) {
 	for i := range r.Spec.Blocks {
 		p := r.Spec.Program(i)
 		for _, port := range graph.Ports(p.Inputs, graph.Cache) {
-			if t := p.Type(port.Value); t.Shape[0] == f.Pages {
-				f.TokenBytes += t.Bytes() / (f.Pages * c.Page)
-			}
+			t := p.Type(port.Value)
+			f.TokenBytes += t.Bytes() / (t.Shape[0] * c.Page)
+			f.Pages = max(f.Pages, t.Shape[0])
 		}
 	}
 	first, err := r.step(r.Plan.Seq, min(r.Plan.Seq, c.Context))
@@ -130,7 +129,7 @@ func (r *Run) step(rows, positions int64) (s StepForecast, err error) {
 		}
 		g := p.Programs[i.Program].Graph
 		for _, n := range g.Nodes {
-			if n.Kind == op.CachedAttention {
+			if n.Kind.ReadsCache() {
 				n.Attr.Document = positions
 			}
 			cost := g.Call(n).Cost()

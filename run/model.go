@@ -41,7 +41,7 @@ type Model struct {
 func Open(name string) (m *Model, err error) {
 	path, err := hub.Path(name)
 	if err != nil {
-		return nil, fmt.Errorf("opening model %w", err)
+		return nil, fmt.Errorf("opening model %w%s", err, arch.PresetHint(name))
 	}
 	info, err := os.Stat(path)
 	switch {

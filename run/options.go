@@ -119,9 +119,10 @@ type Options struct {
 	// this computer.
 	System rig.System
 	// MaxMemory is the most to take of each device, such as "10GiB", or of devices by
-	// number and of the host: "0=10GiB,1=20GiB,cpu=100GiB". "" is all that is usable.
+	// number and of the host: "0=10GiB,1=20GiB,cpu=100GiB". "" is all that is usable. Of a
+	// GPU it is what the driver counts for the program, context and libraries included.
 	MaxMemory string
-	// Budget is the most to take of each device, in bytes; 0 is all that is usable.
+	// Budget is the most that arenas take of each device, in bytes; 0 is all that is usable.
 	Budget int64
 	// ReservedMemory is left free on each device.
 	ReservedMemory units.Bytes
@@ -153,6 +154,7 @@ type Options struct {
 	left       *placement.Memory // what another run leaves; nil is everything
 	tries      bool              // nothing else is planned where nothing fits
 	scratch    bool              // Disk is a folder of the run's own, removed at its end
+	context    int64             // bytes of a GPU that an earlier plan took beyond what was expected
 }
 
 // Exception is modules that compute and are stored in a type of their own, whatever
@@ -333,6 +335,15 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 		if info.Limit > 0 {
 			site.Budget = min(site.Budget, info.Limit)
 		}
+		if _, counts := dev.(device.DriverMemory); !counts { // no GPU, whatever the machine says
+			site.Context = 0
+		}
+		if site.Context > 0 { // kernels that the plan asks for come on top
+			site.Context = max(site.Context, info.Overhead)
+		}
+	}
+	if site.Context > 0 {
+		site.Context += o.context
 	}
 	if o.Strategy != "" && strategy.Demands(o.Strategy).Parallelism == "" {
 		site.Devices = 1 // however many there are
@@ -366,16 +377,33 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 	if o.Task.Trains() {
 		site.Disk.Budget, site.Disk.Copies = site.Disk.Budget/generations, generations
 	}
-	return o.limit(site)
+	site, memory, err := o.limit(site)
+	for d, dev := range o.On { // kernels are timed in no more memory than plans may take
+		if s, can := dev.(device.ScratchLimiter); can {
+			s.LimitScratch(site.DeviceBudget(d))
+		}
+	}
+	if calls := site.Device.Calls; calls != nil && err == nil {
+		site.Device.Calls = calls.Within(site.DeviceBudget(0))
+	}
+	return site, memory, err
 }
 
-// limit applies MaxMemory, or what another run leaves, to a site.
+// limit applies MaxMemory, or what another run leaves, to a site. MaxMemory is what the driver
+// counts, so that arenas have less.
 func (o Options) limit(site planner.Site) (planner.Site, placement.Memory, error) {
 	limit := o.left
 	if limit == nil && o.MaxMemory != "" {
 		given, err := placement.ParseMemory(o.MaxMemory, memoryOf(site))
 		if err != nil {
 			return site, given, &SettingError{"MaxMemory", err}
+		}
+		for d, n := range given.Devices {
+			if n <= site.Context {
+				return site, given, &SettingError{"MaxMemory", fmt.Errorf("max memory: %v of device %d, and the context, kernels and libraries of a GPU take %v; allow more",
+					units.Bytes(n), d, units.Bytes(site.Context))}
+			}
+			given.Devices[d] = n - site.Context
 		}
 		limit = &given
 	}

@@ -32,11 +32,11 @@ func (m *Model) Plan(o Options) (*Run, error) {
 		plain := o
 		plain.decoded = true
 		var tooLarge *planner.FitError
-		if r, err := m.plan(plain); !errors.As(err, &tooLarge) {
+		if r, err := plain.withinDriver(m.plan); !errors.As(err, &tooLarge) {
 			return r, err
 		}
 	}
-	return m.plan(o)
+	return o.withinDriver(m.plan)
 }
 
 // decodes says whether codes of a GGUF file would be multiplied by a CPU.
@@ -55,6 +55,7 @@ func (m *Model) decodes(o Options) bool {
 	return err == nil && site.Device.Kind == machine.CPU
 }
 
+// plan makes the run where the kernels it asks for take what is expected.
 func (m *Model) plan(o Options) (*Run, error) {
 	q, err := m.ask(o)
 	if err != nil {
@@ -296,8 +297,8 @@ func sameGoal(p *plan.Plan, s *spec.Model, g planner.Goal) error {
 func fits(p *plan.Plan, site planner.Site) error {
 	var host int64
 	for _, a := range p.Arenas {
-		if a.Tier == plan.OnDevice && a.Bytes > site.Budget {
-			return fmt.Errorf("the plan takes %v of %s, %v are free: allow as much", units.Bytes(a.Bytes), a.Name, units.Bytes(site.Budget))
+		if free := site.DeviceBudget(a.Device); a.Tier == plan.OnDevice && a.Bytes > free {
+			return fmt.Errorf("the plan takes %v of %s, %v are free: allow as much", units.Bytes(a.Bytes), a.Name, units.Bytes(free))
 		}
 		if a.Tier == plan.OnHost || a.Tier == plan.Pinned || a.Tier == plan.OnDevice && site.SharedMemory {
 			host += a.Bytes

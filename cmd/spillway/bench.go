@@ -66,12 +66,12 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 	f.StringVar(&o.Device, "device", "cuda:0", "of bench gpu: measure the GPU `NAME`")
 	f.StringVar(&o.Only, "only", "", "measure rows that have one of `WORDS`, separated by commas, in their names (default: all)")
 	f.StringVar(&o.Rates, "rates", "", "of bench gpu: compare with the rates in `FILE`, which bench gpu --json wrote, instead of measuring them")
-	f.StringVar(&o.Timeline, "timeline", "", "of bench gpu: write when each instruction of the last row ran to `FILE`, which Perfetto and chrome://tracing show")
+	f.StringVar(&o.Timeline, "timeline", "", "of bench gpu: write when each instruction of the last row ran to `FILE`, which Perfetto and chrome://tracing show; with --random, a folder for those of all runs, measured and forecast")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.Rounds < 1 {
 			return usageErrorf("--rounds %d; one at least", o.Rounds)
 		}
-		for _, name := range []string{"python", "baselines", "rounds", "rates", "timeline"} {
+		for _, name := range []string{"python", "baselines", "rounds", "rates"} {
 			if *random > 0 && f.Changed(name) {
 				return usageErrorf("--%s has no effect with --random, which measures ours alone; leave it out", name)
 			}
@@ -81,7 +81,7 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 			return usageErrorf("--random %d; a number of runs", *random)
 		case *random == 0 && f.Changed("seed"):
 			return usageErrorf("--seed draws the runs of --random N: say how many")
-		case args[0] == "cpu" && (f.Changed("device") || f.Changed("rates") || f.Changed("timeline")):
+		case args[0] == "cpu" && (f.Changed("device") || f.Changed("rates") || f.Changed("timeline") && *random == 0):
 			return usageErrorf("--device, --rates and --timeline are of bench gpu; bench cpu measures the CPU")
 		case args[0] == "cpu":
 			o.Device = "cpu"

@@ -26,9 +26,10 @@ rates that large work really reaches on them. The last column says where each fi
 comes from: measured here, published by the maker, derived from another figure, or
 assumed. Forecasts are made of these figures.
 
-The rates of the host are measured the first time, in some seconds, and stored in the
-user's cache folder. Those of GPUs are the maker's until --calibrate measures them, burst
-and sustained, which takes a minute or two for each GPU. Sizes are read every time. Of
+The rates of the host and of GPUs are measured the first time, in some seconds, and stored in
+the user's cache folder. A quick look at every start finds rates that were measured while the
+computer was busy, and has them measured again. --calibrate measures everything, with tables
+by the shapes of calls, which takes a minute or two for each GPU. Sizes are read every time. Of
 NVIDIA GPUs you also see the link, temperature, power and the processes that hold their
 memory.`,
 		Example: `  spillway devices                      this computer

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -25,7 +26,7 @@ func sandbox(t *testing.T) {
 	for name, text := range map[string]string{
 		"my-config.json": config, "config.json": config, "book.txt": strings.Repeat("to be or not to be, that is the question. ", 200), "more.txt": strings.Repeat("whether ", 200), "chats.jsonl": chats.String(),
 		"questions.jsonl": `{"question":"how much is 2?","choices":["it is 4","it is five"],"answer":0}` + "\n", "prompt.txt": "to be or not",
-		"problems.jsonl": problems.String(), "table.csv": table, "run.yaml": "model: ./model\ndata: [book.txt]\nmax-steps: 2\nout: from-recipe\n",
+		"problems.jsonl": problems.String(), "sums.jsonl": strings.NewReplacer("question", "prompt", "answer", "completion").Replace(problems.String()), "table.csv": table, "run.yaml": "model: ./model\ndata: [book.txt]\nmax-steps: 2\nout: from-recipe\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -77,6 +78,7 @@ func runExamples(t *testing.T, all [][]string) {
 	for _, args := range all {
 		line := strings.Join(args, " ")
 		if elsewhere.MatchString(line) || args[0] == "train" && strings.Contains(line, "--resume") {
+			t.Logf("left out: %s", line)
 			continue
 		}
 		line = strings.NewReplacer("./run/step-00000500", "./full-run/step-00000001", "./my-model --save", "./model --save", "export ./my-model", "export ./model", "./llama-nf4", "./model-nf4", "./llama", "./model", "./run --verify", "./full-run --verify").Replace(line)
@@ -89,7 +91,11 @@ func runExamples(t *testing.T, all [][]string) {
 			for made+1 < len(args) && !strings.HasPrefix(args[made+1], "--") {
 				made++
 			}
-			args[made] += "-made"
+			ending := "" // a file is made instead of a folder
+			if filepath.Ext(args[made]) == ".gguf" {
+				ending = ".gguf"
+			}
+			args[made] = strings.TrimSuffix(args[made], ending) + "-made" + ending
 			os.RemoveAll(args[made])
 		case "init":
 			for i, arg := range args {
@@ -126,8 +132,12 @@ func TestPagesSucceed(t *testing.T) {
 	}
 	fence := regexp.MustCompile("(?s)\n```(?:sh|bash)?\n(.*?)```")
 	var all [][]string
-	for _, page := range []string{"README.md", "docs/finetuning.md", "docs/adapters.md", "docs/generate.md"} {
-		raw, err := os.ReadFile(filepath.Join("..", "..", page))
+	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
+	if err != nil || len(pages) < 4 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for _, page := range append(pages, filepath.Join("..", "..", "README.md")) {
+		raw, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,4 +149,40 @@ func TestPagesSucceed(t *testing.T) {
 		t.Fatalf("only %d commands", len(all))
 	}
 	runExamples(t, all)
+}
+
+// The commands of the README that lead from nothing to a merged adapter do so, run by a shell as
+// they stand there, in an empty folder and without a home.
+func TestFromNothingToAMergedAdapter(t *testing.T) {
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash here")
+	}
+	raw, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(raw), "From nothing to a merged adapter")
+	_, rest, fenced := strings.Cut(rest, "\n```\n")
+	script, _, ended := strings.Cut(rest, "```")
+	if !found || !fenced || !ended {
+		t.Fatal("the README does not say how")
+	}
+	dir, home, bin := t.TempDir(), t.TempDir(), t.TempDir()
+	program := "#!/bin/sh\n" + asProgram + "=1 exec '" + os.Args[0] + "' \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "spillway"), []byte(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := exec.Command(shell, "-e", "-c", script)
+	p.Dir, p.Env = dir, []string{"HOME=" + home, "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "XDG_CACHE_HOME=" + filepath.Dir(cache)}
+	out, err := p.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "⟦ 2⟧") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	works(t, "inspect", filepath.Join(dir, "merged"))
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		if _, err := os.Stat(filepath.Join(dir, "merged", name)); err != nil {
+			t.Error(err)
+		}
+	}
 }

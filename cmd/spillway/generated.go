@@ -60,6 +60,7 @@ func newGenerated(e *inference.Engine, g *generate.Generation, t *tokenizer.Toke
 		PrefillRate: s.PrefillRate(), DecodeRate: s.DecodeRate(), Predicted: e.PredictedPeak(), Measured: e.MeasuredPeak(),
 	}
 	prefill, decode := e.Rooflines(s, max(o.samples, o.beams))
+	prefill, decode = prefill.Under(v.PrefillRate), decode.Under(v.DecodeRate)
 	v.PrefillRoofline, v.PrefillBound, v.DecodeRoofline, v.DecodeBound = prefill.TokensPerSecond, prefill.Bound, decode.TokensPerSecond, decode.Bound
 	for i, r := range g.Results() {
 		one := oneText{Text: r.Text, Tokens: []int32{}, End: string(r.End)}

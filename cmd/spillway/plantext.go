@@ -179,6 +179,9 @@ func (r *planReport) writeUsage(p *page) {
 		t.Row(line...)
 	}
 	t.Write(p) // a page takes everything
+	if len(r.Devices) > 0 && r.Devices[0].Context > 0 {
+		p.line("  context", "context and libraries %v of each GPU, next to what is available; --max-memory includes them", units.Bytes(r.Devices[0].Context))
+	}
 	if len(r.Devices) > 1 {
 		var each []string
 		for _, d := range r.Devices {

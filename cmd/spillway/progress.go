@@ -107,7 +107,7 @@ func writeResult(p *page, r finetune.Result) {
 	p.line("memory", "predicted %v, measured %v, budget %v; everything on the device would need %v", units.Bytes(r.Predicted), units.Bytes(r.Measured),
 		units.Bytes(r.Budget), units.Bytes(r.Standard))
 	if r.Driver > 0 {
-		p.line("driver", "counts %v of GPU memory in use, %v predicted", units.Bytes(r.Driver), units.Bytes(r.DriverPredicted))
+		p.line("driver", "counts %v for this program, predicted %v: %v reserved by the plan, the rest context, kernels and libraries", units.Bytes(r.Driver), units.Bytes(r.DriverPredicted), units.Bytes(r.Measured))
 	}
 	if r.Checkpoint != "" {
 		p.line("saved", "%s", r.Checkpoint)

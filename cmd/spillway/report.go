@@ -94,7 +94,7 @@ func describePlan(job *spillway.Run, misfit *planner.FitError) *planReport {
 	if e := misfit; e != nil {
 		r.Standard = finetune.StandardPeak(job.Plan)
 		r.Tier, r.Needed, r.Budget, r.Options = e.Tier, e.Needed, e.Budget, e.Options
-		r.Reason = fmt.Sprintf("the smallest plan needs %v of %s memory, %v are available", units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
+		r.Reason = e.Lack()
 		return r
 	}
 	p := job.Plan
@@ -131,9 +131,10 @@ func available(job *spillway.Run) map[plan.Tier]int64 {
 
 // deviceReport is what a plan takes of one device.
 type deviceReport struct {
-	Name   string `json:"name"`
-	Peak   int64  `json:"peak_bytes"`
-	Budget int64  `json:"budget_bytes"`
+	Name    string `json:"name"`
+	Peak    int64  `json:"peak_bytes"`
+	Budget  int64  `json:"budget_bytes"`
+	Context int64  `json:"context_bytes,omitempty"` // of a GPU, beyond both
 }
 
 func describeDevices(p *plan.Plan) []deviceReport {
@@ -142,7 +143,7 @@ func describeDevices(p *plan.Plan) []deviceReport {
 		if d.Name == plan.DiskName || d.Name == plan.HostName {
 			continue
 		}
-		r := deviceReport{Name: d.Name, Budget: d.Budget}
+		r := deviceReport{Name: d.Name, Budget: d.Budget, Context: d.Context}
 		for _, a := range p.Arenas {
 			if a.Tier == plan.OnDevice && a.Device == i {
 				r.Peak += a.Bytes

@@ -96,10 +96,13 @@ func newCachedAttention(c op.Call, workers int) *cacheAttention {
 // queries is how many queries a run has at most.
 func (a *cacheAttention) queries() int { return a.most * (a.heads / a.kv) }
 
+// seen is how many positions of a chunk a query sees at most.
+func (a *cacheAttention) seen() int { return min(op.CacheChunk, a.table*a.page) }
+
 // scratchSize is what a worker needs: for each query its elements, two sums of values, and the
 // scores of a chunk; keys transposed, and rows of keys or values.
 func (a *cacheAttention) scratchSize() int {
-	return a.queries()*(3*a.d+op.CacheChunk) + 2*kernel.KeysAtOnce*a.d
+	return a.queries()*(3*a.d+a.seen()) + 2*kernel.KeysAtOnce*a.d
 }
 
 func (a *cacheAttention) row(i int) (sequence, position int, ok bool) {
@@ -137,7 +140,7 @@ type cacheWorker struct {
 	head, group  int       // the key-value head, and how many heads share it
 	q            []float32 // [queries d]
 	part, total  []float32 // [queries d]: sums of values, of a chunk and of all chunks
-	scores       []float32 // [queries CacheChunk], from position low on
+	scores       []float32 // [queries seen], from position low on
 	keyed, plain []float32 // [d KeysAtOnce] keys, [KeysAtOnce d] keys or values
 	tops         []float32 // by query: the largest score, and the sum of weights
 	sums         []float64
@@ -153,7 +156,7 @@ func (a *cacheAttention) attend(worker int, r run, head int) {
 	if r.sequence >= 0 {
 		last := r.position + r.n - 1
 		for w.low = a.from(r.position); w.low <= last; w.low = w.end {
-			w.end = min(last+1, (w.low/op.CacheChunk+1)*op.CacheChunk)
+			w.end = min(last+1, (w.low/op.CacheChunk+1)*op.CacheChunk, w.low+a.seen())
 			w.chunk()
 		}
 	}
@@ -187,7 +190,7 @@ func (w *cacheWorker) begin(rest []float32) {
 		return part
 	}
 	n := w.n * w.group
-	w.q, w.part, w.total, w.scores = take(n*w.d), take(n*w.d), take(n*w.d), take(n*op.CacheChunk)
+	w.q, w.part, w.total, w.scores = take(n*w.d), take(n*w.d), take(n*w.d), take(n*w.seen())
 	w.keyed, w.plain = take(kernel.KeysAtOnce*w.d), take(kernel.KeysAtOnce*w.d)
 	clear(w.total)
 	for u := range n {
@@ -202,20 +205,20 @@ func (w *cacheWorker) chunk() {
 	queries := w.n * w.group
 	for j := w.low; j < w.end; {
 		n := w.transposeKeys(j)
-		kernel.Scores(w.scores[j-w.low:], op.CacheChunk, w.q, queries, w.d, w.keyed, n)
+		kernel.Scores(w.scores[j-w.low:], w.seen(), w.q, queries, w.d, w.keyed, n)
 		j += n
 	}
 	for row := range w.n {
 		position := w.position + row
 		from, end := max(w.low, w.from(position))-w.low, min(w.end, position+1)-w.low
 		for u := row * w.group; u < (row+1)*w.group; u++ {
-			w.weigh(u, w.scores[u*op.CacheChunk:][:w.end-w.low], from, end)
+			w.weigh(u, w.scores[u*w.seen():][:w.end-w.low], from, end)
 		}
 	}
 	clear(w.part)
 	for j := w.low; j < w.end; {
 		values, n := w.readValues(j)
-		kernel.AddValues(w.part, w.scores[j-w.low:], op.CacheChunk, queries, values, n, w.d)
+		kernel.AddValues(w.part, w.scores[j-w.low:], w.seen(), queries, values, n, w.d)
 		j += n
 	}
 	kernel.AddScaled(w.total, w.part, 1)

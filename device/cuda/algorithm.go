@@ -96,7 +96,11 @@ func (d *Device) cachedChoice(path string, c candidates, made timedChoice) (int,
 	if !errors.Is(err, fs.ErrNotExist) {
 		return way, err
 	}
-	if made.Seconds, err = d.timeAlgorithms(c); err != nil {
+	made.Seconds, err = d.timeAlgorithms(c)
+	if errors.Is(err, errScratchLimit) { // a plan with memory for it decides
+		return 0, nil
+	}
+	if err != nil {
 		return 0, fmt.Errorf("timing its algorithms: %w", err)
 	}
 	made.Algorithm = fastest(made.Seconds)

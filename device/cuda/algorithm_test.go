@@ -141,6 +141,19 @@ func TestNoRoomToRace(t *testing.T) {
 	newFakeTimer(t, cache, 100*us, 10*us).want(t, 2048, 0)
 }
 
+// A limit on memory that is too low for a matmul decides nothing: no plan within it has that
+// matmul, and one without the limit times it.
+func TestLimitsDecideNothing(t *testing.T) {
+	cache := t.TempDir()
+	r := newFakeTimer(t, cache, 100*us, 10*us)
+	r.d.LimitScratch(1)
+	r.want(t, 4096, 0)
+	if r.run > 0 {
+		t.Errorf("%d matmuls run", r.run)
+	}
+	newFakeTimer(t, cache, 100*us, 10*us).want(t, 4096, 1)
+}
+
 // Of two programs that choose at once, the first to write decides for both.
 func TestFirstChoiceCounts(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()

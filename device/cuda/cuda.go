@@ -27,6 +27,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"spillway/device"
 	"spillway/device/cuda/driver"
@@ -55,6 +56,7 @@ type Device struct {
 	context driver.Context
 	blas    driver.BLASHandle
 	limit   int64
+	others  int64 // bytes of the GPU that other programs had when it was opened
 	origin  driver.Event
 
 	modules modules
@@ -63,17 +65,19 @@ type Device struct {
 	// plainly: what tests turn off to compare.
 	plainly struct{ launches, copies bool }
 
-	mu     sync.Mutex
-	closed bool
-	held   int64 // bytes Alloc has given
-	paged  int64 // the same in whole pages
-	peak   int64 // the most it ever had
-	live   map[*memory]bool
-	queues map[*queue]bool
-	gemms  []*driver.Prepared
-	events []driver.Event // all there are
-	spare  []driver.Event // those nobody uses any more
-	lost   error          // what ended the context
+	joined  atomic.Bool // queues of other backends have waited for this device
+	mu      sync.Mutex
+	closed  bool
+	scratch int64 // most bytes that timing algorithms takes; 0 is no limit
+	held    int64 // bytes Alloc has given
+	paged   int64 // the same in whole pages
+	peak    int64 // the most it ever had
+	live    map[*memory]bool
+	queues  map[*queue]bool
+	gemms   []*driver.Prepared
+	events  []driver.Event // all there are
+	spare   []driver.Event // those nobody uses any more
+	lost    error          // what ended the context
 }
 
 // gpuInfo describes the hardware.
@@ -169,6 +173,7 @@ func (d *Device) start() (err error) {
 	if err != nil {
 		return err
 	}
+	d.others = d.usedByOthers(total - free)
 	d.limit = max(0, free-reserve-paged(d.options.Host/hostShare)) / int64(max(1, d.options.Share))
 	if d.options.Limit > d.limit {
 		return fmt.Errorf("a limit of %d bytes asked for, %d of %d can be had; ask for less or end what holds the rest", d.options.Limit, d.limit, total)
@@ -209,17 +214,17 @@ func (d *Device) enter() error {
 
 func (d *Device) leave() { runtime.UnlockOSThread() }
 
-// Info describes the device. The overhead is all memory of the GPU in use now other than what
-// Alloc has given: the context, the kernels prepared so far, and other programs.
+// Info describes the device. The overhead is what the driver counts of this program now other
+// than what Alloc has given: the context, and the kernels prepared so far.
 func (d *Device) Info() device.Info {
 	i := device.Info{Name: d.name, Limit: d.limit, Alignment: alignment}
-	free, total, err := d.Memory()
+	used, err := d.Used()
 	if err != nil { // a lost context, of which the next Sync tells
 		return i
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	i.Overhead = max(0, total-free-d.paged)
+	i.Overhead = max(0, used-d.paged)
 	return i
 }
 

@@ -93,7 +93,7 @@ const (
 )
 
 func (f *fake) libraries() *driver.Libraries {
-	return &driver.Libraries{CUDA: f.cuda(), NVRTC: f.nvrtc(), BLAS: f.blas()}
+	return &driver.Libraries{CUDA: f.cuda(), NVRTC: f.nvrtc(), BLAS: f.blas(), NVML: &driver.NVML{Used: func(string, int) (int64, bool) { return fakeTotal - fakeFree, true }}}
 }
 
 func (f *fake) cuda() *driver.CUDA {
@@ -127,13 +127,13 @@ func (f *fake) cuda() *driver.CUDA {
 			return driver.Stream(h), err
 		},
 		CloseStream: func(driver.Stream) error { return f.give("CloseStream", "stream") },
-		SyncStream:  func(driver.Stream) error { return f.call("SyncStream") },
+		SyncStream:  func(driver.Stream, time.Duration) error { return f.call("SyncStream") },
 		WaitEvent:   func(driver.Stream, driver.Event) error { return f.call("WaitEvent") },
 		WaitValue: func(_ driver.Stream, _ driver.Pointer, value uint32) error {
 			f.waited = append(f.waited, value)
 			return f.call("WaitValue")
 		},
-		SyncEvent: func(driver.Event) error { return f.call("SyncEvent") },
+		SyncEvent: func(driver.Event, time.Duration) error { return f.call("SyncEvent") },
 		NewEvent: func() (driver.Event, error) {
 			h, err := f.take("NewEvent", "event")
 			return driver.Event(h), err
@@ -323,6 +323,36 @@ func TestShareOfAGPU(t *testing.T) {
 	}
 	if got := openFake(t, newFake(), Options{}).Footprint(3<<20+1, 1<<30); got != fakeTotal-fakeFree+4<<20+2<<20+firstRuns {
 		t.Errorf("with 3 MiB and 1 GiB on the host the driver is expected to count %d", got)
+	}
+}
+
+// What other programs have of a GPU does not count for this one: by NVML where it knows, else
+// a context is taken to have its usual size.
+func TestOtherProgramsDoNotCount(t *testing.T) {
+	nvml := func(own int64, known bool) *driver.NVML {
+		return &driver.NVML{Used: func(string, int) (int64, bool) { return own, known }}
+	}
+	for name, c := range map[string]struct {
+		nvml *driver.NVML
+		want int64
+	}{
+		"alone":               {nvml(fakeTotal-fakeFree, true), fakeTotal - fakeFree},
+		"next to another":     {nvml(500<<20, true), 500 << 20},
+		"in a container":      {nvml(0, false), typicalContext},
+		"without the library": {nil, typicalContext},
+	} {
+		libraries := newFake().libraries()
+		libraries.NVML = c.nvml
+		d, err := open(libraries, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used, err := d.Used(); used != c.want || d.Info().Overhead != c.want || err != nil {
+			t.Errorf("%s: %d bytes, overhead %d, %v; want %d", name, used, d.Info().Overhead, err, c.want)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

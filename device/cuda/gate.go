@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"spillway/device"
@@ -27,6 +28,22 @@ type awaited struct {
 
 // gateWaits is how many waits may be open before the next one blocks its caller.
 const gateWaits = 4096
+
+// How long a wait polls before its thread sleeps. Next to updates on the CPU it is short: those
+// have a thread per core, and all wait for the one that shares its core with a polling thread.
+// The CPU itself, which has nothing else to do when it waits, polls long.
+const (
+	pollAlone  = 20 * time.Millisecond
+	pollShared = 50 * time.Microsecond
+)
+
+// poll is how long waits of the thread that launches poll.
+func (d *Device) poll() time.Duration {
+	if d.joined.Load() {
+		return pollShared
+	}
+	return pollAlone
+}
 
 // newGate makes a gate. Close of the device does not check its memory for leaks.
 func (d *Device) newGate() (*hostGate, error) {
@@ -109,6 +126,7 @@ func (e *event) Issued() uint64 { return e.records.Load() }
 // Await implements device.HostEvent. It waits for the latest record there is, which is
 // the one asked for or one after it. A context that was lost has nothing to wait for.
 func (e *event) Await(uint64) {
+	e.device.joined.Store(true)
 	// An error is the context's: the Sync of the event's queue tells it.
-	_ = e.device.within(func() error { return e.device.lib.CUDA.SyncEvent(e.handle) })
+	_ = e.device.within(func() error { return e.device.lib.CUDA.SyncEvent(e.handle, pollAlone) })
 }

@@ -34,7 +34,7 @@ func (q *queue) mark(launches int) (err error) {
 		if *e, err = q.device.eventHandle(); err != nil {
 			return err
 		}
-	} else if err := q.syncError(q.device.lib.CUDA.SyncEvent(*e)); err != nil {
+	} else if err := q.syncError(q.device.lib.CUDA.SyncEvent(*e, q.device.poll())); err != nil {
 		return err
 	}
 	m.made, m.between = m.made+1, 0

@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"unsafe"
 
@@ -68,9 +69,9 @@ const hostShare = 4096 / 8
 // 10,600 launches were captured, about 4 KiB per launch; captured graphs are smaller now.
 const firstRuns = 5 * page
 
-// Footprint is how much memory of the GPU the driver will report in use, by all programs,
-// after so many more bytes are allocated on it and so many page-locked on the host. The
-// kernels that will run must have been prepared.
+// Footprint is how much memory of the GPU the driver will count for this program after so
+// many more bytes are allocated on it and so many page-locked on the host. The kernels that
+// will run must have been prepared.
 func (d *Device) Footprint(gpu, host int64) int64 {
 	overhead := d.Info().Overhead
 	d.mu.Lock()
@@ -230,4 +231,34 @@ func (d *Device) Memory() (free, total int64, err error) {
 		return 0, 0, fmt.Errorf("%s: asking for its memory: %w", d.name, err)
 	}
 	return free, total, nil
+}
+
+// Used is how much memory of the GPU the driver counts for this program now: all in use but
+// what other programs had when the device was opened.
+func (d *Device) Used() (int64, error) {
+	free, total, err := d.Memory()
+	return max(0, total-free-d.others), err
+}
+
+// aloneBelow is how much of a GPU is taken for this program's alone where nobody can say whose
+// it is; else, typicalContext of it is.
+const (
+	aloneBelow     = 1 << 30
+	typicalContext = 614 << 20
+)
+
+// usedByOthers is what other programs have of the memory that is in use, as the driver counts
+// by process. Shares of a GPU in one process count as one program.
+func (d *Device) usedByOthers(used int64) int64 {
+	if d.lib.NVML != nil {
+		if address, err := d.Address(); err == nil {
+			if own, known := d.lib.NVML.Used(address, os.Getpid()); known {
+				return max(0, used-own)
+			}
+		}
+	}
+	if used <= aloneBelow {
+		return 0
+	}
+	return used - typicalContext
 }

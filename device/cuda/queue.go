@@ -184,7 +184,7 @@ func (q *queue) Sync() error {
 		return err
 	}
 	defer q.leave()
-	err := q.syncError(q.device.lib.CUDA.SyncStream(q.stream))
+	err := q.syncError(q.device.lib.CUDA.SyncStream(q.stream, q.device.poll()))
 	q.launched, q.last = 0, nil
 	return err
 }
@@ -199,7 +199,7 @@ func (q *queue) SyncTo(e device.Event) error {
 		return err
 	}
 	defer q.leave()
-	return q.syncError(q.device.lib.CUDA.SyncEvent(own.handle))
+	return q.syncError(q.device.lib.CUDA.SyncEvent(own.handle, q.device.poll()))
 }
 
 // syncError reports the error of a wait once, and says which launches may have caused it:

@@ -64,6 +64,9 @@ func (d *Device) loadAlgorithm(c candidates, way driver.Algorithm) (err error) {
 	t := &timing{candidates: c, d: d, cuda: d.lib.CUDA}
 	fits, err := t.open()
 	defer func() { err = errors.Join(err, t.close()) }()
+	if errors.Is(err, errScratchLimit) {
+		return nil
+	}
 	if err != nil || !fits {
 		return err
 	}
@@ -71,7 +74,17 @@ func (d *Device) loadAlgorithm(c candidates, way driver.Algorithm) (err error) {
 	if err := t.begin(); err != nil {
 		return err
 	}
-	return errors.Join(t.run(), t.cuda.SyncStream(t.stream))
+	return errors.Join(t.run(), t.cuda.SyncStream(t.stream, pollAlone))
+}
+
+// errScratchLimit says that the limit on scratch memory is too low for a matmul.
+var errScratchLimit = errors.New("scratch memory is limited")
+
+// LimitScratch implements device.ScratchLimiter.
+func (d *Device) LimitScratch(bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.scratch = bytes
 }
 
 // timing holds what algorithms are timed with: operands, a stream and two events.
@@ -99,8 +112,11 @@ func (t *timing) open() (fits bool, err error) {
 	a, b, c := place(matrixBytes(p.A)), place(matrixBytes(p.B)), place(matrixBytes(p.D))
 	bias, work := place(4*p.D.Rows), place(gemmWorkspace)
 	t.d.mu.Lock()
-	room := t.d.limit - t.d.held
+	room, scratch := t.d.limit-t.d.held, t.d.scratch
 	t.d.mu.Unlock()
+	if scratch > 0 && t.size > scratch+gemmWorkspace { // no plan has memory for the operands
+		return false, errScratchLimit
+	}
 	if t.size > room {
 		return false, nil
 	}
@@ -146,7 +162,7 @@ func (t *timing) fill() error {
 			return err
 		}
 	}
-	return t.cuda.SyncStream(t.stream) // the block may be collected from here on
+	return t.cuda.SyncStream(t.stream, pollAlone) // the block may be collected from here on
 }
 
 // begin sets what does not change from one matmul to the next.
@@ -172,7 +188,7 @@ func (t *timing) lap(way driver.Algorithm, n int) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	if err := errors.Join(t.cuda.Record(t.to, t.stream), t.cuda.SyncStream(t.stream)); err != nil {
+	if err := errors.Join(t.cuda.Record(t.to, t.stream), t.cuda.SyncStream(t.stream, pollAlone)); err != nil {
 		return 0, err
 	}
 	took, err := t.cuda.Elapsed(t.from, t.to)

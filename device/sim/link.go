@@ -49,7 +49,7 @@ type transfer struct {
 // hostMemory is the bandwidth that copies of all GPUs and the CPU share, in bytes a second.
 // GPUs are alike, so that one link stands for all.
 type hostMemory struct {
-	rate    float64 // of everything together
+	rate    float64 // of everything together, which may be less than the CPU has alone
 	in, out float64 // of the GPUs' copies
 	updates float64 // of the CPU's kernels, alone
 }
@@ -82,6 +82,9 @@ func (l *link) share(cpu *channel, m hostMemory) {
 // a GPU is written at its full speed; what goes to it and the CPU share the rest, at least a
 // quarter of all, in proportion to what they ask for. An H200 with 16 cores is within 12%.
 func (m hostMemory) slow(speeds *[parties]float64, busy int) {
+	if busy == 1<<hostCPU { // alone
+		return
+	}
 	rest, asked := m.rate, m.updates
 	if has(busy, outward) {
 		rest = max(rest-m.out*speeds[outward], m.rate/4)

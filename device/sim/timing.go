@@ -36,9 +36,24 @@ func NewTiming(d machine.Device, t dtype.Type) *Timing {
 	return x
 }
 
-// Time is how long a call takes: what its table says, or the longer of its arithmetic and
-// its memory traffic. Matmuls thinner than any in their table are bound by that traffic too.
-func (x *Timing) Time(c op.Call) time.Duration {
+// Time is how long a call takes: what was measured of it, what its table says, or the longer
+// of its arithmetic and its memory traffic. Matmuls thinner than any in their table are bound
+// by that traffic too.
+func (x *Timing) Time(c op.Call) time.Duration { return x.call(c).Device }
+
+// call is what a call takes of the device and of the thread that launches it. Where the
+// device is not at hand, all launches take the same.
+func (x *Timing) call(c op.Call) machine.CallTime {
+	if x.Calls != nil {
+		if t, measured := x.Calls.Time(c); measured {
+			return t
+		}
+	}
+	return machine.CallTime{Device: x.assumed(c), Launch: x.Launch}
+}
+
+// assumed is the time of a call that follows from tables and rates.
+func (x *Timing) assumed(c op.Call) time.Duration {
 	cost := c.Cost()
 	matmul, tables := x.matmul, x.tables
 	if cost.Matrix && x.isF32(c) {

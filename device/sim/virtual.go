@@ -40,14 +40,23 @@ type Virtual struct {
 	// OneByOne says that kernels are launched one by one, not replayed from a captured
 	// graph, so that they wait for their launch.
 	OneByOne bool
-	launched time.Duration // when the last kernel was
+	// launcher is the thread that gives kernels and copies to the queues.
+	launcher *launcher
 }
 
 // NewVirtual makes a device that takes the time the described one would, computing in t; a
 // limit of 0 is none. Rates of zero count as infinitely fast.
 func NewVirtual(d machine.Device, t dtype.Type, limit, align int64) *Virtual {
 	timing := NewTiming(d, t)
-	return &Virtual{timing: timing, limit: limit, align: align, link: newLink(d.Link.Bidirectional), throttle: newThrottle(timing)}
+	return &Virtual{timing: timing, limit: limit, align: align, link: newLink(d.Link.Bidirectional), throttle: newThrottle(timing), launcher: &launcher{}}
+}
+
+// ShareLauncher has one thread give kernels and copies to this device and to others, as an
+// executor does.
+func (v *Virtual) ShareLauncher(others []*Virtual) {
+	for _, o := range others {
+		o.launcher = v.launcher
+	}
 }
 
 // ShareHostMemory makes the device the CPU, whose kernels share the host's memory with the
@@ -57,8 +66,7 @@ func (v *Virtual) ShareHostMemory(gpus []*Virtual) {
 		return
 	}
 	n, link, updates := units.Rate(len(gpus)), gpus[0].timing.Link, v.timing.Bandwidth
-	all := max(link.HostBandwidth, updates) // whatever the noise of a measurement: updates alone are no more than all
-	m := hostMemory{rate: float64(all), in: float64(n * link.In), out: float64(n * link.Out), updates: float64(updates)}
+	m := hostMemory{rate: float64(link.HostBandwidth), in: float64(n * link.In), out: float64(n * link.Out), updates: float64(updates)}
 	kernels := &channel{}
 	for _, g := range gpus {
 		g.link.share(kernels, m)
@@ -97,12 +105,13 @@ func (v *Virtual) Queue(name string) (device.Queue, error) {
 }
 
 // Event makes an event.
-func (v *Virtual) Event() (device.Event, error) { return &virtualEvent{}, nil }
+func (v *Virtual) Event() (device.Event, error) { return &virtualEvent{v: v}, nil }
 
 // Kernel knows only how long the call takes.
 func (v *Virtual) Kernel(c op.Call) (device.Kernel, error) {
 	x := v.timing
-	k := &virtualKernel{took: x.Time(c), launches: 1}
+	t := x.call(c)
+	k := &virtualKernel{took: t.Device, launch: t.Launch, launched: t.Launch + t.Device}
 	if cost := c.Cost(); cost.Matrix && !x.isF32(c) && x.matmul > 0 {
 		k.matmuls, k.energy = k.took, cost.Flops/float64(x.matmul)
 	} else {
@@ -119,8 +128,10 @@ func (v *Virtual) Join(list []device.Kernel) device.Kernel {
 	all := &virtualKernel{}
 	for _, k := range list {
 		vk := k.(*virtualKernel)
+		// It ends when the last has, begun when all before have ended, or when it is launched.
+		all.launched = max(all.launched+vk.took, all.launch+vk.launched)
 		all.took += vk.took
-		all.launches += vk.launches
+		all.launch += vk.launch
 		all.matmuls += vk.matmuls
 		all.energy += vk.energy
 		all.workspace = max(all.workspace, vk.workspace)
@@ -153,7 +164,7 @@ func (v *Virtual) Resume(at time.Duration) {
 	for _, q := range v.queues {
 		q.now = max(q.now, at)
 	}
-	v.launched = max(v.launched, at)
+	v.launcher.now = max(v.launcher.now, at)
 }
 
 type virtualMemory struct {
@@ -177,12 +188,18 @@ type virtualKernel struct {
 	matmuls   time.Duration // of that, the part that throttling slows down
 	energy    float64       // power by seconds, in the unit of throttle
 	workspace int64
-	launches  int
+	launch    time.Duration // that the host needs to launch it
+	// launched is when the kernel has ended on an idle device, from when the host begins to
+	// launch it: of several that are joined, as early as each can be.
+	launched time.Duration
 }
 
 func (k *virtualKernel) Workspace() int64 { return k.workspace }
 
-type virtualEvent struct{ at time.Duration }
+type virtualEvent struct {
+	v  *Virtual
+	at time.Duration
+}
 
 func (e *virtualEvent) Time() time.Duration { return e.at }
 
@@ -198,6 +215,9 @@ type virtualQueue struct {
 func (q *virtualQueue) Copy(dst, src device.Buffer) error {
 	t, bytes := q.v.timing, units.Bytes(src.Bytes)
 	to, from := dst.Memory.(*virtualMemory), src.Memory.(*virtualMemory)
+	if begun, launches := q.v.launcher.begin(q.v, t.Link.Latency); launches {
+		q.now = max(q.now, begun)
+	}
 	q.advance(t.Link.Latency)
 	switch {
 	case to.onDevice && from.onDevice && q.v.Peer > 0:
@@ -215,28 +235,16 @@ func (q *virtualQueue) Launch(k device.Kernel, _ *device.Launch) error {
 	if !ok {
 		return fmt.Errorf("%s: a kernel of another device (%T)", q.v.timing.Name, k)
 	}
-	last := q.awaitLaunch(vk.launches)
+	if begun, launches := q.v.launcher.begin(q.v, vk.launch); launches {
+		q.now = max(q.now, begun+vk.launched-vk.took)
+	}
 	took := q.v.throttle.duration(q.now, vk)
 	if q.v.hostLink == nil {
 		q.advance(took)
 	} else {
 		q.v.hostLink.carry(q, hostCPU, took)
 	}
-	q.now = max(q.now, last)
 	return nil
-}
-
-// awaitLaunch has the queue wait for the first of some launches, and gives the time of the
-// last one. Where no time of a kernel without its launch is known, kernels include it and
-// nobody waits.
-func (q *virtualQueue) awaitLaunch(launches int) (last time.Duration) {
-	v := q.v
-	if !v.OneByOne || v.timing.Kernel == 0 || launches == 0 {
-		return 0
-	}
-	q.now = max(q.now, v.launched+v.timing.Launch)
-	v.launched += time.Duration(launches) * v.timing.Launch
-	return v.launched
 }
 
 func (q *virtualQueue) advance(d time.Duration) {
@@ -245,6 +253,7 @@ func (q *virtualQueue) advance(d time.Duration) {
 }
 
 func (q *virtualQueue) Record(e device.Event) error {
+	q.v.launcher.begin(q.v, q.v.timing.Signal)
 	at := e.(*virtualEvent)
 	if at.at = q.now; q.last != nil {
 		q.last.done = at
@@ -252,8 +261,15 @@ func (q *virtualQueue) Record(e device.Event) error {
 	return nil
 }
 
+// Wait holds the queue until the event, of which another kind of device hears a little later.
 func (q *virtualQueue) Wait(e device.Event) error {
-	q.now = max(q.now, e.(*virtualEvent).at)
+	q.v.launcher.begin(q.v, q.v.timing.Signal)
+	event := e.(*virtualEvent)
+	at, mine, theirs := event.at, q.v.timing.Handoff, event.v.timing.Handoff
+	if at > 0 && (mine == 0) != (theirs == 0) {
+		at += (mine + theirs) / 2
+	}
+	q.now = max(q.now, at)
 	return nil
 }
 

@@ -31,7 +31,7 @@ func newScript(l *layout.Layout, c strategy.Choice) script {
 		Slabs: append([]plan.Slab(nil), l.Slabs.List...), Batch: l.Batch.List, Consts: l.Consts.List, Optimizer: l.Optimizer}}
 	for d := range c.DeviceCount() {
 		name := l.Site.DeviceName(d)
-		w.p.Devices = append(w.p.Devices, plan.Device{Name: name, Rank: l.Site.Device.Rank, Budget: l.Site.DeviceBudget(d)})
+		w.p.Devices = append(w.p.Devices, plan.Device{Name: name, Rank: l.Site.Device.Rank, Budget: l.Site.DeviceBudget(d), Context: l.Site.Context})
 		w.p.Arenas = append(w.p.Arenas, plan.Arena{Name: name, Tier: plan.OnDevice, Device: d})
 	}
 	w.host = len(w.p.Arenas)

@@ -17,11 +17,11 @@ import (
 	"spillway/trace"
 )
 
-// launchBound is the share of an iteration that the launch overhead of its kernels must be
-// for capturing to be worth it. Below it launches hide behind the kernels before them, and
-// a graph would only take memory of the driver. A quarter of the time in overhead is about
-// half of it in launching: a matmul takes twice as long to launch as a plain kernel, of
-// which the overhead is measured.
+// launchBound is the share of an iteration that launching its kernels must take for capturing
+// to be worth it. Below it launches hide behind the kernels before them, and a graph would
+// only take memory of the driver. Where launches of each call were not measured, a quarter of
+// the time in overhead is about half of it in launching: a matmul takes twice as long to
+// launch as a plain kernel, of which the overhead is known.
 const launchBound = 0.25
 
 // CaptureIfFaster forecasts a plan whose lanes are ordered, and decides whether its
@@ -31,8 +31,12 @@ func CaptureIfFaster(p *plan.Plan, site goal.Site) (*plan.Plan, *plan.Forecast, 
 	f, err := Of(p, site)
 	_, captures := site.Kernels.(device.GraphCapturer)
 	can := (captures || site.Device.Kernel > 0) && p.CanCapture() // Kernel: it launches kernels apart from running them
-	if err != nil || !can || float64(p.Launches())*site.Device.Launch.Seconds() <= launchBound*f.StepSeconds {
+	if err != nil || !can {
 		return p, f, err
+	}
+	launching := max(float64(p.Launches())*site.Device.Launch.Seconds()/f.StepSeconds, f.Busy[launchResource])
+	if launching <= launchBound {
+		return p, f, nil
 	}
 	captured := p.Capture()
 	replayed, err := Of(captured, site)
@@ -56,6 +60,7 @@ func Of(p *plan.Plan, site goal.Site) (*plan.Forecast, error) {
 	f := &plan.Forecast{StepSeconds: first.Seconds(), Busy: map[string]float64{}, PeakBytes: p.Peak(), Flops: flops(p)}
 	c := s.executor.Counters()
 	f.BytesIn, f.BytesOut = c.BytesIn, c.BytesOut
+	launching := s.devices[0].Launching()
 	busy := make([]map[string]time.Duration, len(s.devices)) // by device and lane
 	var longest time.Duration                                // that a lane works: no iteration of many is shorter
 	for d, v := range s.devices {
@@ -69,7 +74,7 @@ func Of(p *plan.Plan, site goal.Site) (*plan.Forecast, error) {
 		}
 		f.StepSeconds = max(second-first, longest).Seconds()
 	}
-	busiest(f, p, busy)
+	busiest(f, p, busy, launching)
 	f.TokensPerSec = float64(p.MicroBatchSize*p.Seq*int64(p.MicroBatches)) / max(f.StepSeconds, 1e-12)
 	return f, nil
 }
@@ -114,6 +119,7 @@ func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
 			others = append(others, v)
 		}
 	}
+	s.devices[0].ShareLauncher(s.devices[1:])
 	if host != nil && site.CPU.Bandwidth > 0 { // the CPU and the devices share the host's memory
 		host.ShareHostMemory(others)
 	}
@@ -144,7 +150,7 @@ func CarriesOver(p *plan.Plan) bool {
 
 // busiest finds each resource's share of the iteration, of the device that uses it
 // most, and the resource that binds.
-func busiest(f *plan.Forecast, p *plan.Plan, devices []map[string]time.Duration) {
+func busiest(f *plan.Forecast, p *plan.Plan, devices []map[string]time.Duration, launching time.Duration) {
 	for d, lanes := range devices {
 		for lane, busy := range lanes {
 			resource := resources[plan.Lane(lane)]
@@ -160,6 +166,9 @@ func busiest(f *plan.Forecast, p *plan.Plan, devices []map[string]time.Duration)
 			f.Busy[resource] = max(f.Busy[resource], busy.Seconds()/max(f.StepSeconds, 1e-12))
 		}
 	}
+	if launching > 0 {
+		f.Busy[launchResource] = launching.Seconds() / max(f.StepSeconds, 1e-12)
+	}
 	for resource, share := range f.Busy {
 		if share > f.RooflineShare || share == f.RooflineShare && resource < f.Bound {
 			f.RooflineShare, f.Bound = share, resource
@@ -170,7 +179,10 @@ func busiest(f *plan.Forecast, p *plan.Plan, devices []map[string]time.Duration)
 // resources names what each lane keeps busy.
 var resources = map[plan.Lane]string{plan.Compute: "compute", plan.In: "link to device", plan.Out: "link to host"}
 
-const hostResource = "CPU"
+const (
+	hostResource   = "CPU"
+	launchResource = "kernel launches"
+)
 
 var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk write"}
 

@@ -66,6 +66,7 @@ type Site struct {
 	DType      dtype.Type     // that matmuls compute in
 	Peer       units.Rate     // of copies between devices; 0: as from the host
 	Budget     int64          // bytes of the device the plan may use
+	Context    int64          // bytes of it that the driver counts beyond those of the plan
 	HostBudget int64          // bytes of host memory the plan may use
 	Alignment  int64          // of buffers
 	Kernels    Kernels
@@ -128,6 +129,8 @@ type FitError struct {
 	Tier   plan.Tier // that is too small
 	Needed int64     // what the smallest plan takes of it
 	Budget int64
+	// Context is what the driver counts on a GPU beyond Budget.
+	Context int64
 	// Host memory the smallest plan takes, and what there is.
 	NeededHost, BudgetHost int64
 	Options                []FitOption
@@ -155,8 +158,17 @@ func (e *FitError) DeviceNeed() int64 {
 	return 0
 }
 
+// Lack says what the smallest plan needs and what there is.
+func (e *FitError) Lack() string {
+	s := fmt.Sprintf("the smallest plan needs %v of %s memory, %v are available", units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
+	if e.Tier == plan.OnDevice && e.Context > 0 {
+		s += fmt.Sprintf(" next to %v of context and libraries", units.Bytes(e.Context))
+	}
+	return s
+}
+
 func (e *FitError) Error() string {
-	s := fmt.Sprintf("planning %s: the smallest plan needs %v of %s memory, %v are available", e.Model, units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
+	s := fmt.Sprintf("planning %s: %s", e.Model, e.Lack())
 	if len(e.Options) == 0 {
 		return s + "; use a smaller model, batch or sequence, or a machine with more memory"
 	}

@@ -16,7 +16,7 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 		return Site{}, fmt.Errorf("machine %s has no device %q", m.Name, name)
 	}
 	site := Site{
-		Device: d, DType: t, Budget: int64(d.Usable), HostBudget: int64(m.Host.Usable), Alignment: Alignment,
+		Device: d, DType: t, Budget: int64(d.Usable), Context: int64(d.Context), HostBudget: int64(m.Host.Usable), Alignment: Alignment,
 		Kernels:    sim.NewVirtual(d, t, 0, Alignment),
 		HostPinned: d.Kind == machine.GPU, SharedMemory: d.Shared,
 		Disk: Disk{Budget: int64(m.Disk.Free), Read: m.Disk.Read, Write: m.Disk.Write},

@@ -56,7 +56,8 @@ func Rebuild(m *spec.Model, g goal.Goal, site goal.Site, from *plan.Plan, steps 
 	}
 	p.Strategy, p.Strategies, p.Reason, p.Choices, p.Forecast, p.Rejected = from.Strategy, from.Strategies, from.Reason, from.Choices, from.Forecast, from.Rejected
 	for i := range min(len(p.Devices), len(from.Devices)) {
-		p.Devices[i].Budget = from.Devices[i].Budget // what was free then; what is free now is compared elsewhere
+		// What was free then, next to the context; what is free now is compared elsewhere.
+		p.Devices[i].Budget, p.Devices[i].Context = from.Devices[i].Budget, from.Devices[i].Context
 	}
 	if err := sameParts(from, p); err != nil {
 		return nil, err

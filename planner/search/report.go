@@ -134,7 +134,7 @@ func (c *candidate) verb() string {
 // fitError describes what the smallest plan lacks.
 func (s *search) fitError() error {
 	e := &goal.FitError{Model: s.b.Model.Name, Tier: plan.OnDevice, Needed: s.smallest.Device, Budget: s.smallest.budget,
-		NeededHost: s.smallest.Host, BudgetHost: s.b.Site.HostBudget}
+		Context: s.b.Site.Context, NeededHost: s.smallest.Host, BudgetHost: s.b.Site.HostBudget}
 	if e.Needed <= e.Budget {
 		e.Tier, e.Needed, e.Budget = plan.OnHost, e.NeededHost, e.BudgetHost
 	}

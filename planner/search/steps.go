@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"spillway/device"
-	"spillway/op"
 	"spillway/plan"
 	"spillway/planner/emit"
 	"spillway/planner/forecast"
@@ -112,7 +111,7 @@ func Filled(p *plan.Plan, site goal.Site, phase string, positions int64) (*plan.
 		g := *q.Programs[i].Graph
 		g.Nodes = append(g.Nodes[:0:0], g.Nodes...)
 		for n := range g.Nodes {
-			if g.Nodes[n].Kind == op.CachedAttention {
+			if g.Nodes[n].Kind.ReadsCache() {
 				g.Nodes[n].Attr.Document = positions
 			}
 		}

@@ -39,7 +39,7 @@ func avx512() *routines {
 	r.spread, r.expSum = spreadAVX512, expSumAVX512
 	r.norm, r.normGrad, r.normWeight = normAVX512, normGradAVX512, normWeightAVX512
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX512, columnExpAVX512, columnGradAVX512
-	r.drop, r.dropLine, r.roundStates = dropAVX512, dropLineAVX512, roundStatesAVX512
+	r.drop, r.dropLine, r.roundStates = dropAVX512, dropLineAVX2, roundStatesAVX512
 	r.adam, r.sgd, r.sgdBare, r.lion = adamAVX512, sgdAVX512, sgdBareAVX512, lionAVX512
 	r.fourBit, r.fromDynamic = fourBitAVX512, fromDynamicAVX512
 	return r

@@ -1,7 +1,6 @@
 package kernel
 
 func dropAVX512(dst, x []float32, s dropScalars)
-func dropLineAVX512(x []float32, w *lineWords, s lineScalars)
 func dropLineAVX2(x []float32, w *lineWords, s lineScalars)
 func roundStatesAVX512(dst []uint16, src []float32, at uint64)
 func roundStatesAVX2(dst []uint16, src []float32, at uint64)

@@ -61,39 +61,6 @@ DATA line<>+4(SB)/4, $0x846ca68b
 DATA line<>+8(SB)/4, $0x80000000
 GLOBL line<>(SB), RODATA|NOPTR, $12
 
-// func dropLineAVX512(x []float32, w *lineWords, s lineScalars)
-TEXT ·dropLineAVX512(SB), NOSPLIT, $0-44
-	MOVQ x_base+0(FP), DI
-	MOVQ x_len+8(FP), CX
-	MOVQ w+24(FP), SI
-	VPBROADCASTD s+32+lineScalars_at(FP), Z0
-	VPBROADCASTD s+32+lineScalars_below(FP), Z1
-	VBROADCASTSS s+32+lineScalars_keep(FP), Z2
-	VPBROADCASTD line<>+0(SB), Z3
-	VPBROADCASTD line<>+4(SB), Z4
-	TESTQ CX, CX
-	JZ done
-loop:
-	VPADDD lineWords_starts(SI), Z0, Z5
-	VPSRLD $16, Z5, Z6
-	VPXORD Z6, Z5, Z5
-	VPMULLD Z3, Z5, Z5
-	VPADDD lineWords_turns(SI), Z5, Z5
-	VPSRLD $15, Z5, Z6
-	VPXORD Z6, Z5, Z5
-	VPMULLD Z4, Z5, Z5
-	VPCMPUD $5, Z1, Z5, K2
-	VMOVAPS.Z Z2, K2, Z6
-	VMULPS (DI), Z6, Z6
-	VMOVUPS Z6, (DI)
-	ADDQ $64, DI
-	ADDQ $64, SI
-	SUBQ $16, CX
-	JNZ loop
-done:
-	VZEROUPPER
-	RET
-
 // func dropLineAVX2(x []float32, w *lineWords, s lineScalars)
 // Comparisons are of signed numbers: both sides have their highest bit turned.
 TEXT ·dropLineAVX2(SB), NOSPLIT, $0-44

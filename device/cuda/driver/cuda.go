@@ -87,7 +87,7 @@ type CUDA struct {
 
 	NewStream   func() (Stream, error)
 	CloseStream func(Stream) error
-	SyncStream  func(Stream) error
+	SyncStream  func(Stream, time.Duration) error // polls so long, then sleeps
 	WaitEvent   func(Stream, Event) error
 	// WaitValue holds the stream until the 32-bit number at an address is at least a value,
 	// modulo 2^32.
@@ -95,7 +95,7 @@ type CUDA struct {
 
 	NewEvent   func() (Event, error)
 	CloseEvent func(Event) error
-	SyncEvent  func(Event) error // returns when its latest record has happened
+	SyncEvent  func(Event, time.Duration) error // returns when its latest record has happened; polls as SyncStream
 	Record     func(Event, Stream) error
 	Elapsed    func(from, to Event) (time.Duration, error)
 
@@ -248,7 +248,7 @@ func (l *cudaLib) bindStreams(t *CUDA) {
 		return *s, err
 	}
 	t.CloseStream = func(s Stream) error { return l.check("cuStreamDestroy", destroy.Call(uintptr(s))) }
-	t.SyncStream = func(s Stream) error { return end(uintptr(s)) }
+	t.SyncStream = func(s Stream, poll time.Duration) error { return end(uintptr(s), poll) }
 	value := l.find("cuStreamWaitValue32_v2")
 	const atLeast = 0
 	t.WaitValue = func(s Stream, at Pointer, v uint32) error {
@@ -259,18 +259,14 @@ func (l *cudaLib) bindStreams(t *CUDA) {
 	}
 }
 
-// patience is how long a wait polls. After that its thread sleeps, which costs some tens of
-// microseconds at the end but leaves the core to updates on the CPU: those have a thread per
-// core, and all would wait for the one that shares its core with a polling thread.
-const patience = 20 * time.Millisecond
-
-// waiter waits for a stream or an event, by the functions that ask for it and that wait.
-func (l *cudaLib) waiter(ask, wait string) func(handle uintptr) error {
+// waiter waits for a stream or an event, by the functions that ask for it and that wait: it
+// asks for some time, then its thread sleeps, which costs some tens of microseconds.
+func (l *cudaLib) waiter(ask, wait string) func(handle uintptr, poll time.Duration) error {
 	query, synchronize := l.find(ask), l.find(wait)
 	const notReady = 600
-	return func(handle uintptr) error {
+	return func(handle uintptr, poll time.Duration) error {
 		args := &dl.Args{handle}
-		for start := time.Now(); time.Since(start) < patience; {
+		for start := time.Now(); time.Since(start) < poll; {
 			if answer := query.With(args); int32(answer) != notReady {
 				return l.check(ask, answer)
 			}
@@ -283,7 +279,7 @@ func (l *cudaLib) bindEvents(t *CUDA) {
 	create, destroy := l.find("cuEventCreate"), l.find("cuEventDestroy_v2")
 	record, elapsed, happened := l.find("cuEventRecord"), l.find("cuEventElapsedTime"), l.waiter("cuEventQuery", "cuEventSynchronize")
 	const blockingSync = 1 // waiting threads sleep
-	t.SyncEvent = func(e Event) error { return happened(uintptr(e)) }
+	t.SyncEvent = func(e Event, poll time.Duration) error { return happened(uintptr(e), poll) }
 	t.NewEvent = func() (Event, error) {
 		e := new(Event)
 		err := l.check("cuEventCreate", create.Call(uintptr(unsafe.Pointer(e)), blockingSync))

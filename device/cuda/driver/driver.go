@@ -20,7 +20,8 @@ type Libraries struct {
 	CUDA  *CUDA
 	NVRTC *NVRTC
 	BLAS  *BLAS
-	DNN   *DNN // nil where cuDNN is not installed
+	DNN   *DNN  // nil where cuDNN is not installed
+	NVML  *NVML // nil where it is missing
 }
 
 // Load finds and opens all libraries. Folders are searched before the usual places.
@@ -42,7 +43,7 @@ func Load(folders []string) (*Libraries, error) {
 	if err != nil && !errors.As(err, &missing) {
 		return nil, err
 	}
-	return &Libraries{CUDA: cuda, NVRTC: nvrtc, BLAS: blas, DNN: dnn}, nil
+	return &Libraries{CUDA: cuda, NVRTC: nvrtc, BLAS: blas, DNN: dnn, NVML: loadNVML(folders)}, nil
 }
 
 // Error is what a library answered to a call.

@@ -24,6 +24,7 @@ var (
 		"install the CUDA toolkit, or the Python package nvidia-cuda-nvrtc, and name its folder if it lies in an unusual place"}
 	libcublaslt = library{"matmuls", []string{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
 		"install the CUDA toolkit, or the Python package nvidia-cublas, and name its folder if it lies in an unusual place"}
+	libnvml  = library{"counting memory by process", []string{"libnvidia-ml.so.1"}, "install the driver of the GPU"}
 	libcudnn = library{"attention at the GPU's limits", []string{"libcudnn.so.9"},
 		"install cuDNN 9, or the Python package nvidia-cudnn, and name its folder if it lies in an unusual place"}
 )

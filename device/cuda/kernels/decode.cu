@@ -4,7 +4,7 @@
 // Matmuls of a few rows x [R K] with matrices of weights stored row by row: y = x·Wᵀ.
 //
 // A tile is 16 rows of W. A block takes every gridDim.x-th tile, its warps take pieces of
-// SPAN elements of its rows in turn, and their sums are added in order. Matmuls are by tensor cores,
+// SPAN elements of its rows in turn, and their sums are added in order. Tensor cores multiply,
 // W on the left, up to eight rows of x on the right: the sums of a row of x have the same
 // order however many rows there are. A lane reads 16 bytes of two rows of W where mma wants
 // four elements of each for two steps; the elements of a row are so taken in another order,
@@ -129,7 +129,7 @@ __device__ __forceinline__ void share(const Rows &r, const Norms &g, Element *xs
 
 // multiply runs the tiles of a block. Form says where rows of W are and what is done with the
 // sums: tiles() is how many there are, row(tile, i) row i of 16, null where there is none, and
-// put(tile, g, n, low, high) takes the matmuls of row n of x with rows g and g+8.
+// put(tile, g, n, low, high) takes what row n of x times rows g and g+8 is.
 //
 // T is how many times eight rows of x there may be. RING: x goes through the rings as well,
 // because it is too large for shared memory.
@@ -416,8 +416,8 @@ struct Plain {
     }
 };
 
-// GatedRows is f(x·gateᵀ)·(x·upᵀ), both [N K]: a tile is eight rows of each. Matmuls are rounded
-// as the ops by themselves would.
+// GatedRows is f(x·gateᵀ)·(x·upᵀ), both [N K]: a tile is eight rows of each. Sums are rounded
+// as by the ops by themselves.
 struct GatedRows {
     const Element *gate, *up;
     Element *y;
@@ -442,7 +442,7 @@ struct GatedRows {
 
 // Heads are the matmuls with q, k and v of attention. Those with q and k are rotated: a tile
 // has eight elements of a head and the eight they are paired with. Those with k and v go to
-// the cache. Matmuls are rounded as the ops by themselves would.
+// the cache. Sums are rounded as by the ops by themselves.
 struct Heads {
     const Element *q, *k, *v, *biasQ, *biasK, *biasV;
     const float *freq;

@@ -1,0 +1,132 @@
+package cuda_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"spillway"
+	"spillway/device"
+	"spillway/device/cpu"
+	"spillway/dtype"
+	"spillway/generate"
+	"spillway/machine"
+	"spillway/op"
+	"spillway/run"
+)
+
+// sessionOn starts a session of a preset, with random weights, on a device.
+func sessionOn(tb testing.TB, model string, d device.Device, described string, g run.Generation) (*spillway.Run, *generate.Session) {
+	tb.Helper()
+	m, err := machine.Parse(described)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	job := opened(tb, model, spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, Generation: g, Machine: m, On: []device.Device{d}})
+	if err := job.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { job.Close() })
+	s, err := generate.NewSession(job)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return job, s
+}
+
+// prompted adds a sequence.
+func prompted(tb testing.TB, s *generate.Session, n, seed int) generate.Sequence {
+	tb.Helper()
+	prompt := make([]int32, n)
+	for i := range prompt {
+		prompt[i] = int32((i*37 + seed*11) % 200)
+	}
+	q, err := s.Add(prompt)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return q
+}
+
+// Sessions on the GPU, with fused ops in their steps, give the logits of the CPU up to
+// rounding: prompts in chunks, then tokens of two sequences at once.
+func TestSessionsAgreeWithTheCPU(t *testing.T) {
+	gpu, host := lent(t), cpu.Open(cpu.Options{})
+	defer host.Close()
+	logits := func(d device.Device, described string) (list [][]float32) {
+		job, s := sessionOn(t, "small-llama", d, described, run.Generation{Context: 192, Streams: 2, Chunk: 64})
+		fused := 0
+		for _, p := range job.Plan.Programs {
+			for _, n := range p.Graph.Nodes {
+				if n.Kind == op.NormHeads {
+					fused++
+				}
+			}
+		}
+		if (fused > 0) != (described != "cpu:4GiB,host:8GiB") {
+			t.Errorf("%s: %d programs have fused ops", described, fused)
+		}
+		sequences := []generate.Sequence{prompted(t, s, 70, 1), prompted(t, s, 110, 2)}
+		for i := range 5 {
+			if err := s.Step(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range sequences {
+				list = append(list, append([]float32(nil), q.Logits()...))
+				if err := q.Append(int32(9 + 7*i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return list
+	}
+	want, got := logits(host, "cpu:4GiB,host:8GiB"), logits(gpu, "h200,host:16GiB")
+	for i := range want {
+		var off, most float64
+		for k := range want[i] {
+			off, most = max(off, math.Abs(float64(want[i][k]-got[i][k]))), max(most, math.Abs(float64(want[i][k])))
+		}
+		t.Logf("logits %d: off by %.3g of %.3g", i, off, most)
+		if !(off <= 0.04*most) { // a few units in the last place of bf16
+			t.Errorf("logits %d are off by %g of %g", i, off, most)
+		}
+	}
+}
+
+// Tokens a second of a whole session, with what the host does between steps.
+func BenchmarkSession(b *testing.B) {
+	for _, model := range []string{"llama-3.2-1b", "llama-3-8b"} {
+		b.Run(model, func(b *testing.B) {
+			d := lent(b)
+			_, s := sessionOn(b, model, d, "h200,host:100GiB", run.Generation{Context: 2048, Streams: 1, Chunk: 1024})
+			q := prompted(b, s, 960, 3)
+			next := func() {
+				if err := s.Step(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			begin := time.Now()
+			next()
+			b.ReportMetric(960/time.Since(begin).Seconds(), "prompt-tok/s")
+			const tokens = 64
+			var took time.Duration
+			for b.Loop() {
+				if err := q.Truncate(960); err != nil {
+					b.Fatal(err)
+				}
+				for i := range tokens + 4 {
+					if i == 4 {
+						begin = time.Now()
+					}
+					if err := q.Append(int32(5 + i)); err != nil {
+						b.Fatal(err)
+					}
+					next()
+				}
+				took = time.Since(begin)
+			}
+			b.ReportMetric(tokens/took.Seconds(), "tok/s")
+		})
+	}
+}

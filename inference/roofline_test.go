@@ -1,0 +1,16 @@
+package inference
+
+import "testing"
+
+// A share is never above all: weights that lie in the caches are not read from memory.
+func TestSharesOfARoofline(t *testing.T) {
+	r := Roofline{TokensPerSecond: 100, Bound: "memory"}
+	for rate, want := range map[float64]string{0: "", 63: ", 63% of roofline (memory-bound)", 142: ", faster than memory: the weights fit the caches"} {
+		if got := r.Share(rate); got != want {
+			t.Errorf("a rate of %v: %q, want %q", rate, got, want)
+		}
+	}
+	if r.Under(142) != (Roofline{}) || r.Under(63) != r {
+		t.Error("a rate above the roofline has one")
+	}
+}

@@ -1,0 +1,22 @@
+package machine
+
+import (
+	"time"
+
+	"spillway/op"
+)
+
+// Calls tells how long single calls take on a device that is at hand, where they can be run.
+// Forecasts prefer it to tables and rates, which interpolate.
+type Calls interface {
+	// Time of a call; false where it is not known, as of a call that memory is too small for.
+	Time(c op.Call) (CallTime, bool)
+	// Within is the same for whoever may take so many bytes of the device.
+	Within(bytes int64) Calls
+}
+
+// CallTime is what a call takes of the device and of the host.
+type CallTime struct {
+	Device time.Duration `json:"device_ns"` // among others that keep the device busy
+	Launch time.Duration `json:"launch_ns"` // of the thread that launches it
+}

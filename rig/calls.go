@@ -1,0 +1,251 @@
+package rig
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"spillway/device"
+	"spillway/machine"
+	"spillway/op"
+)
+
+// callTimes measures single calls on an open device when a forecast first asks for them, and
+// stores them in the cache. A model has some dozens of different calls, each of which takes
+// some milliseconds to measure; tables of shapes could only interpolate between them.
+type callTimes struct {
+	mu    sync.Mutex
+	o     Options
+	key   string
+	dev   device.Device // nil while it is closed
+	bench *bench        // nil until something is measured
+	tf32  bool          // how the known times were measured
+
+	known   map[string]machine.CallTime
+	similar map[string][]sizedTime // of calls bound by memory, by what they have in common, sorted by bytes
+	unknown map[string]bool        // those that could not be measured
+	// cached are the times of earlier processes, which count once a few were confirmed.
+	cached    map[string]machine.CallTime
+	confirmed int
+	changed   bool
+	forgotten bool
+}
+
+// sizedTime is the time of a call with so many bytes of traffic.
+type sizedTime struct {
+	bytes int64
+	machine.CallTime
+}
+
+const (
+	// callSpan is how long the launches of one measurement take together.
+	callSpan = 1500 * time.Microsecond
+	// callRest is the most time between rows of matmuls.
+	callRest = 3 * time.Millisecond
+	// confirmations is how many cached times of matmuls a process measures again; where one
+	// is less than haunted of what is cached, the cache is from a busy minute.
+	confirmations = 3
+	haunted       = 0.85
+	// near is how far apart two measured calls bound by memory may be for one between them to
+	// be interpolated.
+	near = 4
+)
+
+// newCallTimes reads what earlier processes have measured on a device.
+func newCallTimes(dev device.Device, o Options) *callTimes {
+	t := &callTimes{o: o, dev: dev, key: callKey(dev), known: map[string]machine.CallTime{}, similar: map[string][]sizedTime{}, unknown: map[string]bool{}}
+	if e, err := o.load(t.key); err == nil {
+		t.cached = e.Calls
+	}
+	return t
+}
+
+// callKey names what the times of calls depend on: the device, and the kernels of this
+// program.
+func callKey(dev device.Device) string {
+	program := ""
+	if path, err := os.Executable(); err == nil {
+		if info, err := os.Stat(path); err == nil {
+			program = fmt.Sprintf("%d bytes of %v", info.Size(), info.ModTime().UTC())
+		}
+	}
+	return strings.Join([]string{"calls", deviceKey(dev), program}, "|")
+}
+
+// within is callTimes for whoever may take so many bytes of the device.
+type within struct {
+	*callTimes
+	bytes int64
+}
+
+func (t *callTimes) Within(bytes int64) machine.Calls { return within{t, bytes} }
+
+// Time of a call, measured now if it was not before.
+func (t *callTimes) Time(c op.Call) (machine.CallTime, bool) {
+	return t.time(c, int64(1)<<62)
+}
+
+func (w within) Time(c op.Call) (machine.CallTime, bool) { return w.time(c, w.bytes) }
+
+func (t *callTimes) time(c op.Call, room int64) (machine.CallTime, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	raw, err := json.Marshal(c)
+	if err != nil || c.Empty() {
+		return machine.CallTime{}, false
+	}
+	key := t.prefix(c) + string(raw)
+	if known, ok := t.known[key]; ok {
+		return known, true
+	}
+	group := t.group(c)
+	if between, ok := t.interpolated(group, c.Cost().Bytes); ok {
+		return between, true
+	}
+	if t.unknown[key] {
+		return machine.CallTime{}, false
+	}
+	took, ok := t.fromCache(key, c)
+	if !ok {
+		if t.dev == nil || c.Traffic() > room {
+			return took, false
+		}
+		if took, err = t.measure(c, room); err != nil {
+			t.unknown[key] = true
+			return took, false
+		}
+		t.changed = true
+	}
+	t.add(key, group, c, took)
+	return took, true
+}
+
+// add remembers the time of a call.
+func (t *callTimes) add(key, group string, c op.Call, took machine.CallTime) {
+	t.known[key] = took
+	if group != "" {
+		list, entry := t.similar[group], sizedTime{c.Cost().Bytes, took}
+		at, _ := slices.BinarySearchFunc(list, entry.bytes, func(s sizedTime, n int64) int { return int(s.bytes - n) })
+		t.similar[group] = slices.Insert(list, at, entry)
+	}
+}
+
+// prefix tells calls apart that take another time where f32 operands are rounded.
+func (t *callTimes) prefix(c op.Call) string {
+	if rounds, can := t.dev.(device.TF32); can {
+		t.tf32 = rounds.TF32()
+	}
+	if t.tf32 {
+		return tf32 + " "
+	}
+	return ""
+}
+
+// group is what calls have in common whose time follows from their bytes: kind, attributes and
+// element types, and the width of what is not an update. It is "" for matmuls and attention.
+func (t *callTimes) group(c op.Call) string {
+	if c.Cost().Matrix {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %+v", c.Kind, c.Attr)
+	for _, in := range c.In {
+		fmt.Fprintf(&b, " %v/%d", in.DType, len(in.Shape))
+	}
+	if updates := c.InPlace() != nil && !c.Kind.WholeParam(); !updates && len(c.In) > 0 && len(c.In[0].Shape) > 0 {
+		fmt.Fprintf(&b, " of %d", c.In[0].Shape.Last())
+	}
+	return b.String()
+}
+
+// interpolated is the time of a call between two that were measured and are near.
+func (t *callTimes) interpolated(group string, bytes int64) (machine.CallTime, bool) {
+	list := t.similar[group]
+	at, found := slices.BinarySearchFunc(list, bytes, func(s sizedTime, n int64) int { return int(s.bytes - n) })
+	if found {
+		return list[at].CallTime, true
+	}
+	if group == "" || at == 0 || at == len(list) || list[at].bytes > near*list[at-1].bytes {
+		return machine.CallTime{}, false
+	}
+	low, high := list[at-1], list[at]
+	share := float64(bytes-low.bytes) / float64(high.bytes-low.bytes)
+	mix := func(a, b time.Duration) time.Duration { return a + time.Duration(share*float64(b-a)) }
+	return machine.CallTime{Device: mix(low.Device, high.Device), Launch: mix(low.Launch, high.Launch)}, true
+}
+
+// fromCache is the time that an earlier process has measured. The first ones of matmuls are
+// measured again: where they are faster now, all that is cached is forgotten.
+func (t *callTimes) fromCache(key string, c op.Call) (machine.CallTime, bool) {
+	took, ok := t.cached[key]
+	if !ok || t.confirmed == confirmations || !c.Cost().Matrix || t.dev == nil {
+		return took, ok
+	}
+	now, err := t.measure(c, int64(1)<<62)
+	if err != nil {
+		return took, true
+	}
+	if t.confirmed++; float64(now.Device) < haunted*float64(took.Device) {
+		t.cached, t.confirmed, t.changed = nil, confirmations, true
+		return now, true
+	}
+	return took, true
+}
+
+// measure runs a call, with no more than room bytes of the device, and gives the memory back.
+func (t *callTimes) measure(c op.Call, room int64) (took machine.CallTime, err error) {
+	if t.bench == nil {
+		if t.bench, err = newBench(t.dev); err != nil {
+			t.bench = nil
+			return took, err
+		}
+		t.bench.rest = callRest
+	}
+	t.bench.room = room
+	took, err = t.bench.callTime(c, callSpan)
+	if freed := t.bench.free(); err == nil {
+		err = freed
+	}
+	return took, err
+}
+
+// opened says that the device was opened again.
+func (t *callTimes) opened(dev device.Device) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dev = dev
+}
+
+// close gives back what measuring took of the device, and stores what was measured.
+func (t *callTimes) close() (err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.bench != nil {
+		err = t.bench.close()
+	}
+	t.bench, t.dev = nil, nil
+	if t.changed && !t.forgotten && t.o.Cache != "" {
+		all := map[string]machine.CallTime{}
+		for _, from := range []map[string]machine.CallTime{t.cached, t.known} {
+			for key, took := range from {
+				all[key] = took
+			}
+		}
+		// What cannot be stored is measured again next time.
+		_ = t.o.store(entry{Version: cacheVersion, Key: t.key, At: time.Now().UTC().Truncate(time.Second), Calls: all})
+		t.changed = false
+	}
+	return err
+}
+
+// forget removes what is stored, and stores nothing of this process.
+func (t *callTimes) forget() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forgotten = true
+	return t.o.forget(t.key)
+}

@@ -1,0 +1,228 @@
+package rig
+
+import (
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"spillway/dtype"
+	"spillway/machine"
+	"spillway/op"
+	"spillway/quant"
+)
+
+// quickGPU opens a fake GPU that is measured the first time.
+func quickGPU(t *testing.T, cache string) *Rig {
+	t.Helper()
+	fakeComputer(1)
+	o := quick()
+	o.Cache, o.Measure = cache, true
+	o.sizes.gpu = calibrationSizes{Copy: 1 << 16, Side: 32}
+	r, err := Open("fake:0", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func callOf(t *testing.T, kind op.Kind, a op.Attr, in ...op.Type) op.Call {
+	t.Helper()
+	c, err := op.Make(kind, a, in...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The first run on a computer with a GPU measures it, without being asked to; the next takes
+// what was measured.
+func TestGPUsAreMeasuredTheFirstTime(t *testing.T) {
+	cache := t.TempDir()
+	first := quickGPU(t, cache).Machine.Devices[0]
+	for _, key := range []string{"in", "out", "f32", "bandwidth", "launch", "signal", "handoff", "context"} {
+		if first.Sources[key] != machine.Measured {
+			t.Errorf("%s is %s", key, first.Sources[key])
+		}
+	}
+	again := quickGPU(t, cache).Machine.Devices[0]
+	if again.Compute != first.Compute || again.Handoff != first.Handoff {
+		t.Errorf("measured again: %+v, %+v", first, again)
+	}
+}
+
+// Forecasts ask for the times of calls: of every kind and type, within the memory there is,
+// and the device has its memory back afterwards.
+func TestCallsAreMeasured(t *testing.T) {
+	r := quickGPU(t, t.TempDir())
+	calls := r.Machine.Devices[0].Calls
+	before, _ := r.Devices[0].(interface{ Allocated() (int64, int64) }).Allocated()
+	q := of(dtype.F32, 2, 64, 64)
+	for _, c := range []op.Call{
+		callOf(t, op.MatMul, op.Attr{TransB: true}, of(dtype.F32, 64, 32), of(dtype.F32, 16, 32)),
+		callOf(t, op.Attention, op.Attr{Heads: 2, KVHeads: 2, Causal: true, Scale: 1, Segments: true, Document: 16}, q, q, q, of(dtype.I32, 2, 64)),
+		callOf(t, op.Embedding, op.Attr{}, of(dtype.I32, 40), of(dtype.F32, 20, 8)),
+		callOf(t, op.Dequantize, op.Attr{To: dtype.F32, Shape: []int64{64, 64}}, of(quant.NF4, 64, 64)),
+		callOf(t, op.RMSNorm, op.Attr{Eps: 1e-5}, of(dtype.BF16, 64, 64), of(dtype.BF16, 64)),
+	} {
+		took, ok := calls.Time(c)
+		if !ok || took.Device <= 0 || took.Launch <= 0 || took.Device > time.Second {
+			t.Errorf("%v: %+v, %v", c, took, ok)
+		}
+		if again, _ := calls.Time(c); again != took {
+			t.Errorf("%v: measured again", c)
+		}
+	}
+	large := callOf(t, op.Add, op.Attr{}, of(dtype.F32, 1<<20), of(dtype.F32, 1<<20))
+	if _, ok := calls.Within(1 << 20).Time(large); ok {
+		t.Error("12 MiB were taken of 1")
+	}
+	if now, _ := r.Devices[0].(interface{ Allocated() (int64, int64) }).Allocated(); now != before {
+		t.Errorf("%d bytes are held, %d before", now, before)
+	}
+}
+
+// Of calls that memory bounds, those between two that were measured are interpolated.
+func TestCallsBetweenOthersAreInterpolated(t *testing.T) {
+	add := func(n int64) op.Call { return callOf(t, op.Add, op.Attr{}, of(dtype.F32, n, 8), of(dtype.F32, n, 8)) }
+	times := &callTimes{known: map[string]machine.CallTime{}, similar: map[string][]sizedTime{}, unknown: map[string]bool{}}
+	group := times.group(add(1))
+	for n, took := range map[int64]time.Duration{100: 10, 300: 30, 3000: 300} {
+		times.add(add(n).String(), group, add(n), machine.CallTime{Device: took * time.Microsecond, Launch: time.Microsecond})
+	}
+	for n, want := range map[int64]time.Duration{100: 10, 200: 20, 250: 25, 1000: 0, 50: 0, 5000: 0} {
+		if got, _ := times.Time(add(n)); got.Device != want*time.Microsecond {
+			t.Errorf("%d rows: %v, want %v", n, got.Device, want*time.Microsecond)
+		}
+	}
+}
+
+// Times of calls stay in the cache. Where some are much longer than what is measured now, they
+// are from a busy minute, and all are measured again.
+func TestTimesOfABusyMinuteAreForgotten(t *testing.T) {
+	for name, c := range map[string]struct {
+		doctor  float64
+		haunted bool
+	}{"a little quieter": {0.5, false}, "from a quiet minute": {0.1, false}, "from a busy minute": {50, true}} {
+		t.Run(name, func(t *testing.T) {
+			cache := t.TempDir()
+			matmul := callOf(t, op.MatMul, op.Attr{TransB: true}, of(dtype.F32, 96, 96), of(dtype.F32, 96, 96))
+			norm := callOf(t, op.RMSNorm, op.Attr{Eps: 1e-5}, of(dtype.F32, 64, 64), of(dtype.F32, 64))
+			r := quickGPU(t, cache)
+			for _, call := range []op.Call{matmul, norm} {
+				if _, ok := r.Machine.Devices[0].Calls.Time(call); !ok {
+					t.Fatal(call)
+				}
+			}
+			times := r.calls[0]
+			if err := times.close(); err != nil {
+				t.Fatal(err)
+			}
+			e, err := times.o.load(times.key)
+			if err != nil || len(e.Calls) != 2 {
+				t.Fatal(e, err)
+			}
+			e.Calls = maps.Clone(e.Calls)
+			for key, took := range e.Calls {
+				took.Device = time.Duration(c.doctor * float64(took.Device))
+				e.Calls[key] = took
+			}
+			if err := times.o.store(e); err != nil {
+				t.Fatal(err)
+			}
+			later := newCallTimes(r.Devices[0], r.o)
+			for _, call := range []op.Call{matmul, norm} {
+				took, ok := later.Time(call)
+				cached := false
+				for _, was := range e.Calls {
+					cached = cached || was == took
+				}
+				if !ok || cached == c.haunted {
+					t.Errorf("%v: %v, taken from the cache: %v", call.Kind, took.Device, cached)
+				}
+			}
+			if err := later.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Rates of a host and of a link that a quick look finds much faster were cached in a busy
+// minute: they are measured again. Those that are slower now stay.
+func TestRatesOfABusyMinuteAreMeasuredAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		doctor func(*entry)
+		again  bool
+	}{
+		"as measured": {func(*entry) {}, false},
+		"a slow host": {func(e *entry) {
+			if e.Host != nil {
+				e.Host.Copy /= 1000
+				e.Host.CopyOne /= 1000
+			}
+		}, true},
+		"a slow link": {func(e *entry) {
+			if e.Device != nil && e.Host == nil {
+				e.Device.Link.In /= 1000
+			}
+		}, true},
+		"a fast minute": {func(e *entry) {
+			if e.Host != nil {
+				e.Host.Copy *= 1000
+				e.Host.Compute.F32 *= 1000
+			}
+			if e.Device != nil {
+				e.Device.Link.In *= 1000
+				e.Device.Link.Out *= 1000
+			}
+		}, false},
+	} {
+		fakeComputer(1)
+		o := quick()
+		o.Cache, o.Measure = t.TempDir(), true
+		o.sizes.gpu, o.sizes.copyBytes = calibrationSizes{Copy: 4 << 20, Side: 32}, 32<<20
+		r, err := Open("fake:0", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{hostKey(r.Machine), deviceKey(r.Devices[0])} {
+			e, err := o.load(key)
+			if err != nil {
+				t.Fatal(key, err)
+			}
+			// What two tiny measurements differ by is not what this is about.
+			if e.Host != nil {
+				e.Host.Copy, e.Host.Compute.F32 = 4*e.Host.Copy, 4*e.Host.Compute.F32
+			} else {
+				e.Device.Link.In, e.Device.Link.Out = 4*e.Device.Link.In, 4*e.Device.Link.Out
+			}
+			c.doctor(&e)
+			if err := o.store(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.sizes.looks = true
+		measured := timesMeasured(&o)
+		if _, err := Describe(r.Devices, o); err != nil {
+			t.Fatal(err)
+		}
+		if again := *measured > 0; again != c.again {
+			t.Errorf("%s: measured again: %v", name, again)
+		}
+		if err := r.Forget(); err != nil {
+			t.Error(err)
+		}
+		if _, err := o.load(hostKey(r.Machine)); !errors.Is(err, errNotCached) {
+			t.Errorf("%s: forgotten, and %v", name, err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
