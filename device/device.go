@@ -78,7 +78,7 @@ type Device interface {
 
 // Meter is implemented by devices that count the memory Alloc has given.
 type Meter interface {
-	// Allocated is how many bytes are allocated now, and the most that ever were.
+	// Allocated is how many bytes are allocated now, and the most that were since nothing was.
 	Allocated() (now, peak int64)
 }
 

@@ -95,9 +95,9 @@ func TestDeviceMapFlag(t *testing.T) {
 }
 
 func TestMaxMemoryFlag(t *testing.T) {
-	v := command(t, "plan", "small-llama", "--machine", "2xgpu:1GiB@10GB/s,host:4GiB", "--max-memory", "0=40MB,cpu=1GiB", "--json").object(t)
-	if n := at(t, v, "forecast.peak_bytes.device").(float64); n > 40e6 {
-		t.Errorf("%v bytes, 40 MB are allowed", n)
+	v := command(t, "plan", "small-llama", "--machine", "2xgpu:1GiB@10GB/s,host:4GiB", "--max-memory", "0=690MB,cpu=1GiB", "--json").object(t)
+	if n := at(t, v, "forecast.peak_bytes.device").(float64); n > 690e6-614<<20 {
+		t.Errorf("%v bytes, 690 MB are allowed with a context of 614 MiB", n)
 	}
 	if r := command(t, "plan", "small-llama", "--machine", "gpu:1GiB", "--max-memory", "1=40MB"); r.code != exitUsage {
 		t.Errorf("a device that is not there: exit code %d", r.code)

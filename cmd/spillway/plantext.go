@@ -180,7 +180,7 @@ func (r *planReport) writeUsage(p *page) {
 	}
 	t.Write(p) // a page takes everything
 	if len(r.Devices) > 0 && r.Devices[0].Context > 0 {
-		p.line("  context", "context and libraries %v of each GPU, next to what is available; --max-memory includes them", units.Bytes(r.Devices[0].Context))
+		p.line("  context", "%v of each GPU for its context and libraries, next to what is available; --max-memory counts them too", units.Bytes(r.Devices[0].Context))
 	}
 	if len(r.Devices) > 1 {
 		var each []string

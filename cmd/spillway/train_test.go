@@ -196,7 +196,7 @@ func TestTrainRefuses(t *testing.T) {
 		{"--data " + text + " --max-memory lots", exitUsage, "10GiB"},
 		{"--data " + text + " --max-memory 20KiB", exitFailed, "the smallest plan needs"},
 		{"--data " + text + " --fields question", exitFailed, "question"},
-		{"--data /nowhere/list.json", exitFailed, "ends in .jsonl"},
+		{"--data /nowhere/list.json", exitFailed, "/nowhere/list.json"},
 		{"--data /nowhere/text.txt", exitFailed, "/nowhere/text.txt"},
 		{"--data " + text + " --tokenizer /nowhere/tokenizer.json", exitFailed, "/nowhere/tokenizer.json"},
 	} {

@@ -27,12 +27,15 @@ func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d.held == 0 {
+		d.peak = 0
+	}
 	d.held += bytes
 	d.peak = max(d.peak, d.held)
 	return m, nil
 }
 
-// Allocated counts what Alloc has given.
+// Allocated counts what Alloc has given, the most of it since it last had given nothing.
 func (d *Device) Allocated() (now, most int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -71,7 +71,7 @@ type Device struct {
 	scratch int64 // most bytes that timing algorithms takes; 0 is no limit
 	held    int64 // bytes Alloc has given
 	paged   int64 // the same in whole pages
-	peak    int64 // the most it ever had
+	peak    int64 // the most it had since it had nothing
 	live    map[*memory]bool
 	queues  map[*queue]bool
 	gemms   []*driver.Prepared

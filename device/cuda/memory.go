@@ -50,6 +50,9 @@ func (d *Device) Alloc(bytes int64) (device.Memory, error) {
 		}
 		m.at = at
 	}
+	if d.held == 0 {
+		d.peak = 0
+	}
 	d.held += bytes
 	d.paged += paged(bytes)
 	d.peak = max(d.peak, d.held)
@@ -214,7 +217,7 @@ func onGPU(b device.Buffer) error {
 	return b.Check()
 }
 
-// Allocated is how many bytes Alloc has given now, and the most that ever were.
+// Allocated is how many bytes Alloc has given now, and the most that were since nothing was.
 func (d *Device) Allocated() (now, most int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

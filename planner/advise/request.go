@@ -95,6 +95,6 @@ func (r Request) options(fit *goal.FitError) []goal.FitOption {
 		q.Site.Budget = max(q.Site.Budget, r.Site.DeviceBudget(d))
 	}
 	q.Site.HostBudget = max(q.Site.HostBudget, fit.NeededHost)
-	try(fmt.Sprintf("a machine with %v on %s and %v of host memory", units.Bytes(q.Site.Budget), q.Site.Device.Name, units.Bytes(q.Site.HostBudget)), q)
+	try(fmt.Sprintf("a machine with %v on %s and %v of host memory", units.Bytes(q.Site.Budget+q.Site.Context), q.Site.Device.Name, units.Bytes(q.Site.HostBudget)), q)
 	return list
 }

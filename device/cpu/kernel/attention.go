@@ -36,7 +36,16 @@ type Attention struct {
 	// Work is scratch memory of at least Workspace elements.
 	Work []float32
 
-	path *routines
+	path  *routines
+	words []lineWords // by worker; made by the first launch with dropout
+}
+
+// start takes the routines of this CPU, and memory for the workers of the pool.
+func (a *Attention) start(p *Pool) {
+	a.path = active
+	if a.Dropout != nil && len(a.words) < p.Workers() {
+		a.words = make([]lineWords, p.Workers())
+	}
 }
 
 const (
@@ -64,6 +73,7 @@ type scratch struct {
 	sum     []float32
 	old     []float32
 	delta   []float32
+	lines   *lineWords // of dropout; nil without
 }
 
 // scratch of a worker, its vectors as long as the queries are wide.
@@ -75,15 +85,19 @@ func (a *Attention) scratch(worker int, q queries) scratch {
 		return part
 	}
 	matrix, tile := a.D*tileQ, tileKV*tileQ
+	var lines *lineWords
+	if a.Dropout != nil {
+		lines = &a.words[worker]
+	}
 	return scratch{
-		qT: take(matrix, matrix), doT: take(matrix, matrix), s: take(tile, tile), ds: take(tile, tile),
+		lines: lines, qT: take(matrix, matrix), doT: take(matrix, matrix), s: take(tile, tile), ds: take(tile, tile),
 		top: take(tileQ, q.width), sum: take(tileQ, q.width), old: take(tileQ, q.width), delta: take(tileQ, q.width),
 	}
 }
 
 // Forward computes O and LSE on the pool. A piece is a tile of queries of one head.
 func (a *Attention) Forward(p *Pool) {
-	a.path = active
+	a.start(p)
 	p.Launch(a.B*a.Heads*ceil(a.T, tileQ), (*forward)(a))
 }
 
@@ -132,7 +146,7 @@ func (a *Attention) forwardTile(w scratch, q queries) {
 		a.path.columnMax(w.top, &w.s[0], tileQ, n)
 		a.rescale(w, q, first)
 		a.path.columnExp(w.sum, w.top, &w.s[0], tileQ, n)
-		a.drop(w.s, q, j, n)
+		a.drop(w, w.s, q, j, n)
 		a.addValues(w, q, j, n, first)
 		first = false
 	}

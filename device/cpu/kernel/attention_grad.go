@@ -16,7 +16,7 @@ type AttentionGrad struct {
 
 // Backward computes the gradients on the pool.
 func (g *AttentionGrad) Backward(p *Pool) {
-	g.path = active
+	g.start(p)
 	p.Launch(g.B*g.KVHeads, g)
 }
 
@@ -51,9 +51,9 @@ func (g *AttentionGrad) backwardTile(w scratch, q queries) {
 		}
 		g.path.columnExp(w.sum, w.top, &w.s[0], tileQ, n)
 		g.matmuls(w.ds, g.V[g.kvAt(q, j):], w.doT, q, n)
-		g.drop(w.ds, q, j, n)
+		g.drop(w, w.ds, q, j, n)
 		g.path.columnGrad(w.delta, &w.ds[0], &w.s[0], tileQ, n, g.Scale)
-		g.drop(w.s, q, j, n)
+		g.drop(w, w.s, q, j, n)
 		g.addKeys(g.DV, w.s, g.DO[at:], q, j, n)
 		g.addKeys(g.DK, w.ds, g.Q[at:], q, j, n)
 		g.addQueries(w, q, j, n, first)

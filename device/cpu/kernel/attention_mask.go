@@ -104,13 +104,12 @@ func (a *Attention) hideElements(row []float32, q queries, key, from, to int) {
 }
 
 // drop multiplies the weights of a tile by their dropout factors.
-func (a *Attention) drop(s []float32, q queries, j, n int) {
+func (a *Attention) drop(w scratch, s []float32, q queries, j, n int) {
 	if a.Dropout == nil {
 		return
 	}
-	var lines lineWords
-	a.Dropout.lines(&lines, uint64((q.b*a.Heads+q.h)*a.T+q.i0), q.n)
+	a.Dropout.lines(w.lines, uint64((q.b*a.Heads+q.h)*a.T+q.i0), q.n)
 	for k := range n {
-		a.Dropout.apply(s[k*tileQ:][:tileQ], &lines, j+k) // of more queries than there may be
+		a.Dropout.apply(s[k*tileQ:][:tileQ], w.lines, j+k) // of more queries than there may be
 	}
 }
