@@ -10,21 +10,16 @@ import (
 
 	"spillway/data"
 	"spillway/data/parquet"
-	"spillway/internal/vfs"
 )
 
 // fromParquet copies the columns of a table that are texts to train on as JSON lines, an
 // object per row: those that the recipe names, or those of the known formats.
 func (c *Corpus) fromParquet(in *reader, name, path string) (string, error) {
-	f, err := vfs.OS.Open(path)
+	f, size, err := openSized(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close() // opened for reading
-	size, err := f.Size()
-	if err != nil {
-		return "", err
-	}
 	table, err := parquet.Open(f, size)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)

@@ -160,18 +160,25 @@ func (c *Corpus) once(in *reader, what, ending string, from io.Reader) (path str
 // maxWindow is the memory that decompressing may take, in bytes: what zstd --long uses.
 const maxWindow = 128 << 20
 
+// openSized opens a file that is read from more than one place.
+func openSized(path string) (f vfs.File, size int64, err error) {
+	if f, err = vfs.OS.Open(path); err != nil {
+		return nil, 0, err
+	}
+	if size, err = f.Size(); err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, size, nil
+}
+
 // fromCSV copies a table with a line of names as JSON lines, an object per line of the table;
 // .tsv has tabs for commas. Errors say its name, which path may be a copy of.
 func (c *Corpus) fromCSV(name, path string) (string, error) {
-	f, err := vfs.OS.Open(path)
+	f, size, err := openSized(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close() // opened for reading
-	size, err := f.Size()
-	if err != nil {
-		return "", err
-	}
 	r := csv.NewReader(io.NewSectionReader(f, 0, size))
 	if filepath.Ext(path) == ".tsv" {
 		r.Comma, r.LazyQuotes = '\t', true

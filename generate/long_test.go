@@ -100,7 +100,7 @@ func TestCancelledStepsWait(t *testing.T) {
 
 // A session whose run was closed says so.
 func TestSessionsEndWithTheirRun(t *testing.T) {
-	job := started(t, "llama", spillway.Options{Task: spillway.Generate, Generation: run.Generation{Context: 8, Streams: 2}})
+	job := start(t, "../testdata/reference/llama", spillway.Options{Task: spillway.Generate, Generation: run.Generation{Context: 8, Streams: 2}})
 	s, err := generate.NewSession(job)
 	must(t, err)
 	q := add(t, s, text(1, 4))

@@ -9,38 +9,13 @@ import (
 	"testing"
 
 	"spillway"
-	"spillway/device"
-	"spillway/device/cpu"
 	"spillway/generate"
-	"spillway/machine"
 )
 
 // tell starts a small model of random weights with a window of seq positions.
 func tell(t *testing.T, o spillway.Options) *spillway.Run {
 	t.Helper()
-	m, err := spillway.Open("../testdata/reference/llama")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	if o.Machine, err = machine.Parse("cpu:1GiB,host:4GiB"); err != nil {
-		t.Fatal(err)
-	}
-	dev := cpu.Open(cpu.Options{})
-	o.On = []device.Device{dev}
-	job, err := m.Plan(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := job.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(job.Close(), dev.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return job
+	return start(t, "../testdata/reference/llama", o)
 }
 
 // plain is an engine on a small model with a context of seq tokens.

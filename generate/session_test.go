@@ -10,11 +10,8 @@ import (
 	"testing"
 
 	"spillway"
-	"spillway/device"
-	"spillway/device/cpu"
 	"spillway/dtype"
 	"spillway/generate"
-	"spillway/machine"
 	"spillway/run"
 )
 
@@ -25,38 +22,11 @@ func session(t *testing.T, name string, g run.Generation, change ...func(*spillw
 	for _, c := range change {
 		c(&o)
 	}
-	s, err := generate.NewSession(started(t, name, o))
+	s, err := generate.NewSession(start(t, "../testdata/reference/"+name, o))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// started is a run of a model of testdata/reference on the CPU.
-func started(t *testing.T, name string, o spillway.Options) *spillway.Run {
-	t.Helper()
-	m, err := spillway.Open("../testdata/reference/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o.Machine, err = machine.Parse("cpu:1GiB,host:4GiB"); err != nil {
-		t.Fatal(err)
-	}
-	dev := cpu.Open(cpu.Options{})
-	o.On = []device.Device{dev}
-	job, err := m.Plan(o)
-	if err == nil {
-		err = job.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(job.Close(), dev.Close(), m.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return job
 }
 
 // text is random tokens that the small models know.
@@ -101,7 +71,7 @@ func TestSessionIsPlain(t *testing.T) {
 	for _, name := range causal {
 		t.Run(name, func(t *testing.T) {
 			s := session(t, name, run.Generation{Context: context, Streams: 2, Chunk: 16, Page: 4})
-			p, err := generate.NewPlain(started(t, name, spillway.Options{Task: spillway.Infer, Seq: context}))
+			p, err := generate.NewPlain(start(t, "../testdata/reference/"+name, spillway.Options{Task: spillway.Infer, Seq: context}))
 			must(t, err)
 			tokens := text(1, length)
 			a, b := add(t, s, tokens[:19]), add(t, p, tokens[:19])

@@ -2,11 +2,13 @@ package gguf
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"spillway/internal/vfs"
 )
@@ -68,33 +70,43 @@ func Tokenizer(path string) ([]byte, error) {
 	return v.tokenizer()
 }
 
-// Folder writes the small files into a folder of the user's cache, for whoever opens a
-// tokenizer or a template by its path, and gives the folder. The same model has the same
-// folder.
+// filesVersion is counted up when the same file gives other small files.
+const filesVersion = 1
+
+// Folder gives a folder of the user's cache with the small files, for whoever opens a
+// tokenizer or a template by its path. They are written once: the folder is named by the
+// checksum of all that they are made from, and config.json comes last.
 func (f *File) Folder() (string, error) {
-	files, err := f.Files()
+	sum := sha256.New()
+	factors, err := f.factors()
 	if err != nil {
 		return "", err
+	}
+	fmt.Fprintln(sum, filesVersion, factors)
+	for i, part := range f.parts {
+		if _, err := io.Copy(sum, io.NewSectionReader(part, 0, f.headers[i])); err != nil {
+			return "", err
+		}
 	}
 	base, err := os.UserCacheDir()
 	if err != nil {
 		base = os.TempDir()
 	}
-	sum := sha256.New()
-	for _, name := range []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"} {
-		binary.Write(sum, binary.LittleEndian, int64(len(files[name])))
-		sum.Write(files[name])
-	}
 	dir := filepath.Join(base, "spillway", "gguf", hex.EncodeToString(sum.Sum(nil)[:16]))
+	const last = "config.json"
+	if there, err := vfs.Exists(vfs.OS, filepath.Join(dir, last)); err == nil && there {
+		return dir, nil
+	}
+	files, err := f.Files()
+	if err != nil {
+		return "", err
+	}
 	if err := vfs.MkdirAll(vfs.OS, dir); err != nil {
 		return "", fmt.Errorf("storing the tokenizer of a GGUF file: %w", err)
 	}
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if old, err := os.ReadFile(path); err == nil && string(old) == string(text) {
-			continue
-		}
-		if err := vfs.ReplaceBytes(vfs.OS, path, text); err != nil {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return name == last })
+	for _, name := range append(names, last) {
+		if err := vfs.ReplaceBytes(vfs.OS, filepath.Join(dir, name), files[name]); err != nil {
 			return "", fmt.Errorf("storing the tokenizer of a GGUF file: %w", err)
 		}
 	}

@@ -47,6 +47,7 @@ type File struct {
 
 	arch        *architecture
 	parts       []vfs.File
+	headers     []int64           // by part: bytes before the data
 	ropeFactors tensorfile.Tensor // no weight; Name is "" where there is none
 }
 
@@ -85,6 +86,7 @@ func (f *File) open(disk vfs.FS, path string) error {
 	}
 	count := int64(0)
 	for i, h := range heads {
+		f.headers = append(f.headers, h.bytes)
 		count += int64(len(h.tensors))
 		for _, t := range h.tensors {
 			if err := f.add(t, paths[i], f.parts[i]); err != nil {

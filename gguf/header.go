@@ -24,6 +24,7 @@ type Metadata map[string]any
 type header struct {
 	metadata Metadata
 	tensors  []tensorInfo
+	bytes    int64 // how many they are in the file
 }
 
 // tensorInfo is a tensor as its file describes it, its dimensions in the order of PyTorch.
@@ -98,6 +99,7 @@ func readHeader(file io.ReaderAt, size int64) (*header, error) {
 		}
 		h.tensors = append(h.tensors, t)
 	}
+	h.bytes = r.at
 	return h, h.place(alignUp(r.at, align), align, size)
 }
 

@@ -21,6 +21,7 @@ import (
 	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/spec"
+	"spillway/tensorfile"
 	"spillway/weights"
 )
 
@@ -190,18 +191,18 @@ func (m *Model) asStored(net nn.Model, o Options) error {
 	if m.Folder == nil {
 		return nil
 	}
+	tensors := m.Folder.Tensors()
+	if !stored.Quantized(m.Folder.Config) && !slices.ContainsFunc(tensors, func(t tensorfile.Tensor) bool { return t.Type.Block() }) {
+		return nil
+	}
 	params, err := nn.Bind(net)
 	if err != nil {
 		return err
 	}
-	list, _ := stored.Collect(m.Folder.Tensors()) // what is wrong with them is reported when they are read
+	list, _ := stored.Collect(tensors) // what is wrong with them is reported when they are read
 	byName := map[string]stored.Tensor{}
-	quantized := stored.Quantized(m.Folder.Config)
 	for _, w := range list {
-		byName[w.Name], quantized = w, quantized || w.Type.Block()
-	}
-	if !quantized {
-		return nil
+		byName[w.Name] = w
 	}
 	if o.Task == Infer || o.Task == Generate {
 		if err := m.packLinears(net, byName, o.decoded); err != nil {
