@@ -16,7 +16,7 @@ func TestRowsOfMatmulsHaveTheSameBits(t *testing.T) {
 	const most, n, k = 200, 77, 1096
 	for _, of := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 		for _, attr := range []op.Attr{{TransB: true}, {}, {TransB: true, Bias: true}} {
-			b := newBench(t, 16<<20)
+			b := newBench(t, 64<<20)
 			x, w, bias := op.Type{DType: of, Shape: shape.Of(most, k)}, op.Type{DType: of, Shape: shape.Of(n, k)}, op.Type{DType: of, Shape: shape.Of(n)}
 			if !attr.TransB {
 				w.Shape = shape.Of(k, n)

@@ -29,15 +29,15 @@ __device__ __forceinline__ Element *place(const Element *tile, int row, int chun
 // leftOf, rightOf and downOf are left, right and down of fragments.h in such tiles.
 __device__ __forceinline__ void leftOf(Left &a, const Element *tile, int c) {
     int lane = threadIdx.x & 31;
-    matrices(a.x, place(tile, lane & 15, c / 8 + (lane >> 4)));
+    matrices(a.x, sharedAt(place(tile, lane & 15, c / 8 + (lane >> 4))));
 }
 __device__ __forceinline__ void rightOf(Right &b, const Element *tile, int n, int c) {
     int lane = threadIdx.x & 31;
-    matrices(b.x, place(tile, n + (lane >> 4) * 8 + (lane & 7), c / 8 + ((lane >> 3) & 1)));
+    matrices(b.x, sharedAt(place(tile, n + (lane >> 4) * 8 + (lane & 7), c / 8 + ((lane >> 3) & 1))));
 }
 __device__ __forceinline__ void downOf(Right &b, const Element *tile, int k, int c) {
     int lane = threadIdx.x & 31;
-    matricesTurned(b.x, place(tile, k + (lane & 15), c / 8 + (lane >> 4)));
+    matricesTurned(b.x, sharedAt(place(tile, k + (lane & 15), c / 8 + (lane >> 4))));
 }
 
 // fetchRows starts copying rows of the cache to a tile: lane i has the row of position i, and
