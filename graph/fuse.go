@@ -8,7 +8,7 @@ import (
 
 // FewRows is up to how many rows of a step Fuse looks for fused ops: beyond, matmuls take
 // longer than the pauses between them.
-const FewRows = 32
+const FewRows = 256
 
 // Fuse gives a program of few rows with fused ops (op.Kind.Fused) in place of the ops they
 // stand for, wherever has says that the device has a kernel. Sums are added to what they

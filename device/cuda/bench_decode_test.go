@@ -325,7 +325,7 @@ func BenchmarkDecode(b *testing.B) {
 	for _, c := range []struct {
 		rows, context int64
 		fused         bool
-	}{{1, 1024, true}, {1, 1024, false}, {2, 1024, true}, {4, 1024, true}, {8, 1024, true}, {16, 1024, false}, {128, 1024, false}, {1, 32768, true}} {
+	}{{1, 1024, true}, {1, 1024, false}, {8, 1024, true}, {16, 1024, false}, {16, 1024, true}, {64, 1024, true}, {128, 1024, false}, {128, 1024, true}, {1, 32768, true}} {
 		b.Run(fmt.Sprintf("%d rows context %d fused %v", c.rows, c.context, c.fused), func(b *testing.B) {
 			s.used = base
 			run := &decodeStep{decodeStack: s, rows: c.rows, context: c.context, fused: c.fused}
@@ -336,16 +336,44 @@ func BenchmarkDecode(b *testing.B) {
 			}
 			b.ReportMetric(float64(c.rows)/took.Seconds(), "tok/s")
 			b.ReportMetric(float64(run.reads)/rate/took.Seconds(), "of-reads")
+			run.table(rate)
 			run.only(op.AttendCache, op.CachedAttention)
 			b.ReportMetric(float64(run.costs())/rate/run.time().Seconds(), "attention-of-reads")
 		})
 	}
-	b.Logf("pure reads %.0f GB/s", rate/1e9)
+	fmt.Printf("pure reads %.0f GB/s\n", rate/1e9)
 }
 
 // only leaves launches of some kinds.
 func (s *decodeStack) only(kinds ...op.Kind) {
 	s.launches = slices.DeleteFunc(s.launches, func(l decodeLaunch) bool { return !slices.Contains(kinds, l.k.(*preparedKernel).call.Kind) })
+}
+
+// table writes down what each kind of call takes in a step, by itself and without pauses
+// between kinds.
+func (s *decodeStack) table(rate float64) {
+	all, names := s.launches, []string{}
+	by := map[string][]decodeLaunch{}
+	for _, l := range all {
+		c := l.k.(*preparedKernel).call
+		name := fmt.Sprintf("%s %v", c.Kind, c.In[min(1, len(c.In)-1)].Shape)
+		if by[name] == nil {
+			names = append(names, name)
+		}
+		by[name] = append(by[name], l)
+	}
+	s.launches = all
+	whole := s.time()
+	var sum time.Duration
+	for _, name := range names {
+		s.launches = by[name]
+		took, bytes := s.time(), s.costs()
+		sum += took
+		n := time.Duration(len(by[name]))
+		fmt.Printf("%-40s %4d × %6.1f µs = %7.0f µs, %5.1f%% of reads\n", name, n, float64(took/n)/1e3, float64(took)/1e3, 100*float64(bytes)/rate/took.Seconds())
+	}
+	s.launches = all
+	fmt.Printf("together %.0f µs, as a step %.0f µs\n", float64(sum)/1e3, float64(whole)/1e3)
 }
 
 // costs is how many bytes the launches move.

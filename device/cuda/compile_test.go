@@ -70,6 +70,19 @@ func hopperUnits(t dtype.Type) (units []unit) {
 			units = append(units, unit{file: file, element: t, head: head, keys: hopperKeys, masks: head < 128, dropout: head == 80})
 		}
 	}
+	return append(units, manyRowsUnits(t, 227<<10)...)
+}
+
+// manyRowsUnits are those of matmuls of many rows, for few and many of them.
+func manyRowsUnits(t dtype.Type, shared int) (units []unit) {
+	d := &Device{gpu: gpuInfo{major: 9, multiprocessors: 132, shared: shared}}
+	for _, rows := range []int64{9, 33, 128} {
+		for _, tiles := range []int64{32, 256} {
+			if f, ok := d.newManyRows(t, rows, 4096, tiles); ok {
+				units = append(units, f.unit(d))
+			}
+		}
+	}
 	return units
 }
 
@@ -94,7 +107,7 @@ func TestCompile(t *testing.T) {
 	}{{8, 0, allUnits(dtype.BF16)}, {9, 0, allUnits(dtype.F32)}, {9, 0, flashUnits(dtype.F16)}, {9, 0, hopperUnits(dtype.BF16)}, {9, 0, hopperUnits(dtype.F16)},
 		{8, 0, ampereUnits(t, 163<<10, 80, 96, 128, 256)}, {8, 6, ampereUnits(t, 99<<10, 64, 128)}, {8, 9, ampereUnits(t, 99<<10, 128, 256)}} {
 		for _, u := range on.units {
-			t.Run(fmt.Sprintf("sm_%d%d %s%s %v %d", on.major, on.minor, u.file, u.codec, u.element, u.head), func(t *testing.T) {
+			t.Run(fmt.Sprintf("sm_%d%d %s%s %v %d %d", on.major, on.minor, u.file, u.codec, u.element, u.head, u.keys), func(t *testing.T) {
 				t.Parallel()
 				image, err := u.compile(c, on.major, on.minor)
 				if err != nil {

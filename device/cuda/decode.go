@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"slices"
+
 	"spillway/dtype"
 	"spillway/op"
 )
@@ -118,8 +120,7 @@ func (f fewRows) launch(d *Device, t dtype.Type, name string, args ...arg) (prog
 func (d *Device) matMulRows(c op.Call) (p program, ok bool, err error) {
 	m, n, k := c.MatMulDims()
 	t := c.In[0].DType
-	f, fits := d.newFewRows(t, m, k, ceilDiv(n, 16), false)
-	if !fits || !c.Attr.Constant || c.Attr.TransA || !c.Attr.TransB || c.Attr.Accumulate || c.Attr.Bias && c.In[2].DType != t {
+	if !c.Attr.Constant || c.Attr.TransA || !c.Attr.TransB || c.Attr.Accumulate || c.Attr.Bias && c.In[2].DType != t {
 		return p, false, nil
 	}
 	bias, plus := arg{}, arg{}
@@ -129,26 +130,47 @@ func (d *Device) matMulRows(c op.Call) (p program, ok bool, err error) {
 	if c.Attr.Plus {
 		plus = buffer(2)
 	}
+	f, fits := d.newFewRows(t, m, k, ceilDiv(n, 16), false)
+	if many, fit := d.newManyRows(t, m, k, ceilDiv(n, 16)); !fits && fit {
+		err = many.launch(d, &p, "matmulTiles", buffer(0), buffer(1), bias, plus, buffer(len(c.In)), i64(m), i64(n), i64(k))
+		return p, true, err
+	}
+	if !fits {
+		return p, false, nil
+	}
 	p, err = f.launch(d, t, "matmulRows", buffer(0), buffer(1), bias, plus, buffer(len(c.In)), i64(m), i64(n), i64(k), flag(c.Attr.Constant))
 	return p, true, err
 }
 
-func normGated(d *Device, c op.Call) (program, error) {
-	t, k, n := c.In[0].DType, c.In[0].Shape.Last(), c.In[2].Shape[0]
-	f, fits := d.newFewRows(t, c.In[0].Shape.Rows(), k, ceilDiv(n, 8), true)
-	if err := same(c.In[0], c.In[1], c.In[2]); err != nil || !fits || c.In[1].Shape[0] != k || c.Attr.Func > op.SiLU {
-		return program{}, unsupported("norm_gated is for a few rows of 16-bit elements")
+func normGated(d *Device, c op.Call) (p program, err error) {
+	t, rows, k, n := c.In[0].DType, c.In[0].Shape.Rows(), c.In[0].Shape.Last(), c.In[2].Shape[0]
+	none := unsupported("norm_gated is for rows of 16-bit elements, with widths that its kernels have")
+	if err := same(c.In[0], c.In[1], c.In[2]); err != nil || c.In[1].Shape[0] != k || c.Attr.Func > op.SiLU {
+		return p, none
 	}
-	return f.launch(d, t, "normGated", buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), i64(f.rows), i64(n), i64(k), i64(int64(c.Attr.Func)), f32(c.Attr.Eps))
+	if f, fits := d.newFewRows(t, rows, k, ceilDiv(n, 8), true); fits {
+		return f.launch(d, t, "normGated", buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), i64(f.rows), i64(n), i64(k), i64(int64(c.Attr.Func)), f32(c.Attr.Eps))
+	}
+	f, fits := d.newManyRows(t, rows, k, ceilDiv(n, 8))
+	if !fits {
+		return p, none
+	}
+	x, err := f.norm(d, &p, c.Attr.Eps)
+	if err != nil {
+		return p, err
+	}
+	err = f.launch(d, &p, "gatedTiles", x, buffer(2), buffer(3), buffer(4), i64(rows), i64(n), i64(k), i64(int64(c.Attr.Func)))
+	return p, err
 }
 
-func normHeads(d *Device, c op.Call) (program, error) {
-	t, k, cache := c.In[0].DType, c.In[0].Shape.Last(), c.In[6]
+func normHeads(d *Device, c op.Call) (p program, err error) {
+	t, rows, k, cache := c.In[0].DType, c.In[0].Shape.Rows(), c.In[0].Shape.Last(), c.In[6]
 	size, half := cache.Shape[3], c.In[5].Shape[0]
-	f, fits := d.newFewRows(t, c.In[0].Shape.Rows(), k, (c.Attr.Heads+2*c.Attr.KVHeads)*(size/16), true)
-	if err := same(c.In[0], c.In[1], c.In[2], c.In[3], c.In[4], c.In[6], c.In[7]); err != nil || !fits || c.In[1].Shape[0] != k ||
+	tiles := (c.Attr.Heads + 2*c.Attr.KVHeads) * (size / 16)
+	none := unsupported("norm_heads is for rows of 16-bit elements, as the cache has them, and heads of a multiple of 16")
+	if err := same(c.In[0], c.In[1], c.In[2], c.In[3], c.In[4], c.In[6], c.In[7]); err != nil || c.In[1].Shape[0] != k ||
 		size%16 != 0 || half%8 != 0 || c.Attr.Bias && same(append(c.In[11:14:14], c.In[0])...) != nil {
-		return program{}, unsupported("norm_heads is for a few rows of 16-bit elements, as the cache has them, and heads of a multiple of 16")
+		return p, none
 	}
 	out, scale, table := len(c.In), c.Attr.Scale, c.In[10].Shape
 	if scale == 0 {
@@ -160,7 +182,19 @@ func normHeads(d *Device, c op.Call) (program, error) {
 			bias[i] = buffer(11 + i)
 		}
 	}
-	return f.launch(d, t, "normHeads", buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), bias[0], bias[1], bias[2], buffer(5), buffer(8), buffer(9), buffer(10),
-		buffer(out), buffer(out+1), buffer(out+2), i64(f.rows), i64(k), f32(c.Attr.Eps), i64(c.Attr.Heads), i64(c.Attr.KVHeads), i64(size), i64(half), f32(scale),
-		i64(cache.Shape[2]), i64(table[0]), i64(table[1]), i64(cache.Shape[0]))
+	weights := []arg{buffer(2), buffer(3), buffer(4), bias[0], bias[1], bias[2], buffer(5), buffer(8), buffer(9), buffer(10), buffer(out), buffer(out + 1), buffer(out + 2), i64(rows), i64(k)}
+	places := []arg{i64(c.Attr.Heads), i64(c.Attr.KVHeads), i64(size), i64(half), f32(scale), i64(cache.Shape[2]), i64(table[0]), i64(table[1]), i64(cache.Shape[0])}
+	if f, fits := d.newFewRows(t, rows, k, tiles, true); fits {
+		return f.launch(d, t, "normHeads", slices.Concat([]arg{buffer(0), buffer(1)}, weights, []arg{f32(c.Attr.Eps)}, places)...)
+	}
+	f, fits := d.newManyRows(t, rows, k, tiles)
+	if !fits {
+		return p, none
+	}
+	x, err := f.norm(d, &p, c.Attr.Eps)
+	if err != nil {
+		return p, err
+	}
+	err = f.launch(d, &p, "headTiles", slices.Concat([]arg{x}, weights, places)...)
+	return p, err
 }

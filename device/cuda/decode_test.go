@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"testing"
 
 	"spillway/device"
@@ -39,6 +40,44 @@ func TestRowsOfMatmulsAreIndependent(t *testing.T) {
 				if !bytes.Equal(product(part[0], part[1]), rowsOf(all, most, part[0], part[1])) {
 					t.Errorf("%v %d × %d: rows from %d on, %d of them, are not those of all", typ, size.n, size.k, part[0], part[1])
 				}
+			}
+		}
+	}
+}
+
+// Products of many rows are those of cuBLASLt up to rounding, and a row has the same bits
+// whatever rows are computed with it.
+func TestManyRowsOfMatmuls(t *testing.T) {
+	d := openGPU(t, Options{})
+	defer d.Close()
+	if d.gpu.major != 9 {
+		t.Skip("for GPUs of the Hopper generation")
+	}
+	for _, size := range []struct{ n, k int64 }{{300, 4096}, {6144, 4096}, {4096, 14336}, {28672, 128}, {1000, 576}, {34000, 64}} {
+		const most = 200
+		typ := dtype.BF16
+		x, w := raw(t, typ, spreadNumbers(int(most*size.k), 1)), raw(t, typ, spreadNumbers(int(size.n*size.k), 2))
+		product := func(from, rows int64, own bool) []byte {
+			plus := raw(t, typ, make([]float32, rows*size.n))
+			c, err := op.Make(op.MatMul, op.Attr{TransB: true, Constant: own, Plus: true}, op.Type{DType: typ, Shape: shape.Shape{1, rows, size.k}},
+				op.Type{DType: typ, Shape: shape.Shape{size.n, size.k}}, op.Type{DType: typ, Shape: shape.Shape{1, rows, size.n}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return launched(t, d, c, op.Args{}, 0, rowsOf(x, most, from, rows), w, plus)[3]
+		}
+		all, other := product(0, most, true), product(0, most, false)
+		var off, largest float64
+		for i := 0; i < len(all); i += 2 {
+			a, b := dtype.FromBF16(binary.LittleEndian.Uint16(all[i:])), dtype.FromBF16(binary.LittleEndian.Uint16(other[i:]))
+			off, largest = max(off, math.Abs(float64(a-b))), max(largest, math.Abs(float64(b)))
+		}
+		if !(off <= largest/100) {
+			t.Errorf("%d × %d: off by %g of %g", size.n, size.k, off, largest)
+		}
+		for _, part := range [][2]int64{{0, 9}, {3, 16}, {100, 17}, {60, 64}, {70, 128}, {191, 9}} {
+			if !bytes.Equal(product(part[0], part[1], true), rowsOf(all, most, part[0], part[1])) {
+				t.Errorf("%d × %d: rows from %d on, %d of them, are not those of all", size.n, size.k, part[0], part[1])
 			}
 		}
 	}

@@ -93,21 +93,12 @@ const (
 	attendStep    = 32  // its STEP
 )
 
-// part is how many positions are summed before parts are combined. It follows from what the
-// cache was made for, never from the rows of a step: short where few sequences must occupy all
-// multiprocessors, long where many do.
-func (c cached) part(d *Device) int64 {
-	const least, most = 128, 512
-	parts := ceilDiv(4*int64(d.gpu.multiprocessors), c.streams*c.KVHeads*ceilDiv(c.Heads/c.KVHeads, 16))
-	return min(max(ceilDiv(ceilDiv(c.context(), parts), least)*least, least), most)
-}
-
-// context is how many positions a row may see.
-func (c cached) context() int64 {
-	if c.Window > 0 {
-		return min(c.Window, c.table*c.page)
-	}
-	return c.table * c.page
+// parts is into how many parts what a row sees is cut, so that few rows occupy all
+// multiprocessors: as many as there are blocks for. Where rows must have the same bits whatever is
+// computed with them it follows from what the cache was made for, otherwise from the rows of the step.
+func (c cached) parts(d *Device) int64 {
+	lines := min(c.rows, c.streams) * c.KVHeads * ceilDiv(c.Heads/c.KVHeads, 16)
+	return max(1, attendBlocks*int64(d.gpu.multiprocessors)/lines)
 }
 
 // unit of decodeAttention.cu.
@@ -122,13 +113,13 @@ func (c cached) tile(rows int64, padded bool) int64 {
 }
 
 func (c cached) decode(d *Device, p *program) error {
-	most := ceilDiv(c.context(), c.part(d)) + 1
+	most := c.parts(d) + 1
 	items := c.rows * c.KVHeads * ceilDiv(c.Heads/c.KVHeads, 16)
 	sums := aligned(4 * c.d * c.rows * c.Heads * most)
 	p.workspace = sums + aligned(8*c.rows*c.Heads*most)
 	blocks := min(items*most, attendBlocks*int64(d.gpu.multiprocessors))
 	return p.addEarly(d.grid(c.unit(), "attend", [3]int64{blocks, 1, 1}, [3]int64{32 * attendSteps, 1, 1}, c.tile(attendSteps*2*attendStep+16, c.d%64 != 0)+4*attendSteps*min(16, c.Heads/c.KVHeads)*c.d,
-		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.part(d)), i64(most), ofQueue()}, c.args()...)...))
+		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.parts(d)), i64(most), ofQueue()}, c.args()...)...))
 }
 
 // attendBlocks are resident on a multiprocessor.

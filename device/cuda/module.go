@@ -98,7 +98,8 @@ func assemble(file, given, codec string) (text string, names []string, err error
 var includes = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
 
 // general lists the files whose kernels know nothing but the element type: all but those
-// of attention, which include mask.h, and those for one codec, which include codec.h.
+// of attention, which include mask.h, those of one generation, which include wgmma.h, and those
+// for one codec, which include codec.h.
 var general = sync.OnceValue(func() (files []string) {
 	all, _ := kernelFiles.ReadDir("kernels") // embedded: it cannot fail
 	for _, f := range all {
@@ -106,7 +107,7 @@ var general = sync.OnceValue(func() (files []string) {
 		if !is {
 			continue
 		}
-		if _, names, err := assemble(f.Name(), "", ""); err == nil && !slices.Contains(names, "mask.h") {
+		if _, names, err := assemble(f.Name(), "", ""); err == nil && !slices.Contains(names, "mask.h") && !slices.Contains(names, "wgmma.h") {
 			files = append(files, name)
 		}
 	}

@@ -61,6 +61,8 @@ type kernelLaunch struct {
 	// early: the kernel calls awaitPrevious (kernels/decode.h), so it may begin while the one
 	// before it still runs.
 	early bool
+	// cluster is how many blocks share a cluster; 0 where there are none.
+	cluster uint32
 }
 
 func (k *kernelLaunch) run(q *queue, l *device.Launch) error {
@@ -83,7 +85,7 @@ func (k *kernelLaunch) fill(q *queue, l *device.Launch) {
 			q.slots[i] = uint64(q.number)
 		}
 	}
-	q.launch.Function, q.launch.Grid, q.launch.Block, q.launch.Shared = k.function.handle, k.grid, k.block, k.shared
+	q.launch.Function, q.launch.Grid, q.launch.Block, q.launch.Shared, q.launch.Cluster = k.function.handle, k.grid, k.block, k.shared, k.cluster
 }
 
 // arg is a parameter of a launch: a number, or where to find one.

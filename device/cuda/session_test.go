@@ -2,6 +2,7 @@ package cuda_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -128,5 +129,56 @@ func BenchmarkSession(b *testing.B) {
 			}
 			b.ReportMetric(tokens/took.Seconds(), "tok/s")
 		})
+	}
+}
+
+// Many sequences of one session: prompts of 4 × 4096 tokens, then tokens of 1, 16 and 128
+// sequences at a context of 1K.
+func BenchmarkManySequences(b *testing.B) {
+	d := lent(b)
+	begin := time.Now()
+	_, s := sessionOn(b, "llama-3-8b", d, "h200,host:100GiB", run.Generation{Context: 4352, Streams: 128, Chunk: 4096})
+	b.Logf("started in %.1f s", time.Since(begin).Seconds())
+	step := func() {
+		if err := s.Step(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	const long, short, tokens = 4096, 960, 48
+	for b.Loop() {
+		for range 3 {
+			var list []generate.Sequence
+			for i := range 4 {
+				list = append(list, prompted(b, s, long, i))
+			}
+			begin = time.Now()
+			step()
+			b.ReportMetric(4*long/time.Since(begin).Seconds(), "prompt-tok/s")
+			for _, q := range list {
+				q.Close()
+			}
+		}
+		var list []generate.Sequence
+		for _, n := range []int{1, 16, 128} {
+			for len(list) < n {
+				list = append(list, prompted(b, s, short, len(list)))
+			}
+			step()
+			for i := range tokens + 4 {
+				if i == 4 {
+					begin = time.Now()
+				}
+				for _, q := range list {
+					if err := q.Append(int32(5 + i)); err != nil {
+						b.Fatal(err)
+					}
+				}
+				step()
+			}
+			b.ReportMetric(float64(tokens*n)/time.Since(begin).Seconds(), fmt.Sprintf("tok/s-of-%d", n))
+		}
+		for _, q := range list {
+			q.Close()
+		}
 	}
 }

@@ -38,6 +38,8 @@ type Launch struct {
 	// Early: the kernel may begin before the one in front of it in the stream has ended,
 	// and waits for it itself (programmatic dependent launch).
 	Early bool
+	// Cluster is how many blocks share a cluster, on GPUs that have them; 0 and 1 are none.
+	Cluster uint32
 	// Params are the addresses of the kernel's parameters, in memory that does not
 	// move.
 	Params *[MaxParams]unsafe.Pointer
@@ -314,11 +316,20 @@ func (l *cudaLib) bindModules(t *CUDA) {
 	t.AllowShared = func(f Function, bytes int) error {
 		return l.check("cuFuncSetAttribute", attribute.Call(uintptr(f), maxDynamicShared, uintptr(bytes)))
 	}
-	const programmaticSerialization = 6
-	early, launchEx := &launchAttribute{id: programmaticSerialization, value: [16]uint32{1}}, l.find("cuLaunchKernelEx")
+	const clusterDimension, programmaticSerialization = 4, 6
+	launchEx := l.find("cuLaunchKernelEx")
 	t.Launch = func(k *Launch) error {
-		if k.Early {
-			config := &launchConfig{grid: k.Grid, block: k.Block, shared: k.Shared, stream: k.Stream, attributes: early, count: 1}
+		if k.Early || k.Cluster > 1 {
+			list, count := new([2]launchAttribute), uint32(0)
+			if k.Early {
+				list[count] = launchAttribute{id: programmaticSerialization, value: [16]uint32{1}}
+				count++
+			}
+			if k.Cluster > 1 {
+				list[count] = launchAttribute{id: clusterDimension, value: [16]uint32{k.Cluster, 1, 1}}
+				count++
+			}
+			config := &launchConfig{grid: k.Grid, block: k.Block, shared: k.Shared, stream: k.Stream, attributes: &list[0], count: count}
 			return l.check("cuLaunchKernelEx", launchEx.Call(uintptr(unsafe.Pointer(config)), uintptr(k.Function), uintptr(unsafe.Pointer(k.Params)), 0))
 		}
 		return l.check("cuLaunchKernel", launch.With(&dl.Args{uintptr(k.Function),

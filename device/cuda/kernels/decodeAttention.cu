@@ -11,6 +11,7 @@
 #define WARPS 4
 #define STEP 32         // positions a warp takes at once
 #define MAX_ROWS 256    // of a step that attend works on
+#define LEAST_PART 128  // positions
 #define SLABS (HEAD / 16)
 
 // Blocks that finished a row and head so far, by queue. The last one sets its number back.
@@ -69,8 +70,16 @@ struct Item {
     i64 at;                              // the first head, counted over all rows
 };
 
-// attend is attention of few rows, each over its own sequence. Positions are summed in parts of
-// `part`, counted from position 0; the heads of an item are the 16 rows of the tiles. Warps take STEP
+// partOf is how many positions of a row at p are summed before parts are combined, counted from position
+// 0: what it sees is cut into as many parts as wanted, none of them short. It depends on nothing but the row's own
+// position.
+__device__ __forceinline__ int partOf(const Cache &c, int p, int wanted) {
+    const int seen = p - c.first(p) + 1, part = (seen + wanted - 1) / wanted;
+    return (part + LEAST_PART - 1) / LEAST_PART * LEAST_PART;
+}
+
+// attend is attention of few rows, each over its own sequence. Positions are summed in parts (partOf), at
+// most `most` of a row; the heads of an item are the 16 rows of the tiles. Warps take STEP
 // positions in turn; their results are added in order. Where a row has several parts, the block that
 // finishes last adds them in order: parts [rows heads most] of HEAD numbers and stats of them, the greatest
 // exponent and the sum of weights.
@@ -78,7 +87,7 @@ struct Item {
 // Blocks take items in turn, so that the grid does not depend on how long sequences are. The first keys and
 // values of the next item are fetched before the results of the last are added.
 extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element *q, const Element *k, const Element *v, Element *o, float *parts, float2 *stats,
-                                                                   int part, int most, int queue, CACHE_PARAMS) {
+                                                                   int wanted, int most, int queue, CACHE_PARAMS) {
     Cache c = CACHE;
     extern __shared__ Element tiles[]; // per warp: keys, values; then queries, then the warps' results
     __shared__ int starts[MAX_ROWS + 1];
@@ -96,6 +105,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element
             int n = 0;
             if (base + lane < rows) {
                 int p = c.position(base + lane);
+                int part = p < 0 ? 1 : partOf(c, p, wanted);
                 n = p < 0 ? lines : min(p / part - c.first(p) / part + 1, most) * lines;
             }
             int sum = n;
@@ -124,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element
         i.n = (number - starts[low]) / lines;
         i.count = (starts[low + 1] - starts[low]) / lines;
         i.head = i.line / packs;
-        int pack = i.line % packs * 16, last = c.position(low), first = last < 0 ? 0 : c.first(last);
+        int pack = i.line % packs * 16, last = c.position(low), first = last < 0 ? 0 : c.first(last), part = last < 0 ? 1 : partOf(c, last, wanted);
         i.here = min(16, group - pack);
         i.sequence = sequences[low];
         i.base = (first / part + i.n) * part;

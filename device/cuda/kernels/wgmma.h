@@ -119,10 +119,10 @@ __device__ __forceinline__ void awaitTurn(int group) { asm volatile("bar.sync %0
 __device__ __forceinline__ void endTurn(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(2 - group) : "memory"); }
 
 // Ring is a place in a ring of STAGES tiles: which one, and the parity of the rounds so far.
-template <int STAGES> struct Ring {
+template <int COUNT> struct Ring {
     int at, phase;
     __device__ __forceinline__ void next() {
-        if (++at == STAGES) at = 0, phase ^= 1;
+        if (++at == COUNT) at = 0, phase ^= 1;
     }
 };
 

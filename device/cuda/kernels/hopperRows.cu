@@ -1,0 +1,203 @@
+#include "decode.h"
+#include "forms.h"
+#include "fragments.h"
+#include "wgmma.h"
+
+// Matmuls of tens to hundreds of rows x [R K] with weights, y = x·Wᵀ, on tensor cores of the
+// Hopper generation. Time is that of reading W, so a block takes BLOCK_ROWS rows of W, which are the left
+// factor, and KEYS rows of x, the right one; K is a multiple of PIECE elements.
+//
+// A cluster of blocks shares a tile: each sums over a share of K, and the sums are added in the order of
+// the shares, read from each other's shared memory. How many blocks share follows from the sizes of W
+// and the GPU alone, and so does the order of all sums of an element: a row of y has the same bits
+// whatever rows are computed with it.
+//
+// Of a block 128 threads fetch W, which nothing writes during a step, 128 fetch x, and two warpgroups
+// multiply, TILES times 64 rows of W each.
+
+#define BLOCK_ROWS (TILES * 128)
+#define PIECE 64
+#define W_BYTES (BLOCK_ROWS * 128)
+#define STAGE_BYTES (W_BYTES + KEYS * 128)
+
+__device__ __forceinline__ u32 clusterRank() {
+    u32 r;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+__device__ __forceinline__ u32 clusterBlocks() {
+    u32 r;
+    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(r));
+    return r;
+}
+// meet is a barrier of all threads of a cluster.
+__device__ __forceinline__ void meet() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// fetchChunk starts copying 16 bytes; zeros are written where from is null.
+__device__ __forceinline__ void fetchChunk(u32 to, const Element *from, const Element *any) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from ? from : any), "r"(from ? 16 : 0));
+}
+
+template <class Form> __device__ __forceinline__ void multiplyTiles(const Form &form, const Element *x, int count, int width) {
+    extern __shared__ char memory[];
+    __shared__ Barrier here[STAGES], used[STAGES];
+    const u32 base = sharedAt(memory) + 1023 & ~1023u;
+    if (threadIdx.x == 0)
+        for (int s = 0; s < STAGES; s++) {
+            reset(here[s], 256);
+            reset(used[s], 8);
+        }
+    __syncthreads();
+    const int rank = clusterRank(), share = clusterBlocks(), clusters = gridDim.x / share;
+    const int pieces = width / PIECE, from = pieces * rank / share, end = pieces * (rank + 1) / share;
+    const int packs = (count + KEYS - 1) / KEYS, all = form.tiles(), items = (all + TILES * 8 - 1) / (TILES * 8) * packs;
+    if (threadIdx.x < 256) {
+        FETCHING_REGISTERS(56);
+        const bool weights = threadIdx.x < 128;
+        const int r = (threadIdx.x & 127) >> 3, c = threadIdx.x & 7;
+        const u32 place = base + r * 128 + (c ^ r & 7) * 16 + (weights ? 0 : W_BYTES);
+        Ring<STAGES> ring = {0, 1};
+        if (!weights) awaitPrevious();
+        for (int item = blockIdx.x / share; item < items; item += clusters) {
+            const int tile = item / packs * (TILES * 8), first = item % packs * KEYS + r;
+            if (weights) {
+                const Element *line[TILES * 8];
+#pragma unroll
+                for (int j = 0; j < TILES * 8; j++) {
+                    line[j] = tile + j < all ? form.row(tile + j, r) : 0;
+                    if (line[j]) line[j] += from * PIECE + c * 8;
+                }
+                for (int p = from; p < end; p++, ring.next()) {
+                    waitFor(used[ring.at], ring.phase);
+#pragma unroll
+                    for (int j = 0; j < TILES * 8; j++) {
+                        fetchChunk(place + ring.at * STAGE_BYTES + j * 2048, line[j], x);
+                        if (line[j]) line[j] += PIECE;
+                    }
+                    arriveFetched(here[ring.at]);
+                }
+            } else {
+                const Element *line = x + (i64)first * width + from * PIECE + c * 8;
+                for (int p = from; p < end; p++, ring.next(), line += PIECE) {
+                    waitFor(used[ring.at], ring.phase);
+#pragma unroll 4
+                    for (int j = 0; j < KEYS / 16; j++) // what is behind the last row is multiplied, and the sums are dropped
+                        if (first + j * 16 < count) fetchChunk(place + ring.at * STAGE_BYTES + j * 2048, line + (i64)j * 16 * width, x);
+                    arriveFetched(here[ring.at]);
+                }
+            }
+            meet();
+            meet();
+        }
+        if (weights) releaseNext(); // all that is left is on its way
+        asm volatile("cp.async.wait_all;");
+        return;
+    }
+    COMPUTING_REGISTERS(200);
+    awaitPrevious();
+    const int lane = threadIdx.x & 31, mine = threadIdx.x - 256, half = mine >> 7, warp = mine >> 5 & 3, g = lane >> 2, t = lane & 3;
+    Ring<STAGES> ring = {0, 0};
+    for (int item = blockIdx.x / share; item < items; item += clusters) {
+        float sum[TILES][KEYS / 8][4];
+        int last = -1; // stage that matmuls under way read
+        for (int p = from; p < end; p++, ring.next()) {
+            waitFor(here[ring.at], ring.phase);
+            seeFetched();
+            const u64 b = describe(base + ring.at * STAGE_BYTES + W_BYTES, 0);
+#pragma unroll
+            for (int m = 0; m < TILES; m++) held(sum[m]);
+            begin();
+#pragma unroll
+            for (int m = 0; m < TILES; m++) {
+                const u64 a = describe(base + ring.at * STAGE_BYTES + (half * TILES + m) * 64 * 128, 0);
+#pragma unroll
+                for (int d = 0; d < PIECE / 16; d++) both(sum[m], a + (d * 32 >> 4), b + (d * 32 >> 4), p > from || d > 0);
+            }
+            submit();
+            if (last >= 0) {
+                finish<1>();
+                if (lane == 0) arrive(used[last]);
+            }
+            last = ring.at;
+        }
+        finish<0>();
+#pragma unroll
+        for (int m = 0; m < TILES; m++) held(sum[m]);
+        if (last >= 0 && lane == 0) arrive(used[last]);
+        const int tile = item / packs * (TILES * 8) + half * TILES * 4 + warp, row = item % packs * KEYS + 2 * t;
+        asm volatile("bar.sync 1, 256;" ::: "memory"); // what was fetched is used up
+        float2 *parts = (float2 *)(memory + (base - sharedAt(memory)));
+#pragma unroll
+        for (int m = 0; m < TILES; m++)
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                for (int y = 0; y < 2; y++) parts[((m * (KEYS / 8) + n) * 2 + y) * 256 + mine] = {sum[m][n][y], sum[m][n][2 + y]};
+        meet();
+#pragma unroll 1
+        for (int u = rank; u < TILES * (KEYS / 8) * 2; u += share) {
+            const int m = u / (KEYS / 4), x = row + u / 2 % (KEYS / 8) * 8 + (u & 1);
+            if (tile + m * 4 >= all || x >= count) continue;
+            float low = 0, high = 0, part[2][8];
+#pragma unroll
+            for (int q = 0; q < 8; q++)
+                if (q < share) {
+                    u32 at;
+                    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(base + (u * 256 + mine) * 8), "r"(q));
+                    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(part[0][q]), "=f"(part[1][q]) : "r"(at) : "memory");
+                }
+#pragma unroll
+            for (int q = 0; q < 8; q++)
+                if (q < share) {
+                    low += part[0][q];
+                    high += part[1][q];
+                }
+            form.put(tile + m * 4, g, x, low, high);
+        }
+        meet(); // others have read what is here
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1) matmulTiles(const Element *x, const Element *w, const Element *bias, const Element *plus, Element *y, int rows, int n, int k) {
+    multiplyTiles(Plain{w, bias, plus, y, n, k}, x, rows, k);
+}
+extern "C" __global__ void __launch_bounds__(512, 1) gatedTiles(const Element *x, const Element *gate, const Element *up, Element *y, int rows, int n, int k, int function) {
+    multiplyTiles(GatedRows{gate, up, y, n, k, function}, x, rows, k);
+}
+extern "C" __global__ void __launch_bounds__(512, 1)
+    headTiles(const Element *x, const Element *q, const Element *k, const Element *v, const Element *biasQ, const Element *biasK, const Element *biasV, const float *freq, const int *positions,
+              const int *sequences, const int *pages, Element *cacheK, Element *cacheV, Element *y, int rows, int width, int heads, int keyHeads, int size, int half, float scale, int page,
+              int streams, int table, int count) {
+    multiplyTiles(Heads{q, k, v, biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, width, heads, keyHeads, size, half, scale, page, streams, table, count}, x, rows,
+                  width);
+}
+
+// normRows is y = x / rms(x) · norm of rows, a block each; sums have the order of those of decode.cu.
+extern "C" __global__ void __launch_bounds__(256) normRows(const Element *x, const Element *norm, Element *y, int width, float eps) {
+    __shared__ float sums[8];
+    const int lane = threadIdx.x & 31;
+    awaitPrevious();
+    releaseNext();
+    x += (i64)blockIdx.x * width;
+    y += (i64)blockIdx.x * width;
+    float squares = 0;
+    for (int i = threadIdx.x * LANES; i < width; i += 256 * LANES) {
+        Lane v = *(const Lane *)(x + i);
+#pragma unroll
+        for (int e = 0; e < LANES; e++) squares += wide(v.x[e]) * wide(v.x[e]);
+    }
+    squares = warpSum(squares);
+    if (lane == 0) sums[threadIdx.x >> 5] = squares;
+    __syncthreads();
+    float inverse = 0;
+#pragma unroll
+    for (int w = 0; w < 8; w++) inverse += sums[w];
+    inverse = 1.0f / sqrtf(inverse / width + eps);
+    for (int i = threadIdx.x * LANES; i < width; i += 256 * LANES) {
+        Lane v = *(const Lane *)(x + i), w = *(const Lane *)(norm + i);
+#pragma unroll
+        for (int e = 0; e < LANES; e++) narrow(wide(v.x[e]) * inverse * wide(w.x[e]), &v.x[e]);
+        *(Lane *)(y + i) = v;
+    }
+}
