@@ -155,7 +155,7 @@ func normGated(d *Device, c op.Call) (p program, err error) {
 	if !fits {
 		return p, none
 	}
-	x, err := f.norm(d, &p, c.Attr.Eps)
+	x, _, err := f.norm(d, &p, c.Attr.Eps, arg{}, arg{}, 0, 1)
 	if err != nil {
 		return p, err
 	}
@@ -191,10 +191,10 @@ func normHeads(d *Device, c op.Call) (p program, err error) {
 	if !fits {
 		return p, none
 	}
-	x, err := f.norm(d, &p, c.Attr.Eps)
+	x, turns, err := f.norm(d, &p, c.Attr.Eps, buffer(8), buffer(5), half, scale)
 	if err != nil {
 		return p, err
 	}
-	err = f.launch(d, &p, "headTiles", slices.Concat([]arg{x}, weights, places)...)
+	err = f.launch(d, &p, "headTiles", slices.Concat([]arg{x}, weights, places, []arg{turns})...)
 	return p, err
 }

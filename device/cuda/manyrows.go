@@ -74,9 +74,12 @@ func (f manyRows) launch(d *Device, p *program, name string, args ...arg) error 
 }
 
 // norm appends the norm of operand 0 by operand 1, and returns where in the scratch memory it
-// is.
-func (f manyRows) norm(d *Device, p *program, eps float64) (arg, error) {
-	at := scratchAt(p.workspace)
+// is. Where heads are turned, cosines and sines of positions times half frequencies are behind it.
+func (f manyRows) norm(d *Device, p *program, eps float64, positions, freq arg, half int64, scale float64) (normed, turns arg, err error) {
+	normed = scratchAt(p.workspace)
 	p.workspace += aligned(f.element.Bytes(f.rows * f.k))
-	return at, p.addEarly(d.grid(f.unit(d), "normRows", [3]int64{f.rows, 1, 1}, [3]int64{256, 1, 1}, 0, buffer(0), buffer(1), at, i64(f.k), f32(eps)))
+	turns = scratchAt(p.workspace)
+	p.workspace += aligned(8 * f.rows * half)
+	return normed, turns, p.addEarly(d.grid(f.unit(d), "normRows", [3]int64{f.rows, 1, 1}, [3]int64{256, 1, 1}, 0, buffer(0), buffer(1), normed, i64(f.k), f32(eps),
+		positions, freq, i64(half), f32(scale), turns))
 }

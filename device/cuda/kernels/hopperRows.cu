@@ -19,6 +19,7 @@
 #define PIECE 64
 #define W_BYTES (BLOCK_ROWS * 128)
 #define STAGE_BYTES (W_BYTES + KEYS * 128)
+#define LINE 20 // floats between lines of 16 sums: those that threads touch together are in different banks
 
 __device__ __forceinline__ u32 clusterRank() {
     u32 r;
@@ -37,6 +38,91 @@ __device__ __forceinline__ void meet() {
 // fetchChunk starts copying 16 bytes; zeros are written where from is null.
 __device__ __forceinline__ void fetchChunk(u32 to, const Element *from, const Element *any) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from ? from : any), "r"(from ? 16 : 0));
+}
+
+// putLine does what put of a form does for all 16 rows of a tile: a line has the sums of row x of x with
+// each. Where rows of y allow, elements are stored eight at a time.
+__device__ __forceinline__ void store8(Element *to, const float *from) {
+    Lane v;
+#pragma unroll
+    for (int e = 0; e < 8; e++) narrow(from[e], &v.x[e]);
+    *(Lane *)to = v;
+}
+__device__ __forceinline__ void add8(float *to, const Element *from) {
+    Lane v = *(const Lane *)from;
+#pragma unroll
+    for (int e = 0; e < 8; e++) to[e] += wide(v.x[e]);
+}
+__device__ __forceinline__ void putLine(const Plain &f, int tile, int x, float (&line)[16]) {
+    if (f.n % 8 || tile * 16 + 16 > f.n) {
+#pragma unroll
+        for (int g = 0; g < 8; g++) f.put(tile, g, x, line[g], line[g + 8]);
+        return;
+    }
+#pragma unroll
+    for (int h = 0; h < 16; h += 8) {
+        if (f.bias) add8(line + h, f.bias + tile * 16 + h);
+        if (f.plus) add8(line + h, f.plus + (i64)x * f.n + tile * 16 + h);
+        store8(f.y + (i64)x * f.n + tile * 16 + h, line + h);
+    }
+}
+template <int F> __device__ __forceinline__ void gate8(float (&line)[16]) {
+#pragma unroll
+    for (int g = 0; g < 8; g++) {
+        float value, slope;
+        both<F>(rounded(line[g]), value, slope);
+        line[g] = rounded(line[g + 8]) * value;
+    }
+}
+__device__ __forceinline__ void putLine(const GatedRows &f, int tile, int x, float (&line)[16]) {
+    if (f.function == SiLU) gate8<SiLU>(line);
+    if (f.function == GELUTanh) gate8<GELUTanh>(line);
+    if (f.function == GELU) gate8<GELU>(line);
+    if (f.function == ReLU) gate8<ReLU>(line);
+    Element *to = f.y + (i64)x * f.n + tile * 8;
+    if (f.n % 8 == 0) {
+        store8(to, line);
+        return;
+    }
+#pragma unroll
+    for (int g = 0; g < 8; g++)
+        if (tile * 8 + g < f.n) narrow(line[g], to + g);
+}
+// TurnedHeads are Heads with the cosines and sines of each row [R half] at hand.
+struct TurnedHeads : Heads {
+    const float2 *turns;
+    __device__ TurnedHeads(const Heads &h, const float2 *turns) : Heads(h), turns(turns) {}
+};
+__device__ __forceinline__ void putLine(const TurnedHeads &f, int tile, int x, float (&line)[16]) {
+    int head = tile / (f.size / 16), a = f.element(tile, 0), b = f.element(tile, 8);
+    const bool turns = head < f.heads + f.keyHeads && a < f.half;
+    const Element *bias = f.biasQ;
+    Element *to = f.y + ((i64)x * f.heads + head) * f.size;
+    if (head >= f.heads) {
+        head -= f.heads;
+        const bool value = head >= f.keyHeads;
+        if (value) head -= f.keyHeads;
+        bias = value ? f.biasV : f.biasK;
+        const int sequence = f.sequences[x], position = f.positions[x];
+        if (position < 0 || sequence < 0 || sequence >= f.streams) return;
+        int n = f.pages[(i64)sequence * f.table + position / f.page % f.table];
+        n = min(max(n, 0), f.count - 1);
+        to = (value ? f.cacheV : f.cacheK) + (((i64)n * f.keyHeads + head) * f.page + position % f.page) * f.size;
+    }
+    if (bias) {
+        add8(line, bias + head * f.size + a);
+        add8(line + 8, bias + head * f.size + b);
+    }
+    if (turns)
+#pragma unroll
+        for (int g = 0; g < 8; g++) {
+            const float2 by = f.turns[(i64)x * f.half + a + g];
+            const float low = rounded(line[g]), high = rounded(line[g + 8]);
+            line[g] = low * by.x - high * by.y;
+            line[g + 8] = high * by.x + low * by.y;
+        }
+    store8(to + a, line);
+    store8(to + b, line + 8);
 }
 
 template <class Form> __device__ __forceinline__ void multiplyTiles(const Form &form, const Element *x, int count, int width) {
@@ -125,35 +211,35 @@ template <class Form> __device__ __forceinline__ void multiplyTiles(const Form &
 #pragma unroll
         for (int m = 0; m < TILES; m++) held(sum[m]);
         if (last >= 0 && lane == 0) arrive(used[last]);
-        const int tile = item / packs * (TILES * 8) + half * TILES * 4 + warp, row = item % packs * KEYS + 2 * t;
         asm volatile("bar.sync 1, 256;" ::: "memory"); // what was fetched is used up
-        float2 *parts = (float2 *)(memory + (base - sharedAt(memory)));
+        float *parts = (float *)(memory + (base - sharedAt(memory))); // [tile][row of x] of 16 rows of W
 #pragma unroll
         for (int m = 0; m < TILES; m++)
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
-                for (int y = 0; y < 2; y++) parts[((m * (KEYS / 8) + n) * 2 + y) * 256 + mine] = {sum[m][n][y], sum[m][n][2 + y]};
+                for (int y = 0; y < 4; y++) parts[(((half * TILES + m) * 4 + warp) * KEYS + n * 8 + 2 * t + (y & 1)) * LINE + g + (y >> 1) * 8] = sum[m][n][y];
         meet();
-#pragma unroll 1
-        for (int u = rank; u < TILES * (KEYS / 8) * 2; u += share) {
-            const int m = u / (KEYS / 4), x = row + u / 2 % (KEYS / 8) * 8 + (u & 1);
-            if (tile + m * 4 >= all || x >= count) continue;
-            float low = 0, high = 0, part[2][8];
+        const int tile = item / packs * (TILES * 8), first = item % packs * KEYS, here = min(KEYS, count - first);
+        for (int u = mine * share + rank; u < TILES * 8 * here; u += 256 * share) {
+            const int m = u / here, n = u % here;
+            if (tile + m >= all) continue;
+            float line[16] = {};
+#pragma unroll 2
+            for (int q = 0; q < share; q++) {
+                u32 at;
+                asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(base + (m * KEYS + n) * LINE * 4), "r"(q));
 #pragma unroll
-            for (int q = 0; q < 8; q++)
-                if (q < share) {
-                    u32 at;
-                    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(base + (u * 256 + mine) * 8), "r"(q));
-                    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(part[0][q]), "=f"(part[1][q]) : "r"(at) : "memory");
+                for (int e = 0; e < 16; e += 4) {
+                    float4 v;
+                    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at + e * 4) : "memory");
+                    line[e] += v.x;
+                    line[e + 1] += v.y;
+                    line[e + 2] += v.z;
+                    line[e + 3] += v.w;
                 }
-#pragma unroll
-            for (int q = 0; q < 8; q++)
-                if (q < share) {
-                    low += part[0][q];
-                    high += part[1][q];
-                }
-            form.put(tile + m * 4, g, x, low, high);
+            }
+            putLine(form, tile + m, first + n, line);
         }
         meet(); // others have read what is here
     }
@@ -168,17 +254,24 @@ extern "C" __global__ void __launch_bounds__(512, 1) gatedTiles(const Element *x
 extern "C" __global__ void __launch_bounds__(512, 1)
     headTiles(const Element *x, const Element *q, const Element *k, const Element *v, const Element *biasQ, const Element *biasK, const Element *biasV, const float *freq, const int *positions,
               const int *sequences, const int *pages, Element *cacheK, Element *cacheV, Element *y, int rows, int width, int heads, int keyHeads, int size, int half, float scale, int page,
-              int streams, int table, int count) {
-    multiplyTiles(Heads{q, k, v, biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, width, heads, keyHeads, size, half, scale, page, streams, table, count}, x, rows,
-                  width);
+              int streams, int table, int count, const float2 *turns) {
+    multiplyTiles(TurnedHeads(Heads{q, k, v, biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, width, heads, keyHeads, size, half, scale, page, streams, table, count}, turns), x,
+                  rows, width);
 }
 
-// normRows is y = x / rms(x) · norm of rows, a block each; sums have the order of those of decode.cu.
-extern "C" __global__ void __launch_bounds__(256) normRows(const Element *x, const Element *norm, Element *y, int width, float eps) {
+// normRows is y = x / rms(x) · norm of rows, a block each; sums have the order of those of decode.cu. Where
+// heads are turned it writes cosines and sines of the rows.
+extern "C" __global__ void __launch_bounds__(256)
+    normRows(const Element *x, const Element *norm, Element *y, int width, float eps, const int *positions, const float *freq, int half, float scale, float2 *turns) {
     __shared__ float sums[8];
     const int lane = threadIdx.x & 31;
     awaitPrevious();
     releaseNext();
+    for (int i = threadIdx.x; i < half; i += 256) {
+        float s, c;
+        sincosf((float)positions[blockIdx.x] * freq[i], &s, &c);
+        turns[(i64)blockIdx.x * half + i] = {c * scale, s * scale};
+    }
     x += (i64)blockIdx.x * width;
     y += (i64)blockIdx.x * width;
     float squares = 0;
