@@ -42,6 +42,9 @@ func (o Options) withDefaults() Options {
 	if o.Report == nil {
 		o.Report = func(string) {}
 	}
+	if o.Stop == nil {
+		o.Stop = func() error { return nil }
+	}
 	s := &o.sizes
 	s.looks = s.looks || s.copyBytes == 0
 	switch {
@@ -64,9 +67,12 @@ func (o Options) withDefaults() Options {
 }
 
 // calibrateHost fills the rates of the host and the disk and returns the CPU's tables. It
-// never fails: a rate can be assumed, with a note.
-func (o Options) calibrateHost(m *machine.Machine) machine.Tables {
+// fails when it is stopped: a rate can be assumed, with a note.
+func (o Options) calibrateHost(m *machine.Machine) (machine.Tables, error) {
 	e, _ := o.cached(hostKey(*m), func(e entry) bool { return o.fasterHost(e, m.Host) }, func(e *entry) error { return o.measureHost(e, m.Host) })
+	if err := o.Stop(); err != nil {
+		return nil, err
+	}
 	m.Calibrated = e.At
 	m.Notes = append(m.Notes, e.Notes...)
 	m.Host.Fill(*e.Host, machine.Measured)
@@ -80,9 +86,9 @@ func (o Options) calibrateHost(m *machine.Machine) machine.Tables {
 		m.Disk.Fill(*d.Disk, machine.Measured)
 	}
 	if e.Device == nil {
-		return nil
+		return nil, nil
 	}
-	return e.Device.Tables
+	return e.Device.Tables, nil
 }
 
 // hostKey names what the rates of a host depend on.
@@ -111,8 +117,13 @@ func (o Options) fasterHost(e entry, h machine.Host) bool {
 // measureHost measures what Options allow. Copies alone are not stored, so that another
 // program measures the rest.
 func (o Options) measureHost(e *entry, h machine.Host) error {
+	if e.Host = new(machine.Host); o.Assume {
+		return errTransient
+	}
 	n := min(o.sizes.copyBytes, h.Usable/8)
-	o.Report("copies")
+	if o.Measure || o.Calibrate {
+		o.Report("copies")
+	}
 	one := copyRate(n, 1)
 	e.Host = &machine.Host{CopyOne: one, Copy: max(copyRate(n, h.Cores), one)}
 	if !o.Measure && !o.Calibrate {
@@ -131,9 +142,15 @@ func (o Options) measureHost(e *entry, h machine.Host) error {
 	}()
 	o.Report("matmuls")
 	for t, rate := range map[dtype.Type]*units.Flops{dtype.F32: &e.Host.Compute.F32, dtype.BF16: &e.Host.Compute.BF16} {
+		if err := o.Stop(); err != nil {
+			return err
+		}
 		if *rate, err = cpuMatmul(dev, t, o.sizes.matmul, o.sizes.patience); err != nil {
 			e.note("the rate of %v matmuls could not be measured: %v", t, err)
 		}
+	}
+	if err := o.Stop(); err != nil {
+		return err
 	}
 	o.Report("optimizer steps")
 	params, err := o.updateParams()
@@ -146,7 +163,10 @@ func (o Options) measureHost(e *entry, h machine.Host) error {
 	e.Device = &machine.Device{Kind: machine.CPU, Tables: machine.Tables{}}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
 		o.Report(fmt.Sprintf("calls of many shapes in %v", t))
-		table, err := shapeTables(dev, t, o.sizes.grid)
+		table, err := shapeTables(dev, t, o.sizes.grid, o.Stop)
+		if stopped := o.Stop(); stopped != nil {
+			return stopped
+		}
 		if err != nil {
 			e.note("calls of many shapes in %v could not be measured: %v", t, err)
 			continue
