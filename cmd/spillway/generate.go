@@ -317,6 +317,9 @@ func (s *sampleWriter) end() error {
 func writeStatistics(w io.Writer, e *inference.Engine, s generate.Statistics, streams int) {
 	var p page
 	prefill, decode := e.Rooflines(s, streams)
+	if e.Measuring > 0 {
+		p.line("measuring", "%s, once", seconds(e.Measuring.Seconds()))
+	}
 	p.line("load", "%s", seconds(e.Loading.Seconds()))
 	reused := ""
 	if s.ReusedTokens > 0 {

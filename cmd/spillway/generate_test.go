@@ -449,3 +449,25 @@ func TestEvalRefuses(t *testing.T) {
 		}
 	}
 }
+
+// The first token does not wait for measurements: on a computer that nothing is known of, text
+// and answers come without any, whether the model fits or streams.
+func TestGenerateMeasuresNothing(t *testing.T) {
+	sandbox(t)
+	for _, args := range [][]string{
+		{"generate", "./model", "--prompt", "to be", "--max-new-tokens", "5"},
+		{"generate", "./model", "--prompt", "to be", "--max-new-tokens", "5", "--max-memory", "100KiB"},
+		{"eval", "./model", "--questions", "questions.jsonl"},
+		{"eval", "./model", "--data", "prompt.txt", "--seq-len", "8"},
+	} {
+		var out, errs bytes.Buffer
+		empty := t.TempDir()
+		if code := run(context.Background(), args, shell{out: &out, err: &errs, cache: empty}); code != exitOK {
+			t.Errorf("spillway %s: %s", strings.Join(args, " "), errs.String())
+		}
+		files, err := filepath.Glob(filepath.Join(empty, "*"))
+		if err != nil || len(files) > 0 || strings.Contains(errs.String(), "measuring") || strings.Contains(errs.String(), "loading") {
+			t.Errorf("spillway %s has measured: %v, %v, %s", strings.Join(args, " "), files, err, errs.String())
+		}
+	}
+}

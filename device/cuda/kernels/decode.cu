@@ -1,5 +1,5 @@
 #include "decode.h"
-#include "forms.h"
+#include "weights.h"
 
 // Matmuls of a few rows x [R K] with matrices of weights stored row by row: y = x·Wᵀ.
 //
@@ -396,20 +396,20 @@ template <int T, class Form> __device__ __forceinline__ void multiplyBulk(const 
 #define PRODUCT(NAME, THREADS, MULTIPLY)                                                                                                                        \
     extern "C" __global__ void __launch_bounds__(THREADS, 2) matmulRows##NAME(const Element *x, const Element *w, const Element *bias, const Element *plus,     \
                                                                              Element *y, int rows, int n, int k, int constant, int stages) {                  \
-        MULTIPLY(Plain{w, bias, plus, y, n, k}, Rows{x, 0, 0, rows, k, constant, stages});                                                                     \
+        MULTIPLY(Weights<Plain>{{bias, plus, y, n}, {w}, k}, Rows{x, 0, 0, rows, k, constant, stages});                                                                 \
     }
 #define FUSED(NAME, THREADS, MULTIPLY)                                                                                                                          \
     extern "C" __global__ void __launch_bounds__(THREADS, 2) normGated##NAME(const Element *x, const Element *norm, const Element *gate, const Element *up,     \
                                                                             Element *y, int rows, int n, int k, int function, float eps, int stages) {        \
-        MULTIPLY(GatedRows{gate, up, y, n, k, function}, Rows{x, norm, eps, rows, k, 1, stages});                                                              \
+        MULTIPLY(Weights<GatedRows>{{y, n, function}, {gate, up}, k}, Rows{x, norm, eps, rows, k, 1, stages});                                                        \
     }                                                                                                                                                        \
     extern "C" __global__ void __launch_bounds__(THREADS, 2) normHeads##NAME(                                                                                  \
         const Element *x, const Element *norm, const Element *q, const Element *k, const Element *v, const Element *biasQ, const Element *biasK,              \
         const Element *biasV, const float *freq, const int *positions, const int *sequences, const int *pages, Element *cacheK, Element *cacheV, Element *y,  \
         int rows, int width, float eps, int heads, int keyHeads, int size, int half, float scale, int page, int streams, int table, int count, int stages) { \
-        MULTIPLY(Heads{q, k, v, biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, width, heads, keyHeads, size, half, scale, page,    \
-                       streams, table, count},                                                                                                               \
-                 Rows{x, norm, eps, rows, width, 1, stages});                                                                                                  \
+        MULTIPLY(Weights<Heads>{{biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, heads, keyHeads, size, half, scale, page, streams,   \
+                                 table, count}, {q, k, v}, width},                                                                                               \
+                 Rows{x, norm, eps, rows, width, 1, stages});                                                                                                    \
     }
 PRODUCT(, WARPS * 32, (multiply<1, false>))
 PRODUCT(Ring, WARPS * 32, (multiply<1, true>))

@@ -1,9 +1,11 @@
 #include "functions.h"
 
-// What matmuls of rows x with weights stored row by row are for. A form says where rows of
-// weights are and what is done with the sums. Its tiles have 16 rows: tiles() is how many there are, row(tile, i)
-// row i of 16, null where there is none, and put(tile, g, n, low, high) takes what row n of
-// x times rows g and g+8 is.
+// Forms of matmuls of a few rows: which rows of which matrices a tile of 16 is, and what is
+// done with its sums. tiles() is how many there are, place(tile, i) says where row i of 16 is, and
+// put(tile, g, n, low, high) takes what row n of x times rows g and g+8 is.
+
+// Place is a row of one of the matrices of a form; row -1: there is none.
+struct Place { int matrix, row; };
 
 __device__ __forceinline__ float rounded(float x) {
     Element e;
@@ -13,11 +15,11 @@ __device__ __forceinline__ float rounded(float x) {
 
 // Plain is y = x·Wᵀ (+ bias) (+ plus), W [N K].
 struct Plain {
-    const Element *w, *bias, *plus;
+    const Element *bias, *plus;
     Element *y;
-    int n, k;
+    int n;
     __device__ int tiles() const { return (n + 15) / 16; }
-    __device__ const Element *row(int tile, int i) const { return tile * 16 + i < n ? w + (i64)(tile * 16 + i) * k : 0; }
+    __device__ Place place(int tile, int i) const { return {0, tile * 16 + i < n ? tile * 16 + i : -1}; }
     __device__ void put(int tile, int g, int x, float low, float high) const {
         one(tile * 16 + g, x, low);
         one(tile * 16 + g + 8, x, high);
@@ -33,14 +35,10 @@ struct Plain {
 // GatedRows is f(x·gateᵀ)·(x·upᵀ), both [N K]: a tile is eight rows of each. Sums are rounded
 // as by the ops by themselves.
 struct GatedRows {
-    const Element *gate, *up;
     Element *y;
-    int n, k, function;
+    int n, function;
     __device__ int tiles() const { return (n + 7) / 8; }
-    __device__ const Element *row(int tile, int i) const {
-        int at = tile * 8 + (i & 7);
-        return at < n ? (i < 8 ? gate : up) + (i64)at * k : 0;
-    }
+    __device__ Place place(int tile, int i) const { return {i >> 3, tile * 8 + (i & 7) < n ? tile * 8 + (i & 7) : -1}; }
     __device__ void put(int tile, int g, int x, float low, float high) const {
         int at = tile * 8 + g;
         if (at >= n) return;
@@ -58,11 +56,11 @@ struct GatedRows {
 // has eight elements of a head and the eight they are paired with. Those with k and v go to
 // the cache. Sums are rounded as by the ops by themselves.
 struct Heads {
-    const Element *q, *k, *v, *biasQ, *biasK, *biasV;
+    const Element *biasQ, *biasK, *biasV;
     const float *freq;
     const int *positions, *sequences, *pages;
     Element *cacheK, *cacheV, *y;
-    int width, heads, keyHeads, size, half;
+    int heads, keyHeads, size, half;
     float scale;
     int page, streams, table, count;
     __device__ int tiles() const { return (heads + 2 * keyHeads) * (size / 16); }
@@ -73,12 +71,11 @@ struct Heads {
         if (j * 8 < half) return (i < 8 ? 0 : half) + j * 8 + (i & 7);
         return 2 * half + (j - half / 8) * 16 + i;
     }
-    __device__ const Element *row(int tile, int i) const {
+    __device__ Place place(int tile, int i) const {
         int head = tile / (size / 16), at = element(tile, i);
-        const Element *w = q;
-        if (head >= heads) head -= heads, w = k;
-        if (w == k && head >= keyHeads) head -= keyHeads, w = v;
-        return w + ((i64)head * size + at) * width;
+        if (head < heads) return {0, head * size + at};
+        if (head < heads + keyHeads) return {1, (head - heads) * size + at};
+        return {2, (head - heads - keyHeads) * size + at};
     }
     __device__ void put(int tile, int g, int x, float low, float high) const {
         int head = tile / (size / 16), a = element(tile, g), b = element(tile, g + 8), position = positions[x];

@@ -1,5 +1,5 @@
 #include "decode.h"
-#include "forms.h"
+#include "weights.h"
 #include "fragments.h"
 #include "wgmma.h"
 
@@ -91,7 +91,6 @@ __device__ __forceinline__ void putLine(const GatedRows &f, int tile, int x, flo
 // TurnedHeads are Heads with the cosines and sines of each row [R half] at hand.
 struct TurnedHeads : Heads {
     const float2 *turns;
-    __device__ TurnedHeads(const Heads &h, const float2 *turns) : Heads(h), turns(turns) {}
 };
 __device__ __forceinline__ void putLine(const TurnedHeads &f, int tile, int x, float (&line)[16]) {
     int head = tile / (f.size / 16), a = f.element(tile, 0), b = f.element(tile, 8);
@@ -239,24 +238,24 @@ template <class Form> __device__ __forceinline__ void multiplyTiles(const Form &
                     line[e + 3] += v.w;
                 }
             }
-            putLine(form, tile + m, first + n, line);
+            putLine(form.form, tile + m, first + n, line);
         }
         meet(); // others have read what is here
     }
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1) matmulTiles(const Element *x, const Element *w, const Element *bias, const Element *plus, Element *y, int rows, int n, int k) {
-    multiplyTiles(Plain{w, bias, plus, y, n, k}, x, rows, k);
+    multiplyTiles(Weights<Plain>{{bias, plus, y, n}, {w}, k}, x, rows, k);
 }
 extern "C" __global__ void __launch_bounds__(512, 1) gatedTiles(const Element *x, const Element *gate, const Element *up, Element *y, int rows, int n, int k, int function) {
-    multiplyTiles(GatedRows{gate, up, y, n, k, function}, x, rows, k);
+    multiplyTiles(Weights<GatedRows>{{y, n, function}, {gate, up}, k}, x, rows, k);
 }
 extern "C" __global__ void __launch_bounds__(512, 1)
     headTiles(const Element *x, const Element *q, const Element *k, const Element *v, const Element *biasQ, const Element *biasK, const Element *biasV, const float *freq, const int *positions,
               const int *sequences, const int *pages, Element *cacheK, Element *cacheV, Element *y, int rows, int width, int heads, int keyHeads, int size, int half, float scale, int page,
               int streams, int table, int count, const float2 *turns) {
-    multiplyTiles(TurnedHeads(Heads{q, k, v, biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, width, heads, keyHeads, size, half, scale, page, streams, table, count}, turns), x,
-                  rows, width);
+    Heads all = {biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, heads, keyHeads, size, half, scale, page, streams, table, count};
+    multiplyTiles(Weights<TurnedHeads>{{all, turns}, {q, k, v}, width}, x, rows, width);
 }
 
 // normRows is y = x / rms(x) · norm of rows, a block each; sums have the order of those of decode.cu. Where
