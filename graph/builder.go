@@ -70,6 +70,11 @@ func (b *Builder) Program(role Role, out ...Value) (*Program, error) {
 	}
 	p := b.program
 	p.Outputs = append(p.Outputs, b.caches...)
+	if b.Cache != nil && b.Cache.Exact {
+		for i := range p.Nodes {
+			p.Nodes[i].Attr.Exact = p.Nodes[i].Kind.MixesRows()
+		}
+	}
 	return &p, p.Verify()
 }
 

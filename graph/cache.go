@@ -25,6 +25,8 @@ type KVCache struct {
 	// Filled is how many positions sequences have when a step is forecast; 0: Context. Only
 	// forecasts depend on it.
 	Filled int64 `json:"filled,omitempty"`
+	// Exact: a row has the same bits whatever rows a step computes with it (op.Attr.Exact).
+	Exact bool `json:"exact,omitempty"`
 }
 
 // Check refuses a cache that cannot be.

@@ -7,7 +7,7 @@ import (
 )
 
 // FewRows is up to how many rows of a step Fuse looks for fused ops: beyond, matmuls take
-// longer than the pauses between them.
+// longer than the pauses between them. Where rows are to be exact, steps of all sizes have the same ops.
 const FewRows = 256
 
 // Fuse gives a program of few rows with fused ops (op.Kind.Fused) in place of the ops they
@@ -48,12 +48,29 @@ func Fuse(p *Program, has func(op.Call) bool) *Program {
 			f.plus(i)
 		}
 	}
-	for i := range f.Nodes {
-		if n := &f.Nodes[i]; n.Kind == op.MatMul && f.params[n.In[1]] {
+	return constant(f.compact())
+}
+
+// constant says of matmuls with weights that they are, in a program that nobody else has.
+func constant(p *Program) *Program {
+	params := map[Value]bool{}
+	for _, in := range p.Inputs {
+		params[in.Value] = in.Role == Param
+	}
+	for i := range p.Nodes {
+		if n := &p.Nodes[i]; n.Kind == op.MatMul && params[n.In[1]] {
 			n.Attr.Constant = true
 		}
 	}
-	return f.compact()
+	return p
+}
+
+// Constant gives a program whose matmuls with weights say that nothing writes them, as Fuse does: those
+// of blocks without attention, such as the head. It never changes the program.
+func Constant(p *Program) *Program {
+	q := *p
+	q.Nodes = slices.Clone(p.Nodes)
+	return constant(&q)
 }
 
 // fuser changes a copy of a program. Nodes that are no longer wanted have no kind.
@@ -90,7 +107,7 @@ func (f *fuser) normed(matmuls ...Node) (Node, bool) {
 		}
 	}
 	n, ok := f.made(matmuls[0].In[0], op.RMSNorm, len(matmuls))
-	return n, ok && f.params[n.In[1]] && f.Types[n.In[0]].Shape.Rows() <= FewRows
+	return n, ok && f.params[n.In[1]] && (f.Types[n.In[0]].Shape.Rows() <= FewRows || matmuls[0].Attr.Exact)
 }
 
 // drop takes nodes out.
@@ -121,7 +138,7 @@ func (f *fuser) heads(i int) bool {
 	if !ok {
 		return false
 	}
-	made := Node{Kind: op.NormHeads, At: n.At, Attr: op.Attr{Heads: n.Attr.Heads, KVHeads: n.Attr.KVHeads, Eps: norm.Attr.Eps, Scale: turnQ.Attr.Scale, Bias: q.Attr.Bias},
+	made := Node{Kind: op.NormHeads, At: n.At, Attr: op.Attr{Heads: n.Attr.Heads, KVHeads: n.Attr.KVHeads, Eps: norm.Attr.Eps, Scale: turnQ.Attr.Scale, Bias: q.Attr.Bias, Exact: q.Attr.Exact},
 		In:  []Value{norm.In[0], norm.In[1], q.In[1], k.In[1], v.In[1], turnQ.In[2], n.In[3], n.In[4], n.In[5], n.In[6], n.In[7]},
 		Out: []Value{n.Out[0], n.Out[1], n.In[0]}}
 	if q.Attr.Bias {
@@ -153,7 +170,7 @@ func (f *fuser) gated(i int) bool {
 	if !ok {
 		return false
 	}
-	made := Node{Kind: op.NormGated, At: n.At, Attr: op.Attr{Func: n.Attr.Func, Eps: norm.Attr.Eps}, In: []Value{norm.In[0], norm.In[1], gate.In[1], up.In[1]}, Out: n.Out}
+	made := Node{Kind: op.NormGated, At: n.At, Attr: op.Attr{Func: n.Attr.Func, Eps: norm.Attr.Eps, Exact: gate.Attr.Exact}, In: []Value{norm.In[0], norm.In[1], gate.In[1], up.In[1]}, Out: n.Out}
 	if !f.has(f.Call(made)) {
 		return false
 	}

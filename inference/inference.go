@@ -45,6 +45,8 @@ type Settings struct {
 	Key, Value dtype.Type
 	// NoCache computes the whole text for every token, to compare with.
 	NoCache bool
+	// Exact: run.Generation.Exact.
+	Exact bool
 
 	Rig      rig.Options
 	Progress func(what string, done, total int64) // of loading; nil is fine

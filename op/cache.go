@@ -77,6 +77,12 @@ func inferCachedAttention(a Attr, in []Type) ([]Type, error) {
 // many positions sequences have: Attr.Document.
 func (k Kind) ReadsCache() bool { return k == CachedAttention || k == AttendCache }
 
+// MixesRows says whether a kernel of a kind may give a row other bits when other rows are computed
+// with it, so that Attr.Exact matters.
+func (k Kind) MixesRows() bool {
+	return k == MatMul || k == QuantizedMatmul || k == CachedAttention || k == AttendCache || k == NormHeads || k == NormGated
+}
+
 // CacheType says whether keys or values can be stored in a type: a plain one, or a block
 // type with a scale for each row, which is one head of one position.
 func CacheType(t dtype.Type) bool {

@@ -61,6 +61,9 @@ type Attr struct {
 	// Constant: B of the matmul is a weight that nothing writes during a program, so that a
 	// kernel may read it before what precedes it is done.
 	Constant bool `json:"constant,omitempty"`
+	// Exact: a row of the matmul, or of attention over a cache, has the same bits whatever rows are
+	// computed with it. Kernels of CPUs give that anyway.
+	Exact bool `json:"exact,omitempty"`
 	// Accumulate: the outputs that are sums over rows (gradients of parameters)
 	// are added to what is there instead of replacing it.
 	Accumulate bool `json:"accumulate,omitempty"`

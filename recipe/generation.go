@@ -14,7 +14,7 @@ import (
 // generationSettings are those that only the task generate reads, batchSettings those that it
 // does not.
 var (
-	generationSettings = []string{"context", "streams", "chunk", "cache-type"}
+	generationSettings = []string{"context", "streams", "chunk", "cache-type", "exact"}
 	batchSettings      = []string{"batch-size", "micro-batch-size", "seq-len"}
 )
 
@@ -23,6 +23,7 @@ func GenerationFlags(f *flag.FlagSet, g *run.Generation) {
 	atLeast(f, &g.Context, 1, "context", "store up to `N` tokens of each sequence, prompt included (default: what the model was made for, at most 2048)")
 	atLeast(f, &g.Streams, 1, "streams", "generate `N` sequences at once (default: 1)")
 	atLeast(f, &g.Chunk, 1, "chunk", "compute at most `N` tokens of prompts at once (default: 512 on a CPU, 2048 on a GPU)")
+	f.BoolVar(&g.Exact, "exact", false, "give a sequence the same bits whatever is computed with it: always so on a CPU, on GPUs at some speed")
 	parsed(f, "", "cache-type", "store keys and values in `"+strings.Join(cacheTypeNames(), "|")+"`; two types, such as int8,fp8, are those of keys and of values (default: as computed)", func(text string) (err error) {
 		g.Key, g.Value, err = ParseCacheType(text)
 		return err

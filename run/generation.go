@@ -29,6 +29,9 @@ type Generation struct {
 	Key, Value dtype.Type
 	// Page is how many positions share a page; 0 is 64.
 	Page int64
+	// Exact: the logits of a sequence have the same bits whatever is computed with it, and however its
+	// prompt is cut. A CPU gives that anyway; on GPUs it costs some speed.
+	Exact bool
 }
 
 // Usual sizes, where nobody says.
@@ -112,7 +115,7 @@ func onGPU(o Options) bool {
 // cache is that of a step of so many rows.
 func (g Generation) cache(rows int64) *graph.KVCache {
 	c := &graph.KVCache{Streams: g.Streams, Context: g.Context, Page: g.Page, Chunk: g.Chunk, Key: g.Key, Value: g.Value,
-		Outputs: rows, Filled: g.Context}
+		Outputs: rows, Filled: g.Context, Exact: g.Exact}
 	if rows > g.Streams {
 		c.Outputs, c.Filled = min(g.Streams, mostOutputs), min(rows, g.Context)
 	}
@@ -121,7 +124,7 @@ func (g Generation) cache(rows int64) *graph.KVCache {
 
 // generationOf is the settings that a plan's cache was made with.
 func generationOf(c *graph.KVCache) Generation {
-	return Generation{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key, Value: c.Value, Page: c.Page}
+	return Generation{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key, Value: c.Value, Page: c.Page, Exact: c.Exact}
 }
 
 // stepSizes are the rows of the steps besides the largest: one for each sequence, in powers

@@ -13,6 +13,7 @@ type GenerationForecast struct {
 	Chunk   int64  `json:"chunk"`
 	Key     string `json:"key_dtype"`
 	Value   string `json:"value_dtype"`
+	Exact   bool   `json:"exact"` // bits of a sequence do not depend on others
 
 	Page       int64 `json:"page_tokens"`
 	Pages      int64 `json:"pages"` // of the layer that has most: one with a window needs fewer
@@ -49,7 +50,7 @@ func (r *Run) ForecastGeneration() (*GenerationForecast, error) {
 	if c == nil {
 		return nil, nil
 	}
-	f := &GenerationForecast{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key.String(), Value: c.Value.String(),
+	f := &GenerationForecast{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key.String(), Value: c.Value.String(), Exact: c.Exact,
 		Page: c.Page, PromptTokens: min(1000, c.Context)}
 	for _, b := range r.Plan.Buffers {
 		if b.Class == plan.Cache {

@@ -35,7 +35,7 @@ type modelFlags struct {
 	tokenizer, template     string
 	device, memory, maxHost string
 	dtype, cache            string
-	noCache                 bool
+	noCache, exact          bool
 }
 
 // bindModel adds the flags that say where and how a model is opened.
@@ -57,13 +57,14 @@ func bindCache(cmd *cobra.Command, o *modelFlags) {
 	f.StringVar(&o.template, "chat-template", "", "write conversations with the Jinja template in `FILE` (default: the model's own)")
 	f.StringVar(&o.cache, "cache-type", "", "store keys and values as `f32|bf16|f16|int8|fp8`, or both apart: bf16:int8 (default: as --dtype)")
 	f.BoolVar(&o.noCache, "no-cache", false, "compute the whole text again for every token: slow, to compare with")
+	f.BoolVar(&o.exact, "exact", false, "give a text the same bits whatever is computed with it: always so on a CPU, on GPUs at some speed")
 	complete(cmd, "cache-type", []string{"f32", "bf16", "f16", "int8", "fp8"})
 }
 
 // open opens the model, with progress on a line.
 func (o *modelFlags) open(sh shell, name string, line *term.Line) (*inference.Model, error) {
 	s := inference.Settings{
-		Model: name, Tokenizer: o.tokenizer, ChatTemplate: o.template, Device: o.device, MaxMemory: o.memory, NoCache: o.noCache,
+		Model: name, Tokenizer: o.tokenizer, ChatTemplate: o.template, Device: o.device, MaxMemory: o.memory, NoCache: o.noCache, Exact: o.exact,
 		Rig: sh.rigOptions(line), Notice: line.Print,
 		Progress: func(what string, done, total int64) {
 			line.Show(func() string { return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(max(total, 1)))) })
@@ -88,6 +89,9 @@ func (o *modelFlags) open(sh shell, name string, line *term.Line) (*inference.Mo
 		if s.Precision, err = dtype.Parse(o.dtype); err != nil || !s.Precision.IsPlain() {
 			return nil, usageErrorf("--dtype %q; it is f32, bf16 or f16", o.dtype)
 		}
+	}
+	if o.exact && o.noCache {
+		return nil, usageErrorf("--exact has no effect with --no-cache, where nothing is computed with a text; leave one out")
 	}
 	if o.cache != "" {
 		if o.noCache {

@@ -165,6 +165,7 @@ type goalReport struct {
 	Context        int64    `json:"context,omitempty"`      // most tokens of a sequence that is generated
 	Streams        int64    `json:"streams,omitempty"`      // such sequences at once
 	CacheType      string   `json:"cache_type,omitempty"`
+	Exact          bool     `json:"exact,omitempty"`
 	Precision      string   `json:"precision"`
 	Master         bool     `json:"master_weights"`
 	F32Modules     []string `json:"fp32_modules,omitempty"`
@@ -188,7 +189,7 @@ func describeGoal(o spillway.Options) goalReport {
 		}
 	}
 	if o.Task == spillway.Generate {
-		r.Context, r.Streams, r.CacheType = o.Generation.Context, o.Generation.Streams, recipe.CacheTypeName(o.Generation)
+		r.Context, r.Streams, r.CacheType, r.Exact = o.Generation.Context, o.Generation.Streams, recipe.CacheTypeName(o.Generation), o.Generation.Exact
 	}
 	if o.Task.Trains() {
 		r.Master, r.Optimizer, r.Clip = o.Precision != dtype.F32 && !o.Pure, o.Optimizer.String(), o.Clip
@@ -224,6 +225,9 @@ func (r goalReport) String() string {
 	text := fmt.Sprintf("%s, batch %s × seq %s", what, grouped(r.BatchSize), grouped(r.Seq))
 	if r.Task == "generate" {
 		text = fmt.Sprintf("generate, %s of up to %s tokens, cache in %s", plural(int(r.Streams), "sequence"), grouped(r.Context), r.CacheType)
+		if r.Exact {
+			text += ", exact"
+		}
 	}
 	if 0 < r.Document && r.Document < r.Seq {
 		text += fmt.Sprintf(" in documents of %s", grouped(r.Document))

@@ -170,7 +170,7 @@ func (s *decodeStack) time() time.Duration {
 type decodeStep struct {
 	*decodeStack
 	rows, context int64
-	fused         bool
+	fused, exact  bool
 	cacheType     dtype.Type
 	logits        device.Buffer
 }
@@ -206,9 +206,9 @@ func (s *decodeStep) build() {
 	hd, kd := s.heads*s.size, s.kv*s.size
 	for _, m := range s.weights {
 		ck, cv := s.place(cache), s.place(cache)
-		attn := op.Attr{Heads: s.heads, KVHeads: s.kv, Scale: 0.0884}
+		attn := op.Attr{Heads: s.heads, KVHeads: s.kv, Scale: 0.0884, Exact: s.exact}
 		norm := op.Attr{Eps: 1e-5}
-		line := op.Attr{TransB: true, Constant: true}
+		line := op.Attr{TransB: true, Constant: true, Exact: s.exact}
 		plus := line
 		plus.Plus = true
 		heads := attn
@@ -236,7 +236,7 @@ func (s *decodeStep) build() {
 		}
 		s.add(op.MatMul, plus, []op.Type{s.typ(1, r, hd), s.typ(w, hd), s.typ(1, r, w)}, o, m["o"], x, y)
 		if s.fused {
-			s.add(op.NormGated, op.Attr{Eps: 1e-5, Func: op.SiLU}, []op.Type{s.typ(1, r, w), s.typ(w), s.typ(s.inner, w), s.typ(s.inner, w)}, y, m["norm2"], m["gate"], m["up"], act)
+			s.add(op.NormGated, op.Attr{Eps: 1e-5, Func: op.SiLU, Exact: s.exact}, []op.Type{s.typ(1, r, w), s.typ(w), s.typ(s.inner, w), s.typ(s.inner, w)}, y, m["norm2"], m["gate"], m["up"], act)
 		} else {
 			s.add(op.RMSNorm, norm, []op.Type{s.typ(1, r, w), s.typ(w)}, y, m["norm2"], normed)
 			s.add(op.MatMul, line, []op.Type{s.typ(1, r, w), s.typ(s.inner, w)}, normed, m["gate"], gate)
@@ -248,7 +248,7 @@ func (s *decodeStep) build() {
 		s.reads += 2*(hd*w+2*kd*w+w*hd+3*w*s.inner) + 2*r*s.context*(op.Type{DType: s.cacheType, Shape: shape.Of(int(s.kv), int(s.size))}).Bytes()
 	}
 	s.add(op.RMSNorm, op.Attr{Eps: 1e-5}, []op.Type{s.typ(1, r, w), s.typ(w)}, x, s.norm, normed)
-	s.add(op.MatMul, op.Attr{TransB: true, Constant: true}, []op.Type{s.typ(1, r, w), s.typ(s.vocab, w)}, normed, s.head, s.logits)
+	s.add(op.MatMul, op.Attr{TransB: true, Constant: true, Exact: s.exact}, []op.Type{s.typ(1, r, w), s.typ(s.vocab, w)}, normed, s.head, s.logits)
 	s.reads += 2 * s.vocab * w
 }
 
@@ -324,11 +324,12 @@ func BenchmarkDecode(b *testing.B) {
 	rate, base := s.readRate(), s.used
 	for _, c := range []struct {
 		rows, context int64
-		fused         bool
-	}{{1, 1024, true}, {1, 1024, false}, {8, 1024, true}, {16, 1024, false}, {16, 1024, true}, {64, 1024, true}, {128, 1024, false}, {128, 1024, true}, {1, 32768, true}} {
-		b.Run(fmt.Sprintf("%d rows context %d fused %v", c.rows, c.context, c.fused), func(b *testing.B) {
+		how           string
+	}{{1, 1024, "fused"}, {1, 1024, "exact"}, {4, 1024, "fused"}, {4, 1024, "exact"}, {8, 1024, "fused"}, {8, 1024, "exact"}, {16, 1024, "fused"}, {64, 1024, "fused"},
+		{128, 1024, "fused"}, {128, 1024, "exact"}, {1, 32768, "fused"}} {
+		b.Run(fmt.Sprintf("%d rows context %d %s", c.rows, c.context, c.how), func(b *testing.B) {
 			s.used = base
-			run := &decodeStep{decodeStack: s, rows: c.rows, context: c.context, fused: c.fused}
+			run := &decodeStep{decodeStack: s, rows: c.rows, context: c.context, fused: c.how != "plain", exact: c.how == "exact"}
 			run.build()
 			var took time.Duration
 			for b.Loop() {

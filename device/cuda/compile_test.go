@@ -83,7 +83,7 @@ func manyRowsUnits(t dtype.Type, shared int) (units []unit) {
 	d := &Device{gpu: gpuInfo{major: 9, multiprocessors: 132, shared: shared}}
 	for _, rows := range []int64{9, 33, 128} {
 		for _, tiles := range []int64{32, 256} {
-			if f, ok := d.newManyRows(t, rows, 4096, tiles); ok {
+			if f, ok := d.newManyRows(t, rows, 4096, tiles, true); ok {
 				units = append(units, f.unit(d))
 			}
 		}

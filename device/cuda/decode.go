@@ -120,7 +120,7 @@ func (f fewRows) launch(d *Device, t dtype.Type, name string, args ...arg) (prog
 func (d *Device) matMulRows(c op.Call) (p program, ok bool, err error) {
 	m, n, k := c.MatMulDims()
 	t := c.In[0].DType
-	if !c.Attr.Constant || c.Attr.TransA || !c.Attr.TransB || c.Attr.Accumulate || c.Attr.Bias && c.In[2].DType != t {
+	if !c.Attr.Constant && !c.Attr.Exact || c.Attr.TransA || !c.Attr.TransB || c.Attr.Accumulate || c.In[1].DType != t || c.Out[0].DType != t || c.Attr.Bias && c.In[2].DType != t {
 		return p, false, nil
 	}
 	bias, plus := arg{}, arg{}
@@ -131,12 +131,16 @@ func (d *Device) matMulRows(c op.Call) (p program, ok bool, err error) {
 		plus = buffer(2)
 	}
 	f, fits := d.newFewRows(t, m, k, ceilDiv(n, 16), false)
-	if many, fit := d.newManyRows(t, m, k, ceilDiv(n, 16)); !fits && fit {
+	if !fits || c.Attr.Exact {
+		many, fits := d.newManyRows(t, m, k, ceilDiv(n, 16), c.Attr.Exact)
+		if !fits {
+			return p, false, nil
+		}
 		err = many.launch(d, &p, "matmulTiles", buffer(0), buffer(1), bias, plus, buffer(len(c.In)), i64(m), i64(n), i64(k))
+		if err == nil && !c.Attr.Constant {
+			p.actions[0].(*kernelLaunch).early = false // it reads weights at once
+		}
 		return p, true, err
-	}
-	if !fits {
-		return p, false, nil
 	}
 	p, err = f.launch(d, t, "matmulRows", buffer(0), buffer(1), bias, plus, buffer(len(c.In)), i64(m), i64(n), i64(k), flag(c.Attr.Constant))
 	return p, true, err
@@ -148,10 +152,10 @@ func normGated(d *Device, c op.Call) (p program, err error) {
 	if err := same(c.In[0], c.In[1], c.In[2]); err != nil || c.In[1].Shape[0] != k || c.Attr.Func > op.SiLU {
 		return p, none
 	}
-	if f, fits := d.newFewRows(t, rows, k, ceilDiv(n, 8), true); fits {
+	if f, fits := d.newFewRows(t, rows, k, ceilDiv(n, 8), true); fits && !c.Attr.Exact {
 		return f.launch(d, t, "normGated", buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), i64(f.rows), i64(n), i64(k), i64(int64(c.Attr.Func)), f32(c.Attr.Eps))
 	}
-	f, fits := d.newManyRows(t, rows, k, ceilDiv(n, 8))
+	f, fits := d.newManyRows(t, rows, k, ceilDiv(n, 8), c.Attr.Exact)
 	if !fits {
 		return p, none
 	}
@@ -184,10 +188,10 @@ func normHeads(d *Device, c op.Call) (p program, err error) {
 	}
 	weights := []arg{buffer(2), buffer(3), buffer(4), bias[0], bias[1], bias[2], buffer(5), buffer(8), buffer(9), buffer(10), buffer(out), buffer(out + 1), buffer(out + 2), i64(rows), i64(k)}
 	places := []arg{i64(c.Attr.Heads), i64(c.Attr.KVHeads), i64(size), i64(half), f32(scale), i64(cache.Shape[2]), i64(table[0]), i64(table[1]), i64(cache.Shape[0])}
-	if f, fits := d.newFewRows(t, rows, k, tiles, true); fits {
+	if f, fits := d.newFewRows(t, rows, k, tiles, true); fits && !c.Attr.Exact {
 		return f.launch(d, t, "normHeads", slices.Concat([]arg{buffer(0), buffer(1)}, weights, []arg{f32(c.Attr.Eps)}, places)...)
 	}
-	f, fits := d.newManyRows(t, rows, k, tiles)
+	f, fits := d.newManyRows(t, rows, k, tiles, c.Attr.Exact)
 	if !fits {
 		return p, none
 	}

@@ -59,7 +59,7 @@ func TestManyRowsOfMatmuls(t *testing.T) {
 		x, w := raw(t, typ, spreadNumbers(int(most*size.k), 1)), raw(t, typ, spreadNumbers(int(size.n*size.k), 2))
 		product := func(from, rows int64, own bool) []byte {
 			plus := raw(t, typ, make([]float32, rows*size.n))
-			c, err := op.Make(op.MatMul, op.Attr{TransB: true, Constant: own, Plus: true}, op.Type{DType: typ, Shape: shape.Shape{1, rows, size.k}},
+			c, err := op.Make(op.MatMul, op.Attr{TransB: true, Constant: own, Exact: own, Plus: true}, op.Type{DType: typ, Shape: shape.Shape{1, rows, size.k}},
 				op.Type{DType: typ, Shape: shape.Shape{size.n, size.k}}, op.Type{DType: typ, Shape: shape.Shape{1, rows, size.n}})
 			if err != nil {
 				t.Fatal(err)
@@ -83,7 +83,7 @@ func TestManyRowsOfMatmuls(t *testing.T) {
 	}
 }
 
-// A row's attention has the same bits whatever rows are computed with it.
+// A row's attention has the same bits whatever rows are computed with it, where it is to be exact.
 func TestRowsOfAttentionAreIndependent(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
@@ -103,7 +103,7 @@ func TestRowsOfAttentionAreIndependent(t *testing.T) {
 			p, s = binary.LittleEndian.AppendUint32(p, uint32(positions[i])), binary.LittleEndian.AppendUint32(s, uint32(i))
 		}
 		ids := func(dims ...int64) op.Type { return op.Type{DType: dtype.I32, Shape: shape.Shape(dims)} }
-		c, err := op.Make(op.AttendCache, op.Attr{Heads: heads, KVHeads: keys, Scale: 0.09}, half(1, n, heads*size), cache, cache, ids(1, n), ids(1, n), ids(rows, table))
+		c, err := op.Make(op.AttendCache, op.Attr{Heads: heads, KVHeads: keys, Scale: 0.09, Exact: true}, half(1, n, heads*size), cache, cache, ids(1, n), ids(1, n), ids(rows, table))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -74,9 +74,11 @@ func (c cached) store(d *Device, p *program) error {
 func (c cached) attend(d *Device, p *program) error {
 	group := c.Heads / c.KVHeads
 	switch fits := c.element != dtype.F32 && c.keys.DType == c.element && c.values.DType == c.element && c.d%32 == 0 && c.d <= 128 && c.Scale > 0; {
-	case fits && c.rows <= min(c.streams, maxDecodeRows) && c.rows*c.KVHeads*ceilDiv(group, 16) <= 1<<14:
+	case fits && c.Exact && maxDecodeRows*c.KVHeads*ceilDiv(group, 16) <= 1<<14:
+		return c.byRows(d, p)
+	case fits && !c.Exact && c.rows <= min(c.streams, maxDecodeRows) && c.rows*c.KVHeads*ceilDiv(group, 16) <= 1<<14:
 		return c.decode(d, p)
-	case fits && group <= prefillRows:
+	case fits && !c.Exact && group <= prefillRows:
 		return c.prefill(d, p)
 	}
 	if c.d > 1024 {
@@ -97,8 +99,27 @@ const (
 // multiprocessors: as many as there are blocks for. Where rows must have the same bits whatever is
 // computed with them it follows from what the cache was made for, otherwise from the rows of the step.
 func (c cached) parts(d *Device) int64 {
-	lines := min(c.rows, c.streams) * c.KVHeads * ceilDiv(c.Heads/c.KVHeads, 16)
-	return max(1, attendBlocks*int64(d.gpu.multiprocessors)/lines)
+	rows, least := min(c.rows, c.streams), int64(1)
+	if c.Exact {
+		rows, least = c.streams, 2
+	}
+	return max(least, attendBlocks*int64(d.gpu.multiprocessors)/(rows*c.KVHeads*ceilDiv(c.Heads/c.KVHeads, 16)))
+}
+
+// byRows appends attention of all rows, some of them at a time: exact ones have one kernel, however
+// many there are.
+func (c cached) byRows(d *Device, p *program) error {
+	all := c
+	for from := int64(0); from < all.rows; from += maxDecodeRows {
+		c.rows = min(maxDecodeRows, all.rows-from)
+		behind := func(a arg, bytes int64) arg { a.bits += uint64(from * bytes); return a }
+		row := c.element.Bytes(c.Heads * c.d)
+		c.q, c.o, c.positions, c.sequences = behind(all.q, row), behind(all.o, row), behind(all.positions, 4), behind(all.sequences, 4)
+		if err := c.decode(d, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unit of decodeAttention.cu.
@@ -116,7 +137,7 @@ func (c cached) decode(d *Device, p *program) error {
 	most := c.parts(d) + 1
 	items := c.rows * c.KVHeads * ceilDiv(c.Heads/c.KVHeads, 16)
 	sums := aligned(4 * c.d * c.rows * c.Heads * most)
-	p.workspace = sums + aligned(8*c.rows*c.Heads*most)
+	p.workspace = max(p.workspace, sums+aligned(8*c.rows*c.Heads*most))
 	blocks := min(items*most, attendBlocks*int64(d.gpu.multiprocessors))
 	return p.addEarly(d.grid(c.unit(), "attend", [3]int64{blocks, 1, 1}, [3]int64{32 * attendSteps, 1, 1}, c.tile(attendSteps*2*attendStep+16, c.d%64 != 0)+4*attendSteps*min(16, c.Heads/c.KVHeads)*c.d,
 		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.parts(d)), i64(most), ofQueue()}, c.args()...)...))

@@ -22,12 +22,14 @@ const (
 	mostShare   = 8   // blocks of a cluster
 )
 
-// mostManyRows is up to how many rows these kernels are faster than cuBLASLt.
-const mostManyRows = 256
+// mostManyRows is up to how many rows these kernels are faster than cuBLASLt: for now they are taken
+// where rows are to be exact.
+const mostManyRows = 0
 
-// newManyRows plans a product; ok is false where there is no kernel for it.
-func (d *Device) newManyRows(t dtype.Type, rows, k, tiles int64) (f manyRows, ok bool) {
-	if d.gpu.major != 9 || d.options.Ampere || t != dtype.BF16 && t != dtype.F16 || rows < 1 || rows > mostManyRows || k%tilePiece != 0 || k < tilePiece || tiles < 1 {
+// newManyRows plans a product; ok is false where there is no kernel for it, or a faster one unless
+// rows are to be exact.
+func (d *Device) newManyRows(t dtype.Type, rows, k, tiles int64, exact bool) (f manyRows, ok bool) {
+	if d.gpu.major != 9 || d.options.Ampere || t != dtype.BF16 && t != dtype.F16 || rows < 1 || rows > mostManyRows && !exact || k%tilePiece != 0 || k < tilePiece || tiles < 1 {
 		return f, false
 	}
 	f = manyRows{element: t, rows: rows, k: k, tiles: tiles, keys: 16}

@@ -60,6 +60,9 @@ func matMul(d *Device, c op.Call) (p program, err error) {
 	if c.Attr.Plus {
 		x.plus = new(buffer(2))
 	}
+	if c.Attr.Exact { // algorithms of cuBLASLt follow from the number of rows
+		return single(d.plainMatmul(x))
+	}
 	p.actions, p.workspace, err = d.multiply(x)
 	return p, err
 }

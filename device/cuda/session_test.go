@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,6 +92,45 @@ func TestSessionsAgreeWithTheCPU(t *testing.T) {
 		t.Logf("logits %d: off by %.3g of %.3g", i, off, most)
 		if !(off <= 0.04*most) { // a few units in the last place of bf16
 			t.Errorf("logits %d are off by %g of %g", i, off, most)
+		}
+	}
+}
+
+// Exact sessions give a sequence the same logits, bit for bit, alone, with others, and with its
+// prompt in other chunks.
+func TestExactSessions(t *testing.T) {
+	gpu := lent(t)
+	const lengths, tokens = 3, 4
+	logits := func(chunk int64, which ...int) (list [lengths][][]float32) {
+		_, s := sessionOn(t, "small-llama", gpu, "h200,host:16GiB", run.Generation{Context: 704, Streams: 12, Chunk: chunk, Exact: true})
+		var all []generate.Sequence
+		for _, n := range which {
+			all = append(all, prompted(t, s, []int{600, 70, 9}[n], n))
+		}
+		for i := range tokens {
+			if err := s.Step(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			for k, q := range all {
+				if k < lengths {
+					list[which[k]] = append(list[which[k]], append([]float32(nil), q.Logits()...))
+				}
+				if err := q.Append(int32(9 + 7*i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return list
+	}
+	want := logits(512, 0, 1, 2)
+	for name, got := range map[string][lengths][][]float32{"in chunks of 64": logits(64, 0, 1, 2), "first alone": logits(512, 0), "second alone": logits(512, 1), "third alone": logits(32, 2),
+		"with many": logits(512, 0, 1, 2, 1, 1, 2, 2, 2, 2, 2, 1)} {
+		for n := range got {
+			for i := range got[n] {
+				if !slices.Equal(got[n][i], want[n][i]) {
+					t.Errorf("%s: logits %d of sequence %d are others", name, i, n)
+				}
+			}
 		}
 	}
 }

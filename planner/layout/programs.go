@@ -124,8 +124,11 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 
 // fused is a program of a step with the fused ops that the device has kernels for.
 func (l *Layout) fused(p *graph.Program) *graph.Program {
-	if f, ok := l.Site.Kernels.(device.OpFuser); !ok || !f.FusesOps() || len(graph.Ports(p.Inputs, graph.Cache)) == 0 {
+	if f, ok := l.Site.Kernels.(device.OpFuser); !ok || !f.FusesOps() || l.Model.Config.Task != graph.Generate {
 		return p
+	}
+	if len(graph.Ports(p.Inputs, graph.Cache)) == 0 {
+		return graph.Constant(p)
 	}
 	return graph.Fuse(p, func(c op.Call) bool {
 		_, err := l.programs.kernels.Kernel(c)

@@ -137,6 +137,12 @@ template <class Form> __device__ __forceinline__ void multiplyTiles(const Form &
     const int rank = clusterRank(), share = clusterBlocks(), clusters = gridDim.x / share;
     const int pieces = width / PIECE, from = pieces * rank / share, end = pieces * (rank + 1) / share;
     const int packs = (count + KEYS - 1) / KEYS, all = form.tiles(), items = (all + TILES * 8 - 1) / (TILES * 8) * packs;
+    // pieceOf is the i-th piece of a tile: each begins with another one, since blocks that all read the same
+    // columns of rows that are a power of two apart would wait for a few parts of the memory.
+    auto pieceOf = [&](int tile, int i) {
+        int p = tile % (end - from) + i;
+        return from + (p < end - from ? p : p - (end - from));
+    };
     if (threadIdx.x < 256) {
         FETCHING_REGISTERS(56);
         const bool weights = threadIdx.x < 128;
@@ -151,20 +157,18 @@ template <class Form> __device__ __forceinline__ void multiplyTiles(const Form &
 #pragma unroll
                 for (int j = 0; j < TILES * 8; j++) {
                     line[j] = tile + j < all ? form.row(tile + j, r) : 0;
-                    if (line[j]) line[j] += from * PIECE + c * 8;
+                    if (line[j]) line[j] += c * 8;
                 }
-                for (int p = from; p < end; p++, ring.next()) {
+                for (int i = 0; i < end - from; i++, ring.next()) {
+                    const int at = pieceOf(item / packs, i) * PIECE;
                     waitFor(used[ring.at], ring.phase);
 #pragma unroll
-                    for (int j = 0; j < TILES * 8; j++) {
-                        fetchChunk(place + ring.at * STAGE_BYTES + j * 2048, line[j], x);
-                        if (line[j]) line[j] += PIECE;
-                    }
+                    for (int j = 0; j < TILES * 8; j++) fetchChunk(place + ring.at * STAGE_BYTES + j * 2048, line[j] ? line[j] + at : 0, x);
                     arriveFetched(here[ring.at]);
                 }
             } else {
-                const Element *line = x + (i64)first * width + from * PIECE + c * 8;
-                for (int p = from; p < end; p++, ring.next(), line += PIECE) {
+                for (int i = 0; i < end - from; i++, ring.next()) {
+                    const Element *line = x + (i64)first * width + pieceOf(item / packs, i) * PIECE + c * 8;
                     waitFor(used[ring.at], ring.phase);
 #pragma unroll 4
                     for (int j = 0; j < KEYS / 16; j++) // what is behind the last row is multiplied, and the sums are dropped
@@ -186,7 +190,7 @@ template <class Form> __device__ __forceinline__ void multiplyTiles(const Form &
     for (int item = blockIdx.x / share; item < items; item += clusters) {
         float sum[TILES][KEYS / 8][4];
         int last = -1; // stage that matmuls under way read
-        for (int p = from; p < end; p++, ring.next()) {
+        for (int i = 0; i < end - from; i++, ring.next()) {
             waitFor(here[ring.at], ring.phase);
             seeFetched();
             const u64 b = describe(base + ring.at * STAGE_BYTES + W_BYTES, 0);
@@ -197,7 +201,7 @@ template <class Form> __device__ __forceinline__ void multiplyTiles(const Form &
             for (int m = 0; m < TILES; m++) {
                 const u64 a = describe(base + ring.at * STAGE_BYTES + (half * TILES + m) * 64 * 128, 0);
 #pragma unroll
-                for (int d = 0; d < PIECE / 16; d++) both(sum[m], a + (d * 32 >> 4), b + (d * 32 >> 4), p > from || d > 0);
+                for (int d = 0; d < PIECE / 16; d++) both(sum[m], a + (d * 32 >> 4), b + (d * 32 >> 4), i > 0 || d > 0);
             }
             submit();
             if (last >= 0) {
