@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Log is what a run's event log has told so far.
+// Log is what a run's event log has so far.
 type Log struct {
 	Path        string
 	Starts      []Start
@@ -213,6 +213,10 @@ type Summary struct {
 	First *Iteration `json:"first,omitempty"`
 	Last  *Iteration `json:"last,omitempty"`
 	End   *End       `json:"end,omitempty"` // of the latest process
+	// Recent are the newest iterations and alerts, oldest first, as far as the end of the
+	// log has them.
+	Recent []Iteration `json:"-"`
+	Alerts []Alert     `json:"alerts,omitempty"`
 	// Changed is when the log was last written.
 	Changed time.Time `json:"changed"`
 	Error   string    `json:"error,omitempty"` // why the log could not be read, or only in part
@@ -243,7 +247,7 @@ func Summarize(path string) (s Summary, err error) {
 		switch kind {
 		case KindEnd:
 			var e End
-			if s.End == nil && json.Unmarshal(payload, &e) == nil {
+			if s.End == nil && len(s.Recent) == 0 && json.Unmarshal(payload, &e) == nil {
 				s.End = &e
 			}
 		case KindStart: // whoever ended before it does not count
@@ -252,13 +256,21 @@ func Summarize(path string) (s Summary, err error) {
 				s.Start = again
 			}
 			return false
+		case KindAlert:
+			var a Alert
+			if json.Unmarshal(payload, &a) == nil {
+				s.Alerts = append(s.Alerts, a)
+			}
 		case KindIteration:
-			it := readIteration(payload)
-			s.Last = &it
-			return false
+			s.Recent = append(s.Recent, readIteration(payload))
 		}
 		return true
 	})
+	slices.Reverse(s.Alerts)
+	slices.Reverse(s.Recent)
+	if n := len(s.Recent); n > 0 {
+		s.Last = &s.Recent[n-1]
+	}
 	if s.Last != nil || s.First == nil {
 		return s, nil
 	}

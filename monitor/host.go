@@ -49,7 +49,7 @@ func readHost(proc string) (h Host, err error) {
 	kib := map[string]int64{}
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) >= 2 {
-			n, _ := strconv.ParseInt(f[1], 10, 64) // 0 for what is no number
+			n, _ := strconv.ParseInt(f[1], 10, 64) // 0 where it does not parse
 			kib[strings.TrimSuffix(f[0], ":")] = n
 		}
 	}
@@ -67,7 +67,7 @@ func readHost(proc string) (h Host, err error) {
 func pressure(text string) float64 {
 	for _, f := range strings.Fields(text) {
 		if v, ok := strings.CutPrefix(f, "avg10="); ok {
-			percent, _ := strconv.ParseFloat(v, 64) // 0 for what is no number
+			percent, _ := strconv.ParseFloat(v, 64) // 0 where it does not parse
 			return percent / 100
 		}
 	}
@@ -87,7 +87,7 @@ func (h *Host) cpu(text string) {
 		}
 		const idle, waiting = 4, 5
 		for i, v := range f[1:min(len(f), 9)] { // guests are part of users
-			n, _ := strconv.ParseUint(v, 10, 64) // 0 for what is no number
+			n, _ := strconv.ParseUint(v, 10, 64) // 0 where it does not parse
 			if i+1 == idle || i+1 == waiting {
 				h.idle += n
 			} else {
