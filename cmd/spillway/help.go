@@ -23,7 +23,7 @@ var flagGroups = []struct {
 	title string
 	flags []string
 }{
-	{"Prompt", []string{"prompt", "file", "chat", "system", "load", "max-new-tokens", "temperature", "tokens", "context", "chat-template"}},
+	{"Prompt", []string{"prompt", "file", "prompts", "chat", "system", "load", "max-new-tokens", "temperature", "tokens", "context", "chat-template"}},
 	{"Sampling", []string{"top-k", "top-p", "min-p", "repetition-penalty", "presence-penalty", "frequency-penalty", "logit-bias", "stop", "num-samples", "num-beams", "length-penalty", "early-stopping", "logprobs", "prompt-logprobs", "ignore-eos", "special"}},
 	{"Used most", []string{"data", "task", "method", "machine", "device", "max-memory", "batch-size", "seq-len", "learning-rate", "max-steps", "epochs", "out", "resume"}},
 	{"Steps", []string{"micro-batch-size", "gradient-accumulation-steps", "precision", "fp32-modules", "optimizer", "state-policy", "weight-decay", "lr-scheduler", "warmup-steps", "max-grad-norm", "seed"}},
