@@ -98,7 +98,7 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 
 	f.StringVar(&p.DeepSpeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from the DeepSpeed configuration in `FILE`")
 	parsed(f, "", "device-map", "where weights are stored: `auto|balanced|balanced_low_0|sequential`, or a JSON object of modules with device numbers, cpu or disk,\nor a file that has one: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)", p.readDeviceMap, placement.Words...)
-	parsed(f, "", "strategy", "insist on the strategy `NAME`, whatever is faster: "+strings.Join(strategy.Askable(), ", ")+" (default: what is fastest)", func(text string) error {
+	parsed(f, "", "strategy", "require the strategy `NAME`, whatever is faster: "+strings.Join(strategy.Askable(), ", ")+" (default: what is fastest)", func(text string) error {
 		o.Strategy = text
 		_, err := strategy.Find(text)
 		return err
