@@ -325,7 +325,11 @@ func (o Options) adapts() bool {
 
 // site is the hardware to plan for, and how much memory of it may be taken.
 func (o Options) site() (planner.Site, placement.Memory, error) {
-	site, err := planner.SiteOf(o.Machine, o.Device, o.Precision)
+	on := o.Machine
+	if o.Task == Generate {
+		on = on.WithShortKernels()
+	}
+	site, err := planner.SiteOf(on, o.Device, o.Precision)
 	if err != nil {
 		return site, placement.Memory{}, err
 	}
