@@ -75,6 +75,7 @@ func TestBatchesGiveTheTextsOfEach(t *testing.T) {
 func TestBatchesEnd(t *testing.T) {
 	s := session(t, "llama", run.Generation{Context: 32, Streams: 2})
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	b, err := generate.NewBatch(s, nil, requests(6))
 	if err != nil {
 		t.Fatal(err)
