@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"spillway/checkpoint"
+	"spillway/plan"
 	"spillway/trace"
 	"spillway/train"
 )
@@ -52,7 +53,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 		return result, err
 	}
 	result = r.Monitor.Result(done)
-	if result.Steps >= trustedSteps && result.ShareOfRoofline > tooFast {
+	if result.Steps >= trustedSteps && result.ShareOfRoofline > tooFast && !inCaches(r.Job.Plan) {
 		then := "are measured again next time"
 		if err := r.Rig.Forget(); err != nil {
 			then = fmt.Sprintf("spillway devices --calibrate measures them again (%v)", err)
@@ -62,6 +63,13 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	}
 	result.Data = &r.Corpus.Summary
 	return result, nil
+}
+
+// inCaches says whether a plan for a CPU takes so little memory that its caches hold most of it: it
+// may be faster than memory, and that says nothing of the rates.
+func inCaches(p *plan.Plan) bool {
+	const caches = 64 << 20
+	return p.Devices[0].Context == 0 && p.Peak()[plan.OnDevice] < caches
 }
 
 // A run of so many steps that was so much faster than its roofline shows that the roofline is

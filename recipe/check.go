@@ -139,7 +139,7 @@ func (r *Recipe) Check() error {
 		idle{[]string{"format", "fields"}, lines, "no file holds JSON lines; their names end in .jsonl"},
 		idle{[]string{"token-bytes"}, tokens, "no file holds token ids; their names end in .bin"},
 		idle{[]string{"tokenizer", "skip-bad-lines", "chat-template", "train-on-prompts", "today"}, texts, "all files hold token ids"},
-		idle{[]string{"device-map", "optimizer-device"}, r.Output.PlanFile == "", "the plan in " + r.Output.PlanFile + " decides that"},
+		idle{[]string{"device-map", "optimizer-device", "strategy"}, r.Output.PlanFile == "", "the plan in " + r.Output.PlanFile + " decides that"},
 	)
 }
 

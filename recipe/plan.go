@@ -99,6 +99,11 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 
 	f.StringVar(&p.DeepSpeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from the DeepSpeed configuration in `FILE`")
 	parsed(f, "", "device-map", "where weights are stored: `auto|balanced|balanced_low_0|sequential`, or a JSON object of modules with device numbers, cpu or disk,\nor a file that has one: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)", p.readDeviceMap, placement.Words...)
+	parsed(f, "", "strategy", "require the strategy `NAME`, whatever is faster: "+strings.Join(strategy.Askable(), ", ")+" (default: what is fastest)", func(text string) error {
+		o.Strategy = text
+		_, err := strategy.Find(text)
+		return err
+	}, strategy.Askable()...)
 	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB; of a GPU it is what the driver counts, context and libraries included (default: all)")
 	enum(f, &o.Constraints.Updates, "optimizer-device", "run the optimizer step on `device|cpu|split`; cpu: the CPU updates weights whose optimizer state is in host memory, during the\nbackward pass (default: what is fastest)", strategy.Updaters...)
 	f.StringVar(&o.Disk, "disk", "", "store in the folder `DIR` what device and host memory cannot hold (default: no disk)")

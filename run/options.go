@@ -329,11 +329,11 @@ func (o Options) checkStrategy() error {
 	}
 	switch demands := strategy.Demands(o.Strategy); {
 	case demands.Weights == plan.OnDisk && o.Disk == "" && len(o.On) > 0:
-		return fmt.Errorf("strategy %s needs a folder to offload to; name one in Disk", o.Strategy)
+		return fmt.Errorf("strategy %s needs a folder to offload to; name one with Disk or --disk", o.Strategy)
 	case demands.Weights != "" && o.Bounds.SaveBelow+o.Bounds.StayBelow > 0:
 		return fmt.Errorf("strategy %s decides what is recomputed or leaves the device, and so do bounds of %v and %v; keep one", o.Strategy, o.Bounds.SaveBelow, o.Bounds.StayBelow)
 	case !reflect.DeepEqual(o.Constraints, strategy.Constraints{}):
-		return fmt.Errorf("strategy %s is a set of constraints, and others are given too; keep one", o.Strategy)
+		return fmt.Errorf("strategy %s is a set of constraints, and others are given too, such as --optimizer-device; keep one", o.Strategy)
 	}
 	return nil
 }
@@ -353,7 +353,11 @@ func (o Options) adapts() bool {
 
 // site is the hardware to plan for, and how much memory of it may be taken.
 func (o Options) site() (planner.Site, placement.Memory, error) {
-	site, err := planner.SiteOf(o.Machine, o.Device, o.Precision)
+	on := o.Machine
+	if o.Task == Generate {
+		on = on.WithShortKernels()
+	}
+	site, err := planner.SiteOf(on, o.Device, o.Precision)
 	if err != nil {
 		return site, placement.Memory{}, err
 	}
