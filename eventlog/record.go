@@ -337,7 +337,6 @@ type Checkpoint struct {
 type Sample struct {
 	Time          time.Time `json:"time"`
 	Resident      int64     `json:"resident"`                 // of the process
-	Driver        int64     `json:"driver,omitempty"`         // of GPUs, by their drivers' count
 	HostAvailable int64     `json:"host_available,omitempty"` // that all processes could still get
 	DiskFree      int64     `json:"disk_free,omitempty"`      // where checkpoints are saved
 	// Pressure is the share of the last ten seconds in which something waited for memory.

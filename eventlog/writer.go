@@ -138,7 +138,7 @@ func (w *Writer) Iteration(it *Iteration) {
 		}
 	}
 	it.BestEval, it.LatestEval = w.best, w.latest
-	it.Resident, it.DriverBytes = w.sample.Resident, max(w.sample.Driver, it.DriverBytes)
+	it.Resident = w.sample.Resident
 	if len(w.buffer)+frameSize+8*iterationWords > cap(w.buffer) || w.closing {
 		w.dropped++
 	} else {

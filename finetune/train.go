@@ -11,6 +11,7 @@ import (
 	"spillway/checkpoint"
 	"spillway/eventlog"
 	"spillway/monitor"
+	"spillway/plan"
 	"spillway/recipe"
 	"spillway/trace"
 	"spillway/train"
@@ -57,7 +58,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	}
 	c.Report = func(report train.Report) {
 		r.Monitor.Report(report)
-		it := recorder.Report(report)
+		it := recorder.Report(report, r.Monitor.memory.Driver)
 		it.Resident = r.Monitor.memory.Resident
 		log.add(cmp.Or(recorder.ID(), r.Model.Name), it)
 		if r.o.Report != nil {
@@ -71,7 +72,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 		return result, err
 	}
 	result = r.Monitor.Result(done)
-	if result.Steps >= trustedSteps && result.ShareOfRoofline > tooFast {
+	if result.Steps >= trustedSteps && result.ShareOfRoofline > tooFast && !inCaches(r.Job.Plan) {
 		then := "are measured again next time"
 		if err := r.Rig.Forget(); err != nil {
 			then = fmt.Sprintf("spillway devices --calibrate measures them again (%v)", err)
@@ -93,7 +94,6 @@ func (r *Run) record(c *train.Config) *monitor.Recorder {
 			return err
 		}
 		o := monitor.RecordOptions{Settings: r.settings(), Program: r.o.Program, Done: done, Steps: r.Corpus.Steps, SaveEvery: r.Recipe.Output.SaveSteps, Notice: r.o.Notice, Cache: r.o.Rig.Cache}
-		o.Driver = r.Rig.DriverUsed
 		o.Alert = func(a eventlog.Alert) { r.o.Notice(a.String()) }
 		recorder.Begin(r.Job, r.out, o)
 		return nil
@@ -118,6 +118,13 @@ func (r *Run) settings() (list []eventlog.Setting) {
 		}
 	})
 	return list
+}
+
+// inCaches says whether a plan for a CPU takes so little memory that its caches hold most of it: it
+// may be faster than memory, and that says nothing of the rates.
+func inCaches(p *plan.Plan) bool {
+	const caches = 64 << 20
+	return p.Devices[0].Context == 0 && p.Peak()[plan.OnDevice] < caches
 }
 
 // A run of so many steps that was so much faster than its roofline shows that the roofline is

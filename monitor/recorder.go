@@ -50,8 +50,6 @@ type RecordOptions struct {
 	Steps    int64  // of the run, in all; 0 when not known
 	// SaveEvery is the number of steps between checkpoints that was asked for; 0 for none.
 	SaveEvery int64
-	// Driver is what the drivers of GPUs count for the program; nil where nobody counts.
-	Driver func() (int64, error)
 	// Alert is called for each alert, from the loop's goroutine; nil is fine.
 	Alert func(eventlog.Alert)
 	// Notice is called when the log cannot be written; nil is fine.
@@ -145,7 +143,8 @@ func (r *Recorder) writePlan(done int64) {
 }
 
 // Report writes an iteration, and gives it as it was written; the next call overwrites it.
-func (r *Recorder) Report(report train.Report) *eventlog.Iteration {
+// driver is what the drivers of GPUs count for the program, in bytes; 0 where nobody counts.
+func (r *Recorder) Report(report train.Report, driver int64) *eventlog.Iteration {
 	if r == nil || r.run == nil {
 		it := IterationOf(report)
 		return &it
@@ -153,7 +152,7 @@ func (r *Recorder) Report(report train.Report) *eventlog.Iteration {
 	r.writePlan(report.Iteration - 1)
 	it := &r.iteration
 	*it = IterationOf(report)
-	it.UnixNano, it.Tiers = time.Now().UnixNano(), r.tiers
+	it.UnixNano, it.Tiers, it.DriverBytes = time.Now().UnixNano(), r.tiers, driver
 	if f := r.plan.Forecast; f != nil {
 		it.Forecast, it.Bound = f.StepSeconds, eventlog.ResourceOf(f.Bound)
 	}
@@ -236,11 +235,6 @@ func (r *Recorder) tell() {
 // goroutine.
 func (r *Recorder) sample() eventlog.Sample {
 	s := memorySample(r.dir)
-	if r.o.Driver != nil {
-		if n, err := r.o.Driver(); err == nil {
-			s.Driver = n
-		}
-	}
 	request := filepath.Join(r.dir, TraceRequest)
 	if _, err := os.Lstat(request); err == nil && os.Remove(request) == nil {
 		r.asked.Store(true)
