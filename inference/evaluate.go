@@ -44,16 +44,14 @@ func (m *Model) Perplexity(ctx context.Context, r *recipe.Recipe) (v Evaluation,
 
 // evaluate plans what a recipe asks for, and computes the loss of what pack makes for the plan.
 func (m *Model) evaluate(ctx context.Context, r *recipe.Recipe, pack func(p *plan.Plan) (train.Feed, finetune.Summary, error)) (v Evaluation, err error) {
-	on, err := rig.Open(m.s.Device, m.s.Rig)
-	if err != nil {
-		return v, err
-	}
+	on, job, _, err := m.prepare(ctx, func(on *rig.Rig) spillway.Options {
+		o := r.Complete(on.Machine.Devices[0])
+		if m.s.Precision == 0 {
+			m.s.Precision = o.Precision
+		}
+		return o
+	})
 	defer func() { err = errors.Join(err, on.Close()) }()
-	o := r.Complete(on.Machine.Devices[0])
-	if m.s.Precision == 0 {
-		m.s.Precision = o.Precision
-	}
-	job, err := m.plan(on, o)
 	if err != nil {
 		return v, err
 	}
