@@ -28,11 +28,16 @@ type Packed struct {
 	Work []float32
 
 	path    *packedRoutines
-	rounded []int16  // [M K]
-	records []record // [M K/sub]
-	piece   int      // groups of a matvec, or outputs of a panel
+	rounded []int16  // [M inputStep]
+	records []record // [M recordStep]
+	piece   int      // groups of a matvec
 	launch  packedJob
 }
+
+// inputStep and recordStep are elements from row to row. Rows are a line more than a power of two
+// apart, since first-level caches have room for few lines that are a page apart.
+func (g *Packed) inputStep() int  { return g.K + 32 }
+func (g *Packed) recordStep() int { return g.K/g.Format.sub + 4 }
 
 // PackedFormat is what a matmul knows of an interleaved type.
 type PackedFormat struct {
@@ -114,11 +119,12 @@ func (g *Packed) Workspace(workers int) int {
 }
 
 // inputScratch is for rounded inputs and their records.
-func (g *Packed) inputScratch() int { return g.M*g.K/2 + 4*g.M*(g.K/g.Format.sub) }
+func (g *Packed) inputScratch() int { return g.M * (g.inputStep()/2 + 4*g.recordStep()) }
 
-// workerScratch is for sums of blocks, and for an unpacked panel with scales and minima.
+// workerScratch is for sums of blocks, and for an unpacked panel with scales and minima and the
+// sums of its outputs.
 func (g *Packed) workerScratch() int {
-	return roundUp(max(3*(g.K/inputBlock), panelSlab*panelN/2+2*panelN*panelSlab/g.Format.sub), 16)
+	return roundUp(max(3*(g.K/inputBlock), panelSlab*panelN/2+2*panelN*panelSlab/g.Format.sub+panelN*g.M), 16)
 }
 
 func (g *Packed) scratchOf(worker int) []float32 {
@@ -128,8 +134,8 @@ func (g *Packed) scratchOf(worker int) []float32 {
 // Run computes the matmul on the pool.
 func (g *Packed) Run(p *Pool) {
 	g.path = &active.packed
-	g.rounded = unsafe.Slice((*int16)(unsafe.Pointer(&g.Work[0])), g.M*g.K)
-	g.records = unsafe.Slice((*record)(unsafe.Pointer(&g.Work[g.M*g.K/2])), g.M*(g.K/g.Format.sub))
+	g.rounded = unsafe.Slice((*int16)(unsafe.Pointer(&g.Work[0])), g.M*g.inputStep())
+	g.records = unsafe.Slice((*record)(unsafe.Pointer(&g.Work[g.M*g.inputStep()/2])), g.M*g.recordStep())
 	g.launch.Packed = g
 	g.launch.do = (*Packed).roundRow
 	p.LaunchWork(g.M, &g.launch, g.M*g.K)
@@ -155,9 +161,9 @@ func (j *packedJob) Run(worker, piece int) { j.do(j.Packed, worker, piece) }
 func (g *Packed) roundRow(worker, i int) {
 	blocks := g.K / inputBlock
 	sums := unsafe.Slice((*blockSums)(unsafe.Pointer(&g.scratchOf(worker)[0])), blocks)
-	g.path.round(&g.rounded[i*g.K], &sums[0], &g.X[i*g.K], blocks, inputBits-1)
+	g.path.round(&g.rounded[i*g.inputStep()], &sums[0], &g.X[i*g.K], blocks, inputBits-1)
 	each := inputBlock / g.Format.sub
-	records := g.records[i*blocks*each:][:blocks*each]
+	records := g.records[i*g.recordStep():][:blocks*each]
 	for b, s := range sums {
 		if each == 1 {
 			sum := s.sums[0] + s.sums[1]
@@ -184,7 +190,7 @@ func (g *Packed) vector(_, piece int) {
 // rowOf computes groups of outputs of row i.
 func (g *Packed) rowOf(i, first, groups int) {
 	c := g.C[i*g.N+first*quant.InterleavedRows:][:groups*quant.InterleavedRows]
-	g.path.matvec[g.Format.index](&g.W[first*g.groupBytes()], &g.rounded[i*g.K], &g.records[i*(g.K/g.Format.sub)], &c[0], g.K/g.Format.block, groups)
+	g.path.matvec[g.Format.index](&g.W[first*g.groupBytes()], &g.rounded[i*g.inputStep()], &g.records[i*g.recordStep()], &c[0], g.K/g.Format.block, groups)
 	if g.Bias != nil {
 		Add(c, c, g.Bias[first*quant.InterleavedRows:][:len(c)])
 	}
@@ -203,9 +209,8 @@ func (g *Packed) panel(worker, piece int) {
 	pairs := (*int16)(unsafe.Pointer(&scratch[0]))
 	scales := scratch[panelSlab*panelN/2:]
 	minima := scales[panelN*panelSlab/f.sub:]
-	for i := range g.M {
-		clear(g.C[i*g.N+col:][:panelN])
-	}
+	sums := minima[panelN*panelSlab/f.sub:][:panelN*g.M]
+	clear(sums)
 	w := g.W[col/quant.InterleavedRows*size:]
 	for p0 := 0; p0 < g.K; p0 += panelSlab {
 		kc := min(panelSlab, g.K-p0)
@@ -213,27 +218,29 @@ func (g *Packed) panel(worker, piece int) {
 			at := half*size + p0/f.block*f.bytes*quant.InterleavedRows
 			g.path.unpack[f.index](&w[at], pairAt(pairs, half*8), &scales[8*half], &minima[8*half], kc/f.block)
 		}
-		g.multiply(col, p0, kc, pairs, scales, minima)
+		g.multiply(sums, p0, kc, pairs, scales, minima)
 	}
-	if g.Bias != nil {
-		for i := range g.M {
-			c := g.C[i*g.N+col:][:panelN]
-			Add(c, c, g.Bias[col:][:panelN])
+	for i := range g.M {
+		c, sum := g.C[i*g.N+col:][:panelN], sums[i*panelN:][:panelN]
+		if g.Bias != nil {
+			Add(c, sum, g.Bias[col:][:panelN])
+		} else {
+			copy(c, sum)
 		}
 	}
 }
 
-// multiply adds one slab of K to the columns of a panel.
-func (g *Packed) multiply(col, p0, kc int, pairs *int16, scales, minima []float32) {
-	f, all := g.Format, g.K/g.Format.sub
+// multiply adds one slab of K to the sums of a panel.
+func (g *Packed) multiply(sums []float32, p0, kc int, pairs *int16, scales, minima []float32) {
+	f := g.Format
 	var least *float32
 	if f.minima {
 		least = &minima[0]
 	}
 	for i := 0; i < g.M; {
 		h := fitting(g.path.heights, g.M-i)
-		g.path.tiles[h](&g.rounded[i*g.K+p0], 2*g.K, &g.records[i*all+p0/f.sub], int(unsafe.Sizeof(record{}))*all,
-			pairs, &scales[0], least, &g.C[i*g.N+col], 4*g.N, kc/f.sub, f.sub/2)
+		g.path.tiles[h](&g.rounded[i*g.inputStep()+p0], 2*g.inputStep(), &g.records[i*g.recordStep()+p0/f.sub], int(unsafe.Sizeof(record{}))*g.recordStep(),
+			pairs, &scales[0], least, &sums[i*panelN], 4*panelN, kc/f.sub, f.sub/2)
 		i += h
 	}
 }

@@ -7,10 +7,13 @@
 	VPMADDWD Y12, Y14, Y15; VPADDD Y15, a, a; \
 	VPMADDWD Y13, Y14, Y14; VPADDD Y14, b, b
 
-#define PAIR1 ROW_PAIR((SI), Y0, Y1)
-#define PAIR2 PAIR1; ROW_PAIR((SI)(R8*1), Y2, Y3)
-#define PAIR4 PAIR2; ROW_PAIR((SI)(R8*2), Y4, Y5); ROW_PAIR((R12), Y6, Y7)
-#define PAIR6R PAIR4; ROW_PAIR((R12)(R8*1), Y8, Y9); ROW_PAIR((R12)(R8*2), Y10, Y11)
+// Pair o of the rows, and eight of them.
+#define PAIR1(o) ROW_PAIR((4*o)(SI), Y0, Y1)
+#define PAIR2(o) PAIR1(o); ROW_PAIR((4*o)(SI)(R8*1), Y2, Y3)
+#define PAIR4(o) PAIR2(o); ROW_PAIR((4*o)(SI)(R8*2), Y4, Y5); ROW_PAIR((4*o)(R12), Y6, Y7)
+#define PAIR6(o) PAIR4(o); ROW_PAIR((4*o)(R12)(R8*1), Y8, Y9); ROW_PAIR((4*o)(R12)(R8*2), Y10, Y11)
+#define ONE(PAIR, o) VMOVDQU (64*o)(BX), Y12; VMOVDQU (64*o+32)(BX), Y13; PAIR(o)
+#define EIGHT(PAIR) ONE(PAIR, 0); ONE(PAIR, 1); ONE(PAIR, 2); ONE(PAIR, 3); ONE(PAIR, 4); ONE(PAIR, 5); ONE(PAIR, 6); ONE(PAIR, 7)
 
 #define FIRST_ROW(r, a, b) VPBROADCASTD r, a; VMOVDQA a, b
 #define FIRST1 FIRST_ROW(4(R9), Y0, Y1)
@@ -46,12 +49,11 @@
 sub: \
 	FIRST; \
 	MOVQ length+80(FP), CX; \
-pair: \
-	VMOVDQU (BX), Y12; VMOVDQU 32(BX), Y13; \
-	PAIR; \
-	ADDQ $64, BX; ADDQ $4, SI; ADDQ $4, R12; \
-	DECQ CX; \
-	JNZ pair; \
+eight: \
+	EIGHT(PAIR); \
+	ADDQ $512, BX; ADDQ $32, SI; ADDQ $32, R12; \
+	SUBQ $8, CX; \
+	JNZ eight; \
 	VMOVUPS (DX), Y12; VMOVUPS 32(DX), Y13; \
 	MOVQ DI, AX; \
 	SCALE; \
@@ -82,4 +84,4 @@ TEXT ·packedTile4AVX2(SB), NOSPLIT, $0-88
 
 // func packedTile6AVX2(x *int16, xStep int, records *record, recordStep int, pairs *int16, scales, minima *float32, c *float32, cStep, subs, length int)
 TEXT ·packedTile6AVX2(SB), NOSPLIT, $0-88
-	TILE(PAIR6R, FIRST6, SCALE6, MINIMA6)
+	TILE(PAIR6, FIRST6, SCALE6, MINIMA6)
