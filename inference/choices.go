@@ -194,12 +194,10 @@ func (m *Model) Choose(ctx context.Context, questions []Question) (r ChoiceResul
 	if err := m.CheckContext(int64(longest)); err != nil {
 		return r, err
 	}
-	on, err := rig.Open(m.s.Device, m.s.Rig)
-	if err != nil {
-		return r, err
-	}
+	on, job, _, err := m.prepare(ctx, func(*rig.Rig) spillway.Options {
+		return spillway.Options{Task: spillway.Eval, MicroBatchSize: 1, MicroBatches: atOnce, Seq: int64(longest)}
+	})
 	defer func() { err = errors.Join(err, on.Close()) }()
-	job, err := m.plan(on, spillway.Options{Task: spillway.Eval, MicroBatchSize: 1, MicroBatches: atOnce, Seq: int64(longest)})
 	if err != nil {
 		return r, err
 	}

@@ -36,16 +36,14 @@ func (m *Model) Perplexity(ctx context.Context, r *recipe.Recipe) (v Evaluation,
 		return v, err
 	}
 	defer func() { err = errors.Join(err, corpus.Close()) }()
-	on, err := rig.Open(m.s.Device, m.s.Rig)
-	if err != nil {
-		return v, err
-	}
+	on, job, _, err := m.prepare(ctx, func(on *rig.Rig) spillway.Options {
+		o := r.Complete(on.Machine.Devices[0])
+		if m.s.Precision == 0 {
+			m.s.Precision = o.Precision
+		}
+		return o
+	})
 	defer func() { err = errors.Join(err, on.Close()) }()
-	o := r.Complete(on.Machine.Devices[0])
-	if m.s.Precision == 0 {
-		m.s.Precision = o.Precision
-	}
-	job, err := m.plan(on, o)
 	if err != nil {
 		return v, err
 	}

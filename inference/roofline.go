@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"spillway/generate"
+	"spillway/machine"
 	"spillway/plan"
 )
 
@@ -12,6 +13,7 @@ import (
 type Roofline struct {
 	TokensPerSecond float64
 	Bound           string // what limits it: "memory", "compute", or "link" where weights stream
+	Assumed         bool   // the rate that limits it was not measured
 }
 
 // Share says which share of the roofline a rate is, as a text: ", 63% of roofline (memory-bound)". A
@@ -27,7 +29,11 @@ func (r Roofline) Share(rate float64) string {
 		}
 		return ""
 	}
-	return fmt.Sprintf(", %.0f%% of roofline (%s-bound)", 100*rate/r.TokensPerSecond, r.Bound)
+	assumed := ""
+	if r.Assumed {
+		assumed = ", assumed rate"
+	}
+	return fmt.Sprintf(", %.0f%% of roofline (%s-bound%s)", 100*rate/r.TokensPerSecond, r.Bound, assumed)
 }
 
 // Under is the roofline, or none where a rate is above it.
@@ -38,9 +44,10 @@ func (r Roofline) Under(rate float64) Roofline {
 	return r
 }
 
-// Rooflines are those of computing the prompt and of adding tokens: a step reads the weights
-// once, and what the cache holds of each text.
+// Rooflines are those of computing prompts and of adding tokens to so many texts at once: a step
+// reads the weights once, and what the cache holds of each text.
 func (e *Engine) Rooflines(s generate.Statistics, streams int) (prefill, decode Roofline) {
+	e.measureMemory()
 	p := e.Run.Plan
 	var resident, streamed, multiplied float64 // bytes of weights, and numbers that are multiplied for each token
 	for _, slab := range p.Slabs {
@@ -59,28 +66,43 @@ func (e *Engine) Rooflines(s generate.Statistics, streams int) (prefill, decode 
 			}
 		}
 	}
-	tokens := max(s.PromptTokens-s.ReusedTokens, 1)
+	tokens := int64(max(s.PromptTokens-s.ReusedTokens, 1))
+	if p.Cache != nil {
+		tokens = min(tokens, p.Cache.Chunk)
+	}
 	prefill = e.bound(resident, streamed, multiplied, float64(tokens))
-	text := float64(s.PromptTokens) + float64(s.NewTokens)/float64(2*max(streams, 1))
+	text := float64(s.PromptTokens)/float64(max(s.Prompts, 1)) + float64(s.NewTokens)/float64(2*max(s.Texts, 1))
 	decode = e.bound(resident+e.cacheBytes(text)*float64(streams), streamed, multiplied, float64(max(streams, 1)))
 	return prefill, decode
 }
 
+// measureMemory measures the memory's rate where nobody did yet, in some tens of milliseconds. It
+// was assumed so far, so that the first token did not wait.
+func (e *Engine) measureMemory() {
+	if d := e.Rig.Machine.Devices[0]; d.Kind == machine.CPU && d.Sources["bandwidth"] == machine.Assumed {
+		_ = e.Rig.Measure(false) // else it stays assumed
+	}
+}
+
 // bound is the roofline of a step of so many tokens.
 func (e *Engine) bound(resident, streamed, multiplied, tokens float64) (r Roofline) {
-	d := e.Rig.Machine.Devices[0]
+	d, precision := e.Rig.Machine.Devices[0], e.Run.Options.Precision
+	figure := precision.String()
+	if _, known := d.Sources[figure]; !known {
+		figure = "f32" // as Compute.Rate does
+	}
 	times := []struct {
-		what    string
-		seconds float64
+		what, figure string
+		seconds      float64
 	}{
-		{"memory", resident / float64(d.Bandwidth)},
-		{"compute", 2 * multiplied * tokens / float64(d.Compute.Rate(e.Run.Options.Precision))},
-		{"link", streamed / float64(d.Link.In)},
+		{"memory", "bandwidth", resident / float64(d.Bandwidth)},
+		{"compute", figure, 2 * multiplied * tokens / float64(d.Compute.Rate(precision))},
+		{"link", "in", streamed / float64(d.Link.In)},
 	}
 	var longest float64
 	for _, t := range times {
 		if t.seconds > longest && t.seconds < 1e9 { // a rate that is not known gives infinity
-			longest, r.Bound = t.seconds, t.what
+			longest, r.Bound, r.Assumed = t.seconds, t.what, d.Sources[t.figure] == machine.Assumed
 		}
 	}
 	if longest > 0 {

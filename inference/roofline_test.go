@@ -10,6 +10,9 @@ func TestSharesOfARoofline(t *testing.T) {
 			t.Errorf("a rate of %v: %q, want %q", rate, got, want)
 		}
 	}
+	if got := (Roofline{TokensPerSecond: 100, Bound: "compute", Assumed: true}).Share(50); got != ", 50% of roofline (compute-bound, assumed rate)" {
+		t.Errorf("of an assumed rate: %q", got)
+	}
 	if r.Under(142) != (Roofline{}) || r.Under(63) != r {
 		t.Error("a rate above the roofline has one")
 	}

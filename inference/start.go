@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"spillway"
 	"spillway/dtype"
 	"spillway/generate"
 	"spillway/lora"
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/rig"
 	"spillway/tokenizer"
@@ -30,8 +32,9 @@ type Engine struct {
 	Model *Model
 	Rig   *rig.Rig
 	Run   *spillway.Run
-	// Loading is how long it took until the weights were there.
-	Loading time.Duration
+	// Loading is how long it took until the weights were there. Measuring is how long the
+	// rates of the computer were measured before, which Loading leaves out.
+	Loading, Measuring time.Duration
 
 	tokenizer *tokenizer.Tokenizer // nil where the model has none
 }
@@ -63,10 +66,8 @@ func (m *Model) Start(ctx context.Context, size Size) (e *Engine, err error) {
 			e, err = nil, errors.Join(err, e.Close())
 		}
 	}()
-	if e.Rig, err = rig.Open(m.s.Device, m.s.Rig); err != nil {
-		return e, err
-	}
-	if e.Run, err = m.plan(e.Rig, m.generateOptions(size)); err != nil {
+	e.Rig, e.Run, e.Measuring, err = m.prepare(ctx, func(*rig.Rig) spillway.Options { return m.generateOptions(size) })
+	if err != nil {
 		return e, err
 	}
 	if err := m.load(ctx, e.Run); err != nil {
@@ -78,7 +79,7 @@ func (m *Model) Start(ctx context.Context, size Size) (e *Engine, err error) {
 	if t, err := m.Tokenizer(); err == nil {
 		e.tokenizer = t
 	}
-	e.Loading = time.Since(start)
+	e.Loading = time.Since(start) - e.Measuring
 	return e, nil
 }
 
@@ -99,17 +100,64 @@ func (m *Model) options(o spillway.Options, on *rig.Rig) spillway.Options {
 	return o
 }
 
-// plan plans a task on devices that are open.
-func (m *Model) plan(on *rig.Rig, o spillway.Options) (*spillway.Run, error) {
-	job, err := m.Plan(m.options(o, on))
+// mostMeasuring bounds how long the first token waits for measurements of a GPU that a model does
+// not fit on.
+const mostMeasuring = 15 * time.Second
+
+var errMeasuring = errors.New("measuring takes too long")
+
+// prepare opens the devices and plans a task on them. A model whose weights stay on the device
+// has the same plan whatever the rates of the computer are, and so has about every model on a CPU:
+// the first token does not wait for measurements. They are made, once, where weights stream to a
+// GPU, for as long as mostMeasuring. The caller closes the rig, also after an error.
+func (m *Model) prepare(ctx context.Context, task func(*rig.Rig) spillway.Options) (on *rig.Rig, job *spillway.Run, measuring time.Duration, err error) {
+	o, announced := m.s.Rig, false
+	var start time.Time // of measuring, zero before and after
+	o.Measure, o.Assume = false, true
+	o.Report = func(what string) {
+		if !announced {
+			m.s.Notice(fmt.Sprintf("measuring this computer, once, for %.0f s at most: how a model that does not fit is streamed depends on its rates", mostMeasuring.Seconds()))
+			announced = true
+		}
+		if m.s.Rig.Report != nil {
+			m.s.Rig.Report(what)
+		}
+	}
+	o.Stop = func() error {
+		if !start.IsZero() && time.Since(start) > mostMeasuring {
+			return errMeasuring
+		}
+		return ctx.Err()
+	}
+	if on, err = rig.Open(m.s.Device, o); err != nil {
+		return on, nil, 0, err
+	}
+	job, err = m.Plan(m.options(task(on), on))
+	if err == nil && m.s.Rig.Measure && on.Machine.Devices[0].Kind == machine.GPU && !resident(job.Plan) {
+		start = time.Now()
+		err = on.Measure(true)
+		measuring, start = time.Since(start), time.Time{}
+		switch {
+		case err == nil:
+			job, err = m.Plan(m.options(task(on), on))
+		case errors.Is(err, errMeasuring):
+			err = nil
+			m.s.Notice("the rates are assumed, since measuring them took too long now; spillway devices measures them at leisure")
+		}
+	}
 	if err != nil {
-		return nil, err
+		return on, nil, measuring, err
 	}
 	for _, text := range job.Notices {
 		m.s.Notice(text)
 	}
 	job.Notice = m.s.Notice
-	return job, nil
+	return on, job, measuring, nil
+}
+
+// resident says whether all weights of a plan stay on the device.
+func resident(p *plan.Plan) bool {
+	return !slices.ContainsFunc(p.Slabs, func(s plan.Slab) bool { return p.TierOf(s.Weight) != plan.OnDevice })
 }
 
 // load starts a run, and reports how far its weights are loaded.
@@ -124,6 +172,11 @@ func (m *Model) load(ctx context.Context, job *spillway.Run) error {
 // Generate begins to carry out a request.
 func (e *Engine) Generate(r generate.Request) (*generate.Generation, error) {
 	return generate.New(e.Engine, e.tokenizer, r)
+}
+
+// Batch begins to carry out many requests, several at once.
+func (e *Engine) Batch(list []generate.Request) (*generate.Batch, error) {
+	return generate.NewBatch(e.Engine, e.tokenizer, list)
 }
 
 // PredictedPeak and MeasuredPeak are bytes of device memory.

@@ -26,6 +26,7 @@ type bench struct {
 	noise  map[content]device.Memory
 	rest   time.Duration // most time between rows of matmuls
 	room   int64         // most bytes of device memory; 0 is no limit
+	stop   func() error  // asked between calls of tables; nil goes on
 }
 
 // clockRest is long enough for a GPU to raise its clock again.

@@ -23,8 +23,16 @@ type calibrationSizes struct {
 	// hold; nil: it does not.
 	Host   device.Device
 	Params int64
-	// Report receives what is measured next; nil is fine.
+	// Report receives what is measured next, Stop says whether to; nil is fine.
 	Report func(what string)
+	Stop   func() error
+}
+
+func (s calibrationSizes) stopped() error {
+	if s.Stop == nil {
+		return nil
+	}
+	return s.Stop()
 }
 
 func (s calibrationSizes) report(what string) {
@@ -59,6 +67,7 @@ func calibrate(dev device.Device, o Options, s calibrationSizes) (d machine.Devi
 			o.Report(fmt.Sprintf("%s, %.0f s: %s", dev.Info().Name, time.Since(start).Seconds(), what))
 		}
 	}
+	s.Stop = o.Stop
 	if s.Params, err = o.updateParams(); err != nil {
 		return d, err
 	}
@@ -90,6 +99,9 @@ var measurements = []struct {
 func measureDevice(dev device.Device, s calibrationSizes) (d machine.Device, err error) {
 	for _, m := range measurements {
 		s.report(m.title)
+		if err := s.stopped(); err != nil {
+			return d, err
+		}
 		if err := m.measure(&d, dev, s); err != nil {
 			return d, fmt.Errorf("measuring %s of %s: %w", m.title, dev.Info().Name, err)
 		}
@@ -117,7 +129,7 @@ func measureTables(d *machine.Device, dev device.Device, s calibrationSizes) (er
 	}
 	d.Tables = machine.Tables{}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
-		if d.Tables[t.String()], err = shapeTables(dev, t, s.Grid); err != nil {
+		if d.Tables[t.String()], err = shapeTables(dev, t, s.Grid, s.Stop); err != nil {
 			return fmt.Errorf("in %v: %w", t, err)
 		}
 	}
@@ -153,7 +165,7 @@ func measureTF32(d *machine.Device, dev device.Device, s calibrationSizes) (err 
 		return err
 	}
 	if len(s.Grid.Sides) > 0 {
-		if d.Tables[tf32], err = shapeTables(dev, dtype.F32, s.Grid); err != nil {
+		if d.Tables[tf32], err = shapeTables(dev, dtype.F32, s.Grid, s.Stop); err != nil {
 			return err
 		}
 	}

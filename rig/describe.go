@@ -40,7 +40,10 @@ func Describe(devices []device.Device, o Options) (m machine.Machine, err error)
 	if err := describeDisk(&m, o.Disk); err != nil {
 		return m, err
 	}
-	tables := o.calibrateHost(&m)
+	tables, err := o.calibrateHost(&m)
+	if err != nil {
+		return m, err
+	}
 	cpu := machine.Device{
 		Kind: machine.CPU, Memory: m.Host.Memory, Usable: m.Host.Usable, Shared: true, Tables: tables,
 		Sources: machine.Sources{"memory": machine.Measured, "usable": machine.Measured},
@@ -128,6 +131,8 @@ func (o Options) describeGPU(dev device.Device, m *machine.Machine) (machine.Dev
 	switch {
 	case err == nil:
 		d = d.WithMeasured(*e.Device)
+	case o.Stop() != nil:
+		return d, o.Stop()
 	case o.Calibrate:
 		return d, err
 	case !errors.Is(err, errNotCached):

@@ -42,6 +42,8 @@ type Options struct {
 	// tables and for the rates of GPUs the first time, and some milliseconds for each call
 	// of a model on a GPU; without it they are taken from the cache or assumed.
 	Measure bool
+	// Assume takes rates from the cache or assumes them: nothing is measured, until Rig.Measure.
+	Assume bool
 	// Calibrate measures everything again, GPUs included.
 	Calibrate bool
 	// Disk is a folder for the disk tier; "" means none. MeasureDisk allows to write and
@@ -50,6 +52,8 @@ type Options struct {
 	MeasureDisk bool
 	// Report receives what is measured next; nil is fine.
 	Report func(what string)
+	// Stop is asked between measurements: its error ends them, and Open. Nil never does.
+	Stop func() error
 	// Machine, where it has devices, is the description to use: nothing is measured.
 	Machine machine.Machine
 	// System is where the facts of the computer are read, this computer if zero.
@@ -115,20 +119,34 @@ func OpenList(names []string, o Options) (r *Rig, err error) {
 	if err != nil {
 		return r, err
 	}
-	if r.Machine, err = Describe(r.Devices, o); err != nil {
-		return r, err
+	return r, r.describe()
+}
+
+// describe describes the computer with the open devices.
+func (r *Rig) describe() error {
+	m, err := Describe(r.Devices, r.o)
+	if err != nil {
+		return err
 	}
-	if o.Measure && len(o.Machine.Devices) == 0 {
+	r.Machine = m
+	if r.o.Measure && len(r.o.Machine.Devices) == 0 {
 		r.measureCalls()
 	}
-	if r.Reason != "" && len(o.Machine.Devices) == 0 {
+	if r.Reason != "" && len(r.o.Machine.Devices) == 0 {
 		title := r.Machine.Devices[0].Name // "cuda:0"
 		if r.Machine.Devices[0].Kind == machine.CPU {
 			title = "CPU"
 		}
 		r.Machine.Note("device: %s (%s)", title, r.Reason)
 	}
-	return r, nil
+	return nil
+}
+
+// Measure measures what Options.Assume has put off: copies, in some tens of milliseconds, and
+// with all of it what Options.Measure allows. What is in the cache is not measured again.
+func (r *Rig) Measure(all bool) error {
+	r.o.Assume, r.o.Measure = false, all
+	return r.describe()
 }
 
 // measureCalls lets forecasts ask the devices for the times of calls. Equal devices have the

@@ -3,6 +3,7 @@ package rig
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,4 +227,45 @@ func TestGivenMachine(t *testing.T) {
 		t.Errorf("%v, %v", r.Machine, err)
 	}
 	r.Close()
+}
+
+// A rig that assumes rates measures nothing until it is asked to, and then no more than it is
+// asked for. Whoever is stopped stores nothing.
+func TestRatesAreAssumedAtFirst(t *testing.T) {
+	o := quick()
+	o.Cache, o.Assume = t.TempDir(), true
+	measured, stop := timesMeasured(&o), errors.New("enough")
+	r, err := Open("cpu", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	sources := func() [2]machine.Source {
+		d := r.Machine.Devices[0]
+		return [2]machine.Source{d.Sources["bandwidth"], d.Sources["f32"]}
+	}
+	if got := sources(); *measured > 0 || got != [2]machine.Source{machine.Assumed, machine.Assumed} {
+		t.Errorf("opened: %d measurements, sources %v", *measured, got)
+	}
+	if err := r.Measure(false); err != nil || sources() != [2]machine.Source{machine.Measured, machine.Assumed} {
+		t.Errorf("copies alone: %v, sources %v", err, sources())
+	}
+	asked := 0
+	r.o.Stop = func() error {
+		if asked++; asked > 2 {
+			return stop
+		}
+		return nil
+	}
+	before := r.Machine
+	if err := r.Measure(true); !errors.Is(err, stop) || asked > 12 || r.Machine.Devices[0].Bandwidth != before.Devices[0].Bandwidth {
+		t.Errorf("stopped: %v, asked %d times", err, asked)
+	}
+	if files, _ := filepath.Glob(filepath.Join(o.Cache, "*")); len(files) > 0 {
+		t.Errorf("stored in %v", files)
+	}
+	r.o.Stop = nil
+	if err := r.Measure(true); err != nil || sources() != [2]machine.Source{machine.Measured, machine.Measured} {
+		t.Errorf("everything: %v, sources %v", err, sources())
+	}
 }

@@ -51,14 +51,14 @@ var cpuGrid = grid{
 const tableSpan = 2 * time.Millisecond
 
 // shapeTables measures the calls of a grid that compute in t. Kinds without a kernel on the
-// device are left out.
-func shapeTables(dev device.Device, t dtype.Type, g grid) (tables machine.ByVariant, err error) {
+// device are left out. Between calls it asks whether to stop.
+func shapeTables(dev device.Device, t dtype.Type, g grid, stop func() error) (tables machine.ByVariant, err error) {
 	b, err := newBench(dev)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	b.rest = g.Rest
+	b.rest, b.stop = g.Rest, stop
 	tables = machine.ByVariant{}
 	for v, make := range shaped {
 		if v.Dropout && t == dtype.F32 {
@@ -127,6 +127,9 @@ func (b *bench) measureLines(tables machine.ByVariant, v op.Variant, d dtype.Typ
 
 // rate is the rate of a call, 0 where the device has no kernel for it.
 func (b *bench) rate(call op.Call, err error) (float64, error) {
+	if err == nil && b.stop != nil {
+		err = b.stop()
+	}
 	if err != nil {
 		return 0, err
 	}

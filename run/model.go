@@ -22,6 +22,7 @@ import (
 	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/tensorfile"
+	"spillway/units"
 	"spillway/weights"
 )
 
@@ -77,6 +78,16 @@ func Open(name string) (m *Model, err error) {
 	}
 	m.Folder = folder
 	return m, nil
+}
+
+// OfSize is a model of which only the size of its weights in 16 bits is known: Llama's shape with
+// as many params. The weights are random.
+func OfSize(weights units.Bytes) (*Model, error) {
+	config, err := arch.OfSize(int64(weights) / 2)
+	if err != nil {
+		return nil, err
+	}
+	return fromConfig(fmt.Sprintf("model of %v", weights), config)
 }
 
 func fromConfig(name string, config []byte) (*Model, error) {

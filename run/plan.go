@@ -120,6 +120,7 @@ func (m *Model) TryPlan(o Options) (*Run, error) {
 // batches count. It is checked against the model, the optimizer and the memory there is.
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
 	o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.Document = 0, p.MicroBatchSize, p.MicroBatches, 0, p.Seq, p.Document
+	o.CanonicalSums = p.CanonicalSums
 	if p.Cache != nil {
 		o.Generation, o.Seq = generationOf(p.Cache), 0
 	}
@@ -296,6 +297,9 @@ func sameGoal(p *plan.Plan, s *spec.Model, g planner.Goal) error {
 	}
 	if u, now := p.Optimizer, g.Optimizer; (u == nil) != (now == nil) || u != nil && (u.Rule != now.Rule || u.Clip != now.Clip) {
 		return fmt.Errorf("the plan is for another optimizer, or clips gradients otherwise: %s", hint)
+	}
+	if p.CanonicalSums != g.CanonicalSums {
+		return fmt.Errorf("the plan has canonical sums: %v, now they are asked for: %v: %s", p.CanonicalSums, g.CanonicalSums, hint)
 	}
 	return nil
 }

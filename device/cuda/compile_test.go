@@ -63,6 +63,11 @@ func flashUnits(t dtype.Type) (units []unit) {
 	return units
 }
 
+// fewRowsUnits are those for few rows, which have nothing for f32.
+func fewRowsUnits() []unit {
+	return []unit{unitFor("decode", dtype.BF16), unitFor("decode", dtype.F16)}
+}
+
 // hopperUnits are those for GPUs of one generation alone.
 func hopperUnits(t dtype.Type) (units []unit) {
 	for _, head := range []int64{64, 80, 128} {
@@ -91,7 +96,7 @@ func TestCompile(t *testing.T) {
 	for _, on := range []struct {
 		major, minor int
 		units        []unit
-	}{{8, 0, allUnits(dtype.BF16)}, {9, 0, allUnits(dtype.F32)}, {9, 0, flashUnits(dtype.F16)}, {9, 0, hopperUnits(dtype.BF16)}, {9, 0, hopperUnits(dtype.F16)},
+	}{{8, 0, allUnits(dtype.BF16)}, {9, 0, allUnits(dtype.F32)}, {9, 0, flashUnits(dtype.F16)}, {9, 0, fewRowsUnits()}, {9, 0, hopperUnits(dtype.BF16)}, {9, 0, hopperUnits(dtype.F16)},
 		{8, 0, ampereUnits(t, 163<<10, 80, 96, 128, 256)}, {8, 6, ampereUnits(t, 99<<10, 64, 128)}, {8, 9, ampereUnits(t, 99<<10, 128, 256)}} {
 		for _, u := range on.units {
 			t.Run(fmt.Sprintf("sm_%d%d %s%s %v %d", on.major, on.minor, u.file, u.codec, u.element, u.head), func(t *testing.T) {

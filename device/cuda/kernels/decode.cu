@@ -1,5 +1,5 @@
 #include "decode.h"
-#include "functions.h"
+#include "forms.h"
 
 // Matmuls of a few rows x [R K] with matrices of weights stored row by row: y = x·Wᵀ.
 //
@@ -28,12 +28,6 @@ __device__ __forceinline__ void times(float (&c)[4], u32 a0, u32 a1, u32 a2, u32
 #endif
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-__device__ __forceinline__ float rounded(float x) {
-    Element e;
-    narrow(x, &e);
-    return wide(e);
 }
 
 // Rows are the few rows: x, and for those that are normalized first the weights of the norm.
@@ -397,108 +391,17 @@ template <int T, class Form> __device__ __forceinline__ void multiplyBulk(const 
 }
 #endif
 
-// Plain is y = x·Wᵀ (+ bias) (+ plus), W [N K].
-struct Plain {
-    const Element *w, *bias, *plus;
-    Element *y;
-    int n, k;
-    __device__ int tiles() const { return (n + 15) / 16; }
-    __device__ const Element *row(int tile, int i) const { return tile * 16 + i < n ? w + (i64)(tile * 16 + i) * k : 0; }
-    __device__ void put(int tile, int g, int x, float low, float high) const {
-        one(tile * 16 + g, x, low);
-        one(tile * 16 + g + 8, x, high);
-    }
-    __device__ void one(int row, int x, float sum) const {
-        if (row >= n) return;
-        if (bias) sum += wide(bias[row]);
-        if (plus) sum += wide(plus[(i64)x * n + row]);
-        narrow(sum, y + (i64)x * n + row);
-    }
-};
-
-// GatedRows is f(x·gateᵀ)·(x·upᵀ), both [N K]: a tile is eight rows of each. Sums are rounded
-// as by the ops by themselves.
-struct GatedRows {
-    const Element *gate, *up;
-    Element *y;
-    int n, k, function;
-    __device__ int tiles() const { return (n + 7) / 8; }
+// Weights are what a form multiplies with: up to three matrices of rows of width elements.
+template <class Form> struct Weights {
+    Form form;
+    const Element *matrix[3];
+    int width;
+    __device__ int tiles() const { return form.tiles(); }
     __device__ const Element *row(int tile, int i) const {
-        int at = tile * 8 + (i & 7);
-        return at < n ? (i < 8 ? gate : up) + (i64)at * k : 0;
+        Place p = form.place(tile, i);
+        return p.row < 0 ? 0 : (p.matrix == 0 ? matrix[0] : p.matrix == 1 ? matrix[1] : matrix[2]) + (i64)p.row * width;
     }
-    __device__ void put(int tile, int g, int x, float low, float high) const {
-        int at = tile * 8 + g;
-        if (at >= n) return;
-        float value = 0, slope;
-        low = rounded(low);
-        if (function == SiLU) both<SiLU>(low, value, slope);
-        if (function == GELUTanh) both<GELUTanh>(low, value, slope);
-        if (function == GELU) both<GELU>(low, value, slope);
-        if (function == ReLU) both<ReLU>(low, value, slope);
-        narrow(rounded(high) * value, y + (i64)x * n + at);
-    }
-};
-
-// Heads are the matmuls with q, k and v of attention. Those with q and k are rotated: a tile
-// has eight elements of a head and the eight they are paired with. Those with k and v go to
-// the cache. Sums are rounded as by the ops by themselves.
-struct Heads {
-    const Element *q, *k, *v, *biasQ, *biasK, *biasV;
-    const float *freq;
-    const int *positions, *sequences, *pages;
-    Element *cacheK, *cacheV, *y;
-    int width, heads, keyHeads, size, half;
-    float scale;
-    int page, streams, table, count;
-    __device__ int tiles() const { return (heads + 2 * keyHeads) * (size / 16); }
-    // element is the place of row i of a tile in its head.
-    __device__ int element(int tile, int i) const {
-        int j = tile % (size / 16), head = tile / (size / 16);
-        if (head >= heads + keyHeads) return j * 16 + i; // of v
-        if (j * 8 < half) return (i < 8 ? 0 : half) + j * 8 + (i & 7);
-        return 2 * half + (j - half / 8) * 16 + i;
-    }
-    __device__ const Element *row(int tile, int i) const {
-        int head = tile / (size / 16), at = element(tile, i);
-        const Element *w = q;
-        if (head >= heads) head -= heads, w = k;
-        if (w == k && head >= keyHeads) head -= keyHeads, w = v;
-        return w + ((i64)head * size + at) * width;
-    }
-    __device__ void put(int tile, int g, int x, float low, float high) const {
-        int head = tile / (size / 16), a = element(tile, g), b = element(tile, g + 8), position = positions[x];
-        const Element *bias = biasQ;
-        Element *to = y + ((i64)x * heads + head) * size;
-        if (head >= heads) {
-            head -= heads;
-            bool value = head >= keyHeads;
-            if (value) head -= keyHeads;
-            bias = value ? biasV : biasK;
-            int sequence = sequences[x];
-            if (position < 0 || sequence < 0 || sequence >= streams) return;
-            int n = pages[(i64)sequence * table + position / page % table];
-            n = min(max(n, 0), count - 1);
-            to = (value ? cacheV : cacheK) + (((i64)n * keyHeads + head) * page + position % page) * size;
-        }
-        if (bias) {
-            low += wide(bias[head * size + a]);
-            high += wide(bias[head * size + b]);
-        }
-        if (tile < (heads + keyHeads) * (size / 16) && a < half) {
-            float s, c;
-            sincosf((float)position * freq[a], &s, &c);
-            s *= scale;
-            c *= scale;
-            low = rounded(low);
-            high = rounded(high);
-            float turned = low * c - high * s;
-            high = high * c + low * s;
-            low = turned;
-        }
-        narrow(low, to + a);
-        narrow(high, to + b);
-    }
+    __device__ void put(int tile, int g, int x, float low, float high) const { form.put(tile, g, x, low, high); }
 };
 
 // The kernels, with x in shared memory or in the rings; those called Bulk use the copy engine.
@@ -506,20 +409,20 @@ struct Heads {
 #define PRODUCT(NAME, THREADS, MULTIPLY)                                                                                                                        \
     extern "C" __global__ void __launch_bounds__(THREADS, 2) matmulRows##NAME(const Element *x, const Element *w, const Element *bias, const Element *plus,     \
                                                                              Element *y, int rows, int n, int k, int constant, int stages) {                  \
-        MULTIPLY(Plain{w, bias, plus, y, n, k}, Rows{x, 0, 0, rows, k, constant, stages});                                                                     \
+        MULTIPLY(Weights<Plain>{{bias, plus, y, n}, {w}, k}, Rows{x, 0, 0, rows, k, constant, stages});                                                                 \
     }
 #define FUSED(NAME, THREADS, MULTIPLY)                                                                                                                          \
     extern "C" __global__ void __launch_bounds__(THREADS, 2) normGated##NAME(const Element *x, const Element *norm, const Element *gate, const Element *up,     \
                                                                             Element *y, int rows, int n, int k, int function, float eps, int stages) {        \
-        MULTIPLY(GatedRows{gate, up, y, n, k, function}, Rows{x, norm, eps, rows, k, 1, stages});                                                              \
+        MULTIPLY(Weights<GatedRows>{{y, n, function}, {gate, up}, k}, Rows{x, norm, eps, rows, k, 1, stages});                                                        \
     }                                                                                                                                                        \
     extern "C" __global__ void __launch_bounds__(THREADS, 2) normHeads##NAME(                                                                                  \
         const Element *x, const Element *norm, const Element *q, const Element *k, const Element *v, const Element *biasQ, const Element *biasK,              \
         const Element *biasV, const float *freq, const int *positions, const int *sequences, const int *pages, Element *cacheK, Element *cacheV, Element *y,  \
         int rows, int width, float eps, int heads, int keyHeads, int size, int half, float scale, int page, int streams, int table, int count, int stages) { \
-        MULTIPLY(Heads{q, k, v, biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, width, heads, keyHeads, size, half, scale, page,    \
-                       streams, table, count},                                                                                                               \
-                 Rows{x, norm, eps, rows, width, 1, stages});                                                                                                  \
+        MULTIPLY(Weights<Heads>{{biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, heads, keyHeads, size, half, scale, page, streams,   \
+                                 table, count}, {q, k, v}, width},                                                                                               \
+                 Rows{x, norm, eps, rows, width, 1, stages});                                                                                                    \
     }
 PRODUCT(, WARPS * 32, (multiply<1, false>))
 PRODUCT(Ring, WARPS * 32, (multiply<1, true>))
