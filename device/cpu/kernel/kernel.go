@@ -33,6 +33,7 @@ type routines struct {
 	packTranspose packTransposeFunc
 
 	bf16, f16 half // matmuls with weights of these types, see half.go
+	packed    packedRoutines
 
 	// saturate runs chains of multiply-adds in registers, see saturate.go.
 	saturate func(rounds int, sums *float32)
