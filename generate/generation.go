@@ -31,7 +31,10 @@ func New(e Engine, t *tokenizer.Tokenizer, r Request) (*Generation, error) {
 	if r.MaxNewTokens > 0 {
 		g.room = r.MaxNewTokens
 	}
-	g.statistics.PromptTokens = len(r.Prompt)
+	g.statistics.Prompts, g.statistics.Texts, g.statistics.PromptTokens = 1, r.Samples, len(r.Prompt)
+	if r.Beams != nil {
+		g.statistics.Texts = r.Beams.Count
+	}
 	return g, nil
 }
 

@@ -87,7 +87,9 @@ type Result struct {
 
 // Statistics count tokens and time.
 type Statistics struct {
-	PromptTokens int // those of the prompt
+	Prompts      int
+	Texts        int // samples or beams of all prompts
+	PromptTokens int // those of all prompts
 	ReusedTokens int // of them, those that were there from before
 	NewTokens    int // of all continuations, stop tokens and those of stop strings too
 	Prefill      time.Duration

@@ -174,6 +174,11 @@ func (e *Engine) Generate(r generate.Request) (*generate.Generation, error) {
 	return generate.New(e.Engine, e.tokenizer, r)
 }
 
+// Batch begins to carry out many requests, several at once.
+func (e *Engine) Batch(list []generate.Request) (*generate.Batch, error) {
+	return generate.NewBatch(e.Engine, e.tokenizer, list)
+}
+
 // PredictedPeak and MeasuredPeak are bytes of device memory.
 func (e *Engine) PredictedPeak() int64 { return e.Run.Plan.Peak()[plan.OnDevice] }
 

@@ -22,8 +22,10 @@ type generateFlags struct {
 	modelFlags
 	samplingFlags
 	prompt, file, tokens, system string
+	prompts                      string
 	context                      int64
 	samples, beams, logprobs     int
+	streams                      int
 	lengthPenalty                float64
 	early                        bool
 	promptLogprobs               bool
@@ -40,8 +42,9 @@ it was and what it took of memory go to standard error.
 
 ` + usableModelHelp + `
 
-The prompt is --prompt, the text in --file, or standard input with --file -. With --chat it
-is what a user says, and the model's own chat template is written around it. Without
+The prompt is --prompt, the text in --file, or standard input with --file -. --prompts reads
+many, a line each, and computes --streams of them at once; every text is the one that its
+prompt gives alone. With --chat a prompt is what a user says, and the model's own chat template is written around it. Without
 --temperature and without a generation_config.json that asks for sampling, the most likely
 token is taken every time, so that the same prompt gives the same text; --top-k, --top-p,
 --min-p and --seed sample. The order in which settings apply, and what they do to logits,
@@ -55,6 +58,7 @@ Ctrl-C ends the text; what was written stays.`,
 		Example: `  spillway generate ./model --prompt Hello --max-new-tokens 20
   spillway generate ./run --prompt Once --temperature 0.8 --top-p 0.95 --seed 7
   spillway generate ./model --file prompt.txt --max-new-tokens 50 --stop . --json
+  spillway generate ./model --prompts prompts.jsonl --streams 16 --max-new-tokens 8 --json
   spillway generate ./model --adapter ./style=0.7 --adapter ./facts=0.5 --prompt Hello
   spillway generate ./model --chat --prompt Hello --max-memory 2GiB
   spillway generate ./model --prompt Once --num-beams 4 --num-samples 2 --logprobs 3 --json`,
@@ -65,6 +69,8 @@ Ctrl-C ends the text; what was written stays.`,
 	f := cmd.Flags()
 	f.StringVar(&o.prompt, "prompt", "", "continue `TEXT`")
 	f.StringVar(&o.file, "file", "", "continue the text in `FILE`, - for standard input")
+	f.StringVar(&o.prompts, "prompts", "", "continue each line of `FILE`, - for standard input: a text, or a JSON object with a prompt, or with --chat messages")
+	f.IntVar(&o.streams, "streams", 8, "with --prompts: compute `N` texts at once")
 	f.StringVar(&o.tokens, "tokens", "", "continue token `IDS` such as 1,15043; for models without a tokenizer")
 	f.BoolVar(&o.chat, "chat", false, "take the prompt as what a user says, and write the model's chat template around it")
 	f.StringVar(&o.system, "system", "", "with --chat: begin with the system message `TEXT`")
@@ -95,14 +101,22 @@ Ctrl-C ends the text; what was written stays.`,
 func (o *generateFlags) check() error {
 	given := o.all.Changed
 	sources := 0
-	for _, name := range []string{"prompt", "file", "tokens"} {
+	for _, name := range []string{"prompt", "prompts", "file", "tokens"} {
 		if given(name) {
 			sources++
 		}
 	}
 	switch {
 	case sources != 1:
-		return usageErrorf("give one of --prompt TEXT, --file FILE (- for standard input) and --tokens IDS")
+		return usageErrorf("give one of --prompt TEXT, --file FILE (- for standard input), --prompts FILE and --tokens IDS")
+	case !given("prompts") && given("streams"):
+		return usageErrorf("--streams has no effect without --prompts; --num-samples are computed at once by themselves")
+	case o.streams < 1:
+		return usageErrorf("--streams %d; at least 1", o.streams)
+	case given("prompts") && (o.beams > 1 || o.promptLogprobs):
+		return usageErrorf("--num-beams and --prompt-logprobs are for one prompt; leave --prompts out, or them")
+	case o.samples > o.streams && given("prompts"):
+		return usageErrorf("--num-samples %d and --streams %d: the texts of a prompt are computed at once; give more --streams", o.samples, o.streams)
 	case o.chat && given("tokens"):
 		return usageErrorf("--chat has no effect on --tokens, which are taken as they are; leave one out")
 	case !o.chat && given("system"), !o.chat && given("chat-template"):
@@ -134,6 +148,9 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	if o.prompts != "" {
+		return o.generateAll(ctx, sh, m, line)
+	}
 	r, err := o.newRequest(sh, m)
 	if err != nil {
 		return err
@@ -197,8 +214,10 @@ func (o *generateFlags) newRequest(sh shell, m *inference.Model) (r generate.Req
 	if err := o.request(m, &r, o.beams > 1); err != nil {
 		return r, err
 	}
-	if r.Prompt, r.StopTokens, err = o.encode(sh, m); err != nil {
-		return r, err
+	if o.prompts == "" {
+		if r.Prompt, r.StopTokens, err = o.encode(sh, m); err != nil {
+			return r, err
+		}
 	}
 	if o.ignoreEOS {
 		r.StopTokens = nil
@@ -232,6 +251,13 @@ func (o *generateFlags) encode(sh shell, m *inference.Model) (ids, stops []int32
 			return nil, nil, err
 		}
 	}
+	return o.encodeText(m, text, nil)
+}
+
+// encodeText is a text as tokens, or with --chat a conversation: one that is given, or the text
+// as what a user says.
+func (o *generateFlags) encodeText(m *inference.Model, text string, messages []inference.Message) (ids, stops []int32, err error) {
+	stops = m.Defaults.StopTokens
 	if !o.chat {
 		ids, err = m.Encode(text)
 		return ids, stops, err
@@ -240,7 +266,9 @@ func (o *generateFlags) encode(sh shell, m *inference.Model) (ids, stops []int32
 	if err != nil {
 		return nil, nil, err
 	}
-	messages := []inference.Message{{Role: "user", Content: text}}
+	if messages == nil {
+		messages = []inference.Message{{Role: "user", Content: text}}
+	}
 	if o.system != "" {
 		messages = slices.Insert(messages, 0, inference.Message{Role: "system", Content: o.system})
 	}
