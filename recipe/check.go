@@ -49,12 +49,15 @@ var (
 	adapterSettings = []string{"lora-rank", "lora-alpha", "lora-dropout", "target-modules", "exclude-modules", "layers-to-transform", "rank-pattern", "alpha-pattern",
 		"modules-to-save", "use-rslora", "use-dora", "lora-bias", "init-lora-weights"}
 	qloraSettings = []string{"quantization", "llm-int8-threshold", "no-quantize"}
-	trainSettings = []string{"gradient-accumulation-steps", "optimizer", "state-policy", "max-grad-norm", "optimizer-device", "evaluate", "document-len"}
+	trainSettings = []string{"gradient-accumulation-steps", "optimizer", "state-policy", "max-grad-norm", "optimizer-device", "evaluate", "document-len", "canonical-sums"}
 )
 
 // CheckEffects refuses settings of a plan that are given and have no effect. Task is the name
 // of the setting that says what is trained.
 func (p *Plan) CheckEffects(given func(string) bool, task string) error {
+	if p.CanonicalSums && p.AutoBatch {
+		return settingErrorf("--canonical-sums with --batch-size auto: the size would depend on the machine, and the bits on the size; give a number")
+	}
 	return refuse(given,
 		idle{trainSettings, p.Task.Trains(), "nothing is trained; give --" + task + " train, lora or qlora"},
 		idle{adapterSettings, p.Task == spillway.LoRA || p.Task == spillway.QLoRA, "it is for adapters; give --" + task + " lora or qlora"},

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"slices"
 
+	"spillway/dtype"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/planner/strategy"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/store"
@@ -26,7 +28,8 @@ import (
 // and whose disk has its iterations gets the plan it had.
 //
 // To compute with on a CPU, weights of a GGUF file are decoded when they are read where that
-// fits, since multiplying by their codes takes longer there.
+// fits, since multiplying by their codes takes longer there; but not those that it multiplies by
+// fast, see packLinears.
 func (m *Model) Plan(o Options) (*Run, error) {
 	if m.decodes(o) {
 		plain := o
@@ -48,9 +51,11 @@ func (m *Model) decodes(o Options) bool {
 		return false
 	}
 	o, err := o.withDefaults(m)
-	if err != nil {
-		return false
-	}
+	return err == nil && o.computesOnCPU()
+}
+
+// computesOnCPU says whether the device that computes is a CPU.
+func (o Options) computesOnCPU() bool {
 	site, _, err := o.site()
 	return err == nil && site.Device.Kind == machine.CPU
 }
@@ -115,11 +120,14 @@ func (m *Model) TryPlan(o Options) (*Run, error) {
 // batches count. It is checked against the model, the optimizer and the memory there is.
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
 	o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.Document = 0, p.MicroBatchSize, p.MicroBatches, 0, p.Seq, p.Document
+	o.CanonicalSums = p.CanonicalSums
 	if p.Cache != nil {
 		o.Generation, o.Seq = generationOf(p.Cache), 0
 	}
 	o.decoded = !slices.ContainsFunc(p.Slabs, func(s plan.Slab) bool {
-		return slices.ContainsFunc(s.Params, func(q plan.SlabParam) bool { return q.Type.DType.Block() })
+		return slices.ContainsFunc(s.Params, func(q plan.SlabParam) bool {
+			return q.Type.DType.Block() && quant.InterleavedOf(q.Type.DType) == dtype.Invalid
+		})
 	})
 	q, err := m.ask(o)
 	if err != nil {
@@ -289,6 +297,9 @@ func sameGoal(p *plan.Plan, s *spec.Model, g planner.Goal) error {
 	}
 	if u, now := p.Optimizer, g.Optimizer; (u == nil) != (now == nil) || u != nil && (u.Rule != now.Rule || u.Clip != now.Clip) {
 		return fmt.Errorf("the plan is for another optimizer, or clips gradients otherwise: %s", hint)
+	}
+	if p.CanonicalSums != g.CanonicalSums {
+		return fmt.Errorf("the plan has canonical sums: %v, now they are asked for: %v: %s", p.CanonicalSums, g.CanonicalSums, hint)
 	}
 	return nil
 }

@@ -162,6 +162,9 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 		if r.Compressed, err = planCompressed(job); err != nil {
 			return nil, err
 		}
+		if r.SumPrice, err = canonicalPrice(m, p, o, ask, job); err != nil {
+			return nil, err
+		}
 		if err = saveTimeline(ask.timeline, job); err != nil {
 			return nil, err
 		}
@@ -170,6 +173,21 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 	r.Goal, r.Machine = describeGoal(job.Options), machineReport{at.Machine, at.Machine.String(), device.Name}
 	r.deviceReason = at.Reason
 	return r, nil
+}
+
+// canonicalPrice plans the same without canonical sums, and says how much longer a step takes
+// with them; nil where they are not asked for.
+func canonicalPrice(m *spillway.Model, p *recipe.Plan, o spillway.Options, ask *adviceOptions, job *spillway.Run) (*float64, error) {
+	if !o.CanonicalSums {
+		return nil, nil
+	}
+	o.CanonicalSums = false
+	plain, _, err := ask.planned(m, p, o)
+	if err != nil {
+		return nil, err
+	}
+	price := job.Plan.Forecast.StepSeconds/plain.Plan.Forecast.StepSeconds - 1
+	return &price, nil
 }
 
 // saveTimeline writes when each instruction of a step will run, by the forecast, to a file;
