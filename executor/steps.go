@@ -20,7 +20,9 @@ type Step struct {
 	Result  []byte
 	Type    dtype.Type
 	Outputs int64
-	phase   string // "" is the main phase
+	// Draws: the result is tokens [outputs] in I32 that were drawn as the batch tensor "sampling" says.
+	Draws bool
+	phase string // "" is the main phase
 }
 
 // Steps lists the steps of a plan to generate: the phases, then the main one.
@@ -59,7 +61,9 @@ func (e *Executor) step(p *plan.Plan, phase string) (Step, error) {
 		if _, ok := p.Instructions[i].Bound(plan.OutResult, 0); ok {
 			g := p.Programs[p.Instructions[i].Program].Graph
 			t := g.Type(graph.Ports(g.Outputs, graph.Result)[0].Value)
-			s.Type, s.Outputs = t.DType, t.Shape.Rows()
+			if s.Type, s.Outputs, s.Draws = t.DType, t.Shape.Rows(), t.DType == dtype.I32; s.Draws {
+				s.Outputs = t.Shape.Elements()
+			}
 		}
 	}
 	return s, nil

@@ -11,6 +11,8 @@ package generate
 import (
 	"context"
 	"fmt"
+
+	"spillway/op"
 )
 
 // Engine computes the logits of next tokens for several sequences at once. It is used from
@@ -47,6 +49,17 @@ type Sequence interface {
 	Fork() (Sequence, error)
 	// Close frees what the sequence holds.
 	Close() error
+}
+
+// Drawer is a sequence whose tokens may be drawn where they are computed, so that no logits cross a
+// link. Whoever draws gives the token that a Picker picks from the same logits.
+type Drawer interface {
+	// Draw asks for the tokens after those that are appended next, as said, until it is called again; nil
+	// asks for logits. It says whether tokens can be drawn; steps may give logits all the same.
+	Draw(as *op.Sampling) bool
+	// Drawn is the token after the last; ok is false where it was not drawn. It is -1 where logits are
+	// no numbers, or all -Inf.
+	Drawn() (token int32, ok bool)
 }
 
 // ContextError says that a text is longer than an engine was made for.

@@ -91,6 +91,9 @@ func (g *Generation) begin(ctx context.Context) (q Sequence, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if d, ok := q.(Drawer); ok {
+		d.Draw(nil) // a sequence that was continued before may have asked
+	}
 	return q, g.stepUntilReady(ctx, q)
 }
 
@@ -198,6 +201,13 @@ func (g *Generation) writers(first Sequence) (list []*writer, err error) {
 		if w.text, err = g.stream(); err != nil {
 			return list, err
 		}
+		if d, ok := w.q.(Drawer); ok {
+			as := g.r.Sampler.Drawing(uint32(i))
+			if g.r.Logprobs {
+				as = nil
+			}
+			d.Draw(as)
+		}
 	}
 	return list, nil
 }
@@ -239,8 +249,7 @@ func (g *Generation) textOf(tokens []Token) (text string, err error) {
 
 // advance picks the next token of a continuation.
 func (g *Generation) advance(i int, w *writer, yield func(Piece) bool) error {
-	logits := w.q.Logits()
-	id, err := w.picker.Pick(logits, w.q.Len())
+	id, logits, err := w.pick()
 	if err != nil {
 		return fmt.Errorf("picking token %d: %w", w.q.Len(), err)
 	}
@@ -273,6 +282,21 @@ func (g *Generation) advance(i int, w *writer, yield func(Piece) bool) error {
 		}
 	}
 	return w.show(i, text, yield)
+}
+
+// pick gives the next token: the one that was drawn on the device, or one from the logits.
+func (w *writer) pick() (id int32, logits []float32, err error) {
+	if d, ok := w.q.(Drawer); ok {
+		if id, ok := d.Drawn(); ok {
+			if id < 0 {
+				err = errors.New("its logits are NaN, infinite or all -Inf; the model's weights are damaged, or its numbers overflow: try --dtype f32")
+			}
+			return id, nil, err
+		}
+	}
+	logits = w.q.Logits()
+	id, err = w.picker.Pick(logits, w.q.Len())
+	return id, logits, err
 }
 
 // add adds a token to a text and returns what of the text is certain by now.

@@ -85,6 +85,19 @@ type biased struct {
 // occurrence is how often a token was generated; 0 where only the prompt has it.
 type occurrence struct{ generated int }
 
+// Drawing is how a device draws the tokens of a sequence; nil where it takes what a device does not
+// know: biases, and penalties, which depend on the text.
+func (s Sampler) Drawing(sequence uint32) *op.Sampling {
+	if len(s.LogitBias) > 0 || s.RepetitionPenalty != 0 && s.RepetitionPenalty != 1 || s.PresencePenalty != 0 || s.FrequencyPenalty != 0 {
+		return nil
+	}
+	d := &op.Sampling{Temperature: float32(s.Temperature), TopK: int32(min(s.TopK, math.MaxInt32)), MinP: float32(s.MinP), Stream: op.NewStream(s.Seed, sequence)}
+	if s.TopP > 0 && s.TopP < 1 {
+		d.Drop = float32(1 - s.TopP)
+	}
+	return d
+}
+
 // Picker makes a picker for a text. Sequences of one request have numbers, so that each
 // draws its own random numbers.
 func (s Sampler) Picker(prompt []int32, sequence uint32) (*Picker, error) {

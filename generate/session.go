@@ -10,6 +10,7 @@ import (
 
 	"spillway/executor"
 	"spillway/graph"
+	"spillway/op"
 	"spillway/run"
 )
 
@@ -26,6 +27,7 @@ type Session struct {
 	cache    graph.KVCache
 	executor *executor.Executor
 	steps    []executor.Step // from few rows to many
+	draws    []executor.Step // those that draw tokens, likewise
 	vocab    int64           // tokens that the model knows
 	tables   []*pageTable
 	slots    []*cachedSequence // by number of the sequence in the plan; nil where free
@@ -55,23 +57,36 @@ func NewSession(r *run.Run) (*Session, error) {
 	if s.steps, err = s.executor.Steps(); err != nil {
 		return nil, fmt.Errorf("generating with %s: %w", p.Model, err)
 	}
-	slices.SortFunc(s.steps, func(a, b executor.Step) int { return cmp.Compare(a.Rows, b.Rows) })
+	slices.SortFunc(s.steps, func(a, b executor.Step) int {
+		return cmp.Or(cmp.Compare(drawsFirst(a), drawsFirst(b)), cmp.Compare(a.Rows, b.Rows))
+	})
+	for len(s.steps) > 0 && s.steps[0].Draws {
+		s.draws, s.steps = append(s.draws, s.steps[0]), s.steps[1:]
+	}
 	if count, ok := s.executor.IDs("tokens"); ok {
 		s.vocab = count
 	}
 	for _, t := range p.Batch {
 		switch {
 		case strings.HasPrefix(t.Name, graph.PagesPrefix):
-			table, err := newPageTable(t.Name, int(t.Type.Shape[0]), int(t.Type.Shape[1]), &s.cache, len(s.steps))
+			table, err := newPageTable(t.Name, int(t.Type.Shape[0]), int(t.Type.Shape[1]), &s.cache, len(s.steps)+len(s.draws))
 			if err != nil {
 				return nil, err
 			}
 			s.tables = append(s.tables, table)
-		case !slices.Contains([]string{"tokens", "positions", "sequences", "outputs"}, t.Name):
+		case !slices.Contains([]string{"tokens", "positions", "sequences", "outputs", "sampling"}, t.Name):
 			return nil, fmt.Errorf("generating with a model that reads the batch tensor %q, which a text does not have", t.Name)
 		}
 	}
 	return s, nil
+}
+
+// drawsFirst orders steps that draw tokens before the others.
+func drawsFirst(s executor.Step) int {
+	if s.Draws {
+		return 0
+	}
+	return 1
 }
 
 // Streams is how many sequences the plan has memory for.
@@ -140,10 +155,11 @@ func (s *Session) Advance(ctx context.Context) (more bool, err error) {
 	if step < 0 {
 		return false, nil
 	}
+	step = s.drawing(step)
 	if err := s.prepare(step); err != nil {
 		return true, err
 	}
-	if err := s.executor.RunStep(ctx, &s.steps[step]); err != nil {
+	if err := s.executor.RunStep(ctx, s.step(step)); err != nil {
 		return true, fmt.Errorf("generating with %s: %w", s.run.Plan.Model, err)
 	}
 	for _, r := range s.rows {
@@ -151,8 +167,39 @@ func (s *Session) Advance(ctx context.Context) (more bool, err error) {
 	}
 	for _, q := range s.ending {
 		q.ready, q.fetched, q.step = true, false, step
+		if at := s.step(step); at.Draws {
+			q.ready, q.drawn = false, int32(binary.LittleEndian.Uint32(at.Result[4*q.row:]))
+			q.isDrawn = true
+		}
 	}
 	return slices.ContainsFunc(s.order, (*cachedSequence).waits), nil
+}
+
+// step is one of the steps; those that draw tokens have numbers behind the others.
+func (s *Session) step(n int) *executor.Step {
+	if n < len(s.steps) {
+		return &s.steps[n]
+	}
+	return &s.draws[n-len(s.steps)]
+}
+
+// drawing is the step that draws tokens in place of one that gives logits, where all rows want their
+// tokens drawn and there is one with place for them; else the step itself.
+func (s *Session) drawing(step int) int {
+	if len(s.draws) == 0 || len(s.ending) != len(s.rows) {
+		return step
+	}
+	for _, q := range s.ending {
+		if !q.draws {
+			return step
+		}
+	}
+	for i := range s.draws {
+		if int(s.draws[i].Rows) >= len(s.rows) {
+			return len(s.steps) + i
+		}
+	}
+	return step
 }
 
 // ended says that the memory of the session is gone.
@@ -221,7 +268,18 @@ func (s *Session) prepare(step int) error {
 		}
 		r.of.highest = max(r.of.highest, r.position)
 	}
-	at := &s.steps[step]
+	at := s.step(step)
+	if at.Draws {
+		for i, r := range s.rows {
+			drawing := r.of.drawing
+			drawing.Position = uint64(len(r.of.tokens))
+			var row [op.SampleSettings]int32
+			drawing.Put(row[:])
+			for k, n := range row {
+				binary.LittleEndian.PutUint32(at.Batch["sampling"][4*(i*op.SampleSettings+k):], uint32(n))
+			}
+		}
+	}
 	tokens, positions, sequences, outputs := at.Batch["tokens"], at.Batch["positions"], at.Batch["sequences"], at.Batch["outputs"]
 	if outputs != nil {
 		clear(outputs)
@@ -268,7 +326,24 @@ type cachedSequence struct {
 	step    int       // whose result has them otherwise
 	row     int       // of that result
 	logits  []float32 // its own memory
+
+	draws   bool // tokens are to be drawn on the device, as drawing says
+	drawing op.Sampling
+	isDrawn bool // drawn is the token after the last
+	drawn   int32
 }
+
+// Draw asks for the next tokens to be drawn on the device where it can; nil asks for logits. It says
+// whether there may be a step that does.
+func (q *cachedSequence) Draw(as *op.Sampling) bool {
+	if q.draws = as != nil && len(q.session.draws) > 0; q.draws {
+		q.drawing = *as
+	}
+	return q.draws
+}
+
+// Drawn is the token after the last, where it was drawn on the device.
+func (q *cachedSequence) Drawn() (token int32, ok bool) { return q.drawn, q.isDrawn }
 
 func (q *cachedSequence) waits() bool { return q.computed < len(q.tokens) }
 
@@ -295,7 +370,7 @@ func (q *cachedSequence) fetch() {
 	if q.fetched {
 		return
 	}
-	at := &q.session.steps[q.step]
+	at := q.session.step(q.step)
 	bytes := len(at.Result) / int(at.Outputs)
 	raw := at.Result[q.row*bytes : (q.row+1)*bytes]
 	n := bytes / int(at.Type.Bytes(1))
@@ -318,7 +393,7 @@ func (q *cachedSequence) Append(tokens ...int32) error {
 		}
 	}
 	if len(tokens) > 0 {
-		q.tokens, q.ready = append(q.tokens, tokens...), false
+		q.tokens, q.ready, q.isDrawn = append(q.tokens, tokens...), false, false
 	}
 	return nil
 }
@@ -329,7 +404,7 @@ func (q *cachedSequence) Truncate(n int) error {
 	if n < 0 || n > len(q.tokens) {
 		return fmt.Errorf("truncating a text of %d tokens to %d", len(q.tokens), n)
 	}
-	q.tokens, q.ready, q.computed = q.tokens[:n], false, min(q.computed, n)
+	q.tokens, q.ready, q.isDrawn, q.computed = q.tokens[:n], false, false, min(q.computed, n)
 	for _, t := range q.session.tables {
 		if !t.holds(q.computed, q.highest) {
 			q.computed, q.highest = 0, -1
@@ -352,6 +427,7 @@ func (q *cachedSequence) Fork() (Sequence, error) {
 	for _, t := range q.session.tables {
 		t.share(q.slot, f.slot)
 	}
+	f.isDrawn, f.drawn = q.isDrawn, q.drawn
 	if q.ready && q.Logits() != nil {
 		f.ready, f.fetched, f.step, f.logits = true, true, q.step, slices.Clone(q.logits)
 	}

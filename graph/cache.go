@@ -27,6 +27,9 @@ type KVCache struct {
 	Filled int64 `json:"filled,omitempty"`
 	// Exact: a row has the same bits whatever rows a step computes with it (op.Attr.Exact).
 	Exact bool `json:"exact,omitempty"`
+	// Draws: the step gives tokens drawn on the device instead of logits, as the batch tensor
+	// "sampling" says (op.Sample).
+	Draws bool `json:"draws,omitempty"`
 }
 
 // Check refuses a cache that cannot be.

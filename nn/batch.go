@@ -3,6 +3,7 @@ package nn
 import (
 	"spillway/dtype"
 	"spillway/graph"
+	"spillway/op"
 	"spillway/shape"
 )
 
@@ -35,6 +36,15 @@ func outputRows(b *graph.Builder, x graph.Value) graph.Value {
 		return x
 	}
 	return b.Embedding(b.Part("outputs", dtype.I32, 1, b.Cache.Outputs), x)
+}
+
+// drawn are tokens drawn from logits [1 O V] where a step of generation asks for them, else the logits.
+func drawn(b *graph.Builder, logits graph.Value) graph.Value {
+	if b.Cache == nil || !b.Cache.Draws || b.Err() != nil {
+		return logits
+	}
+	rows := b.TypeOf(logits).Shape[1]
+	return b.Apply(op.Sample, op.Attr{}, logits, b.Part("sampling", dtype.I32, 1, rows, op.SampleSettings))[0]
 }
 
 // Input are the numbers [B dims..] a plain model starts from.

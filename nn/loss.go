@@ -14,7 +14,7 @@ func NextToken(b *graph.Builder, x graph.Value, head *Linear) graph.Value {
 		case b.Task == graph.Infer:
 			return head.matmul(b, x)
 		case b.Task == graph.Generate:
-			return head.matmul(b, outputRows(b, x))
+			return drawn(b, head.matmul(b, outputRows(b, x)))
 		case head.Bias != nil || head.Adapter != nil:
 			b.Fail("the loss is fused with the head, which can have no bias or adapter")
 			return 0

@@ -38,6 +38,9 @@ const Evaluate = "evaluate"
 // any sequences. The main phase is the one with most.
 func Step(rows int64) string { return fmt.Sprintf("step of %d", rows) }
 
+// Draw is the name of a step that gives tokens, drawn on the device, instead of logits.
+func Draw(rows int64) string { return fmt.Sprintf("draw of %d", rows) }
+
 // BatchHome is the home that the instructions copy the batch of micro-batch 0 from; -1 for
 // none.
 func (p *Plan) BatchHome() int {

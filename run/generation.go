@@ -32,6 +32,8 @@ type Generation struct {
 	// Exact: the logits of a sequence have the same bits whatever is computed with it, and however its
 	// prompt is cut. A CPU gives that anyway; on GPUs it costs some speed.
 	Exact bool
+
+	draws bool // steps give tokens: graph.KVCache.Draws
 }
 
 // Usual sizes, where nobody says.
@@ -115,7 +117,7 @@ func onGPU(o Options) bool {
 // cache is that of a step of so many rows.
 func (g Generation) cache(rows int64) *graph.KVCache {
 	c := &graph.KVCache{Streams: g.Streams, Context: g.Context, Page: g.Page, Chunk: g.Chunk, Key: g.Key, Value: g.Value,
-		Outputs: rows, Filled: g.Context, Exact: g.Exact}
+		Outputs: rows, Filled: g.Context, Exact: g.Exact, Draws: g.draws && rows <= g.Streams}
 	if rows > g.Streams {
 		c.Outputs, c.Filled = min(g.Streams, mostOutputs), min(rows, g.Context)
 	}
@@ -154,6 +156,34 @@ func (q *question) steps() (list []planner.Step, err error) {
 			return nil, err
 		}
 		list = append(list, planner.Step{Rows: n, Model: m})
+	}
+	draws, err := q.draws()
+	return append(draws, list...), err
+}
+
+// draws are steps of one row for each sequence that draw tokens on a GPU, so that no logits cross the
+// link. On a CPU there is none to cross.
+func (q *question) draws() (list []planner.Step, err error) {
+	o := q.options
+	if !onGPU(o) || q.Site.Devices > 1 {
+		return nil, nil
+	}
+	o.Generation.draws = true
+	for _, n := range o.Generation.stepSizes() {
+		if n > o.Generation.Streams {
+			continue
+		}
+		m, err := q.traceAs(o, 1, n)
+		if err != nil {
+			return nil, err
+		}
+		head := m.Program(len(m.Blocks) - 1)
+		for _, node := range head.Nodes {
+			if _, err := q.Site.Kernels.Kernel(head.Call(node)); node.Kind == op.Sample && err != nil {
+				return nil, nil // the device has none
+			}
+		}
+		list = append(list, planner.Step{Rows: n, Model: m, Draws: true})
 	}
 	return list, nil
 }

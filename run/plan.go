@@ -144,6 +144,7 @@ type question struct {
 	options Options
 	memory  placement.Memory // of each device and of the host, within the limits
 	notices []string
+	traceAs func(o Options, microBatchSize, seq int64) (*spec.Model, error) // Trace, with other options
 }
 
 // ask completes options to what the planner needs.
@@ -167,6 +168,9 @@ func (m *Model) ask(o Options) (*question, error) {
 	q := &question{model: m, options: o}
 	q.MicroBatchSize, q.Seq = o.MicroBatchSize, o.Seq
 	q.Trace = func(microBatchSize, seq int64) (*spec.Model, error) { return m.trace(net, o, microBatchSize, seq) }
+	q.traceAs = func(o Options, microBatchSize, seq int64) (*spec.Model, error) {
+		return m.trace(net, o, microBatchSize, seq)
+	}
 	if q.Site, q.memory, err = o.site(); err != nil {
 		return nil, err
 	}

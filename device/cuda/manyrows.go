@@ -22,8 +22,9 @@ const (
 	mostShare   = 8   // blocks of a cluster
 )
 
-// mostManyRows is up to how many rows these kernels are faster than cuBLASLt: for now they are taken
-// where rows are to be exact.
+// mostManyRows is up to how many rows these kernels are faster than cuBLASLt: none, so they are taken
+// where rows are to be exact. A step of 128 rows of the Llama-3-8B shape takes 2.5 times as long with
+// them on an H200, one of a row twice as long as with those of decode.cu.
 const mostManyRows = 0
 
 // newManyRows plans a product; ok is false where there is no kernel for it, or a faster one unless

@@ -209,7 +209,13 @@ func BenchmarkManySequences(b *testing.B) {
 					begin = time.Now()
 				}
 				for _, q := range list {
-					if err := q.Append(int32(5 + i)); err != nil {
+					d := q.(generate.Drawer)
+					token, ok := d.Drawn()
+					if !ok {
+						token = int32(5 + i)
+						d.Draw(&op.Sampling{})
+					}
+					if err := q.Append(token); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -18,6 +18,7 @@ import (
 type Step struct {
 	Rows  int64
 	Model *spec.Model
+	Draws bool // graph.KVCache.Draws
 }
 
 // WithSteps is a plan to generate with a phase for each of some smaller steps. All of them
@@ -72,6 +73,9 @@ func writeSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.
 			return nil, err
 		}
 		phases[i] = emit.Phase{Name: plan.Step(s.Rows), Writer: emit.NewWriter(l)}
+		if s.Draws {
+			phases[i].Name = plan.Draw(s.Rows)
+		}
 	}
 	q, err := emit.WithPhases(p, c, site.Alignment, phases)
 	if err != nil {

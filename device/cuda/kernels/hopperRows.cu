@@ -20,6 +20,7 @@
 #define W_BYTES (BLOCK_ROWS * 128)
 #define STAGE_BYTES (W_BYTES + KEYS * 128)
 #define LINE 20 // floats between lines of 16 sums: those that threads touch together are in different banks
+#define TILE_LINES (KEYS * LINE + 4) // of a tile
 
 __device__ __forceinline__ u32 clusterRank() {
     u32 r;
@@ -221,17 +222,17 @@ template <class Form> __device__ __forceinline__ void multiplyTiles(const Form &
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
-                for (int y = 0; y < 4; y++) parts[(((half * TILES + m) * 4 + warp) * KEYS + n * 8 + 2 * t + (y & 1)) * LINE + g + (y >> 1) * 8] = sum[m][n][y];
+                for (int y = 0; y < 4; y++) parts[((half * TILES + m) * 4 + warp) * TILE_LINES + (n * 8 + 2 * t + (y & 1)) * LINE + g + (y >> 1) * 8] = sum[m][n][y];
         meet();
         const int tile = item / packs * (TILES * 8), first = item % packs * KEYS, here = min(KEYS, count - first);
-        for (int u = mine * share + rank; u < TILES * 8 * here; u += 256 * share) {
-            const int m = u / here, n = u % here;
+        for (int u = rank * 256 + mine; u < TILES * 8 * here; u += 256 * share) {
+            const int m = u % (TILES * 8), n = u / (TILES * 8); // neighbours store to the same row
             if (tile + m >= all) continue;
             float line[16] = {};
 #pragma unroll 2
             for (int q = 0; q < share; q++) {
                 u32 at;
-                asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(base + (m * KEYS + n) * LINE * 4), "r"(q));
+                asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(base + (m * TILE_LINES + n * LINE) * 4), "r"(q));
 #pragma unroll
                 for (int e = 0; e < 16; e += 4) {
                     float4 v;
