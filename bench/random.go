@@ -253,8 +253,16 @@ func (d drawing) between(least, most float64) float64 {
 	return least * math.Pow(most/least, d.Float64())
 }
 
-// run draws an architecture, its sizes and the settings of a training run.
-func (d drawing) run(i int) *RandomRow {
+// architecture is a model drawn at random, with sizes of a batch for it.
+type architecture struct {
+	kind           string
+	config         json.RawMessage
+	layers, hidden int
+	rows, seq      int
+}
+
+// architecture draws a model and the sizes of a batch.
+func (d drawing) architecture() architecture {
 	width, layers, rows, seq := d.between(64, 320), d.between(2, 8), d.between(1, 8), d.between(16, 512)
 	if d.gpu {
 		width, layers, rows, seq = d.between(512, 4096), d.between(4, 32), d.between(1, 16), d.between(128, 4096)
@@ -287,23 +295,29 @@ func (d drawing) run(i int) *RandomRow {
 	if err != nil { // strings and numbers
 		panic(err)
 	}
+	return architecture{kind, raw, n, hidden, int(rows), int(seq)}
+}
+
+// run draws an architecture, its sizes and the settings of a training run.
+func (d drawing) run(i int) *RandomRow {
+	a := d.architecture()
 	precision := one(d, "fp32", "fp32", "bf16")
 	if d.gpu {
 		precision = one(d, "bf16", "bf16", "bf16", "pure-bf16", "fp16", "fp32")
 	}
 	settings := map[string]string{
-		"method": one(d, "full", "full", "lora", "qlora"), "precision": precision, "micro-batch-size": strconv.Itoa(int(rows)), "seq-len": strconv.Itoa(int(seq)),
+		"method": one(d, "full", "full", "lora", "qlora"), "precision": precision, "micro-batch-size": strconv.Itoa(a.rows), "seq-len": strconv.Itoa(a.seq),
 		"optimizer": one(d, "adamw", "adamw", "adamw_8bit", "sgd", "lion"), "max-grad-norm": one(d, "", "1"), "gradient-accumulation-steps": one(d, "1", "1", "2", "3"),
 	}
 	if settings["method"] != "full" {
 		settings["lora-rank"] = one(d, "8", "16", "64")
 	}
-	documents := one(d, 0, int(seq)/4+8, int(d.between(16, 2000)))
-	name := fmt.Sprintf("%d: %s of %d × %d, %d × %d, %s %s", i, kind, n, hidden, int(rows), int(seq), precision, settings["method"])
+	documents := one(d, 0, a.seq/4+8, int(d.between(16, 2000)))
+	name := fmt.Sprintf("%d: %s of %d × %d, %d × %d, %s %s", i, a.kind, a.layers, a.hidden, a.rows, a.seq, precision, settings["method"])
 	if documents > 0 {
 		name += fmt.Sprintf(", documents of %d", documents)
 	}
-	return &RandomRow{Name: name, Model: raw, Settings: settings, Documents: documents}
+	return &RandomRow{Name: name, Model: a.config, Settings: settings, Documents: documents}
 }
 
 // randomEnd is the token at the end of documents.

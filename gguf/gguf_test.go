@@ -320,31 +320,3 @@ func TestSplitModels(t *testing.T) {
 		t.Errorf("without its third part: %v", err)
 	}
 }
-
-// Any bytes are read or refused, within a bounded time and memory.
-func FuzzOpen(f *testing.F) {
-	for _, path := range []string{"testdata/llama.gguf", "testdata/qwen3-00003-of-00003.gguf"} {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b[:min(len(b), 4096)])
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		path := filepath.Join(t.TempDir(), "x.gguf")
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		file, err := gguf.Open(path)
-		if err != nil {
-			return
-		}
-		defer file.Close()
-		for _, x := range file.Tensors() {
-			if x.Bytes > int64(len(b)) {
-				t.Fatalf("tensor %s has %d bytes of a file of %d", x.Name, x.Bytes, len(b))
-			}
-		}
-		_, _ = file.Files()
-	})
-}

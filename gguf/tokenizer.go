@@ -46,6 +46,7 @@ type object = map[string]any
 
 // Types of tokens.
 const (
+	tokenNormal  = 1
 	tokenUnknown = 2
 	tokenControl = 3
 	tokenUser    = 4
@@ -92,7 +93,9 @@ func (v *vocabulary) tokenizer() ([]byte, error) {
 		return nil, err
 	}
 	file["version"], file["truncation"], file["padding"] = "1.0", nil, nil
-	file["added_tokens"] = v.added()
+	if file["added_tokens"], err = v.added(); err != nil {
+		return nil, err
+	}
 	return json.Marshal(file)
 }
 
@@ -104,15 +107,36 @@ func (v *vocabulary) kind(id int) int64 {
 	return v.kinds[id]
 }
 
+// addedToken is one as tokenizer.json has it.
+type addedToken struct {
+	ID         int    `json:"id"`
+	Content    string `json:"content"`
+	SingleWord bool   `json:"single_word"`
+	LStrip     bool   `json:"lstrip"`
+	RStrip     bool   `json:"rstrip"`
+	Normalized bool   `json:"normalized"`
+	Special    bool   `json:"special"`
+}
+
+// Bounds of what a vocabulary may ask for: tokens that are looked for in a text, and bytes of
+// a token that is joined from others, all of whose splits are tried.
+const (
+	maxAdded = 1 << 16
+	maxToken = 1 << 10
+)
+
 // added are the tokens that are found in a text before it is split.
-func (v *vocabulary) added() []object {
-	list := []object{}
+func (v *vocabulary) added() ([]addedToken, error) {
+	list := []addedToken{}
 	for id, token := range v.tokens {
 		if kind := v.kind(id); kind == tokenControl || kind == tokenUser || kind == tokenUnknown {
-			list = append(list, object{"id": id, "content": token, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": kind != tokenUser})
+			list = append(list, addedToken{ID: id, Content: token, Special: kind != tokenUser})
+		}
+		if len(list) > maxAdded {
+			return nil, fmt.Errorf("more than %d of its %d tokens are control tokens or tokens of the user, which is too many to look for in a text", maxAdded, len(v.tokens))
 		}
 	}
-	return list
+	return list, nil
 }
 
 // ids of the tokens that are not found before.
@@ -170,6 +194,11 @@ func (v *vocabulary) sentencePiece() (object, error) {
 	if len(scores) != len(v.tokens) {
 		return nil, fmt.Errorf("its tokenizer has %d tokens and the scores of %d", len(v.tokens), len(scores))
 	}
+	for id, token := range v.tokens {
+		if len(token) > maxToken && v.kind(id) == tokenNormal {
+			return nil, fmt.Errorf("its token %d has %d bytes, at most %d are read", id, len(token), maxToken)
+		}
+	}
 	ids := v.ids()
 	unknown, err := v.special("unknown", 0)
 	if err != nil {
@@ -202,7 +231,7 @@ func scoreMerges(tokens []string, scores []float64, ids map[string]int) [][2]str
 	}
 	var all []merge
 	for id, token := range tokens {
-		if ids[token] != id {
+		if ids[token] != id || len(token) > maxToken {
 			continue
 		}
 		for at := range token {

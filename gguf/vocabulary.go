@@ -85,6 +85,30 @@ func TokenizerMetadata(raw []byte, vocab int) (Metadata, error) {
 	return m, nil
 }
 
+// PiecesMetadata is a vocabulary of SentencePiece as the metadata of a file whose model knows
+// so many tokens: <unk>, <s> and </s> come first, then bytes and other pieces with their scores.
+func PiecesMetadata(pieces []string, scores []float32, vocab int) (Metadata, error) {
+	if len(pieces) > vocab || len(pieces) != len(scores) || len(pieces) < 3 {
+		return nil, fmt.Errorf("the tokenizer has %d tokens and %d scores, the model knows %d tokens", len(pieces), len(scores), vocab)
+	}
+	tokens, types, all := make([]string, vocab), make([]int64, vocab), make([]float64, vocab)
+	for id := range tokens {
+		tokens[id], types[id] = fmt.Sprintf("[PAD%d]", id), tokenUnused
+		if id < len(pieces) {
+			tokens[id], types[id], all[id] = pieces[id], tokenNormal, float64(scores[id])
+			if byteToken.MatchString(pieces[id]) {
+				types[id] = tokenByte
+			}
+		}
+	}
+	types[0], types[1], types[2] = tokenUnknown, tokenControl, tokenControl
+	return Metadata{
+		"tokenizer.ggml.model": "llama", "tokenizer.ggml.pre": "default", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": types, "tokenizer.ggml.scores": all,
+		"tokenizer.ggml.unknown_token_id": int64(0), "tokenizer.ggml.bos_token_id": int64(1), "tokenizer.ggml.eos_token_id": int64(2),
+		"tokenizer.ggml.add_bos_token": true, "tokenizer.ggml.add_eos_token": false, "tokenizer.ggml.add_space_prefix": true,
+	}, nil
+}
+
 // merges are the pairs in their order; files have them as texts or as lists.
 func (f *tokenizerFile) merges() (pairs [][2]string, err error) {
 	if json.Unmarshal(f.Model.Merges, &pairs) == nil {

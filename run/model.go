@@ -219,7 +219,7 @@ func (m *Model) asStored(net nn.Model, o Options) error {
 		byName[w.Name] = w
 	}
 	if o.Task == Infer || o.Task == Generate {
-		if err := m.packLinears(net, byName, o.decoded); err != nil {
+		if err := m.packLinears(net, byName, o); err != nil {
 			return err
 		}
 	}
@@ -231,6 +231,9 @@ func (m *Model) asStored(net nn.Model, o Options) error {
 			}
 			if !w.Type.Block() {
 				p.Storage, p.OutlierThreshold = dtype.Invalid, 0
+				continue
+			}
+			if quant.InterleavedOf(p.Storage) == w.Type {
 				continue
 			}
 			if stored.Library(w.Type) == "" && stored.Library(p.Storage) == "" { // a file may mix such types
@@ -247,8 +250,10 @@ func (m *Model) asStored(net nn.Model, o Options) error {
 
 // packLinears has the weights of linear layers held in the codes that the folder has them in,
 // where those are stored as they are held. A weight that is the embedding too is read row
-// by row, and stays plain; so do the types of GGUF files where those are decoded.
-func (m *Model) packLinears(net nn.Model, byName map[string]stored.Tensor, decoded bool) error {
+// by row, and stays plain; so do the types of GGUF files where those are decoded. For a CPU that
+// computes in 16 bits rows are interleaved, where their type can be.
+func (m *Model) packLinears(net nn.Model, byName map[string]stored.Tensor, o Options) error {
+	interleaves := o.Precision != dtype.F32 && o.computesOnCPU()
 	linears, others := map[*nn.Param]bool{}, map[*nn.Param]bool{}
 	err := nn.Walk(net, func(_ string, part any) error {
 		switch l := part.(type) {
@@ -262,10 +267,15 @@ func (m *Model) packLinears(net nn.Model, byName map[string]stored.Tensor, decod
 	for p := range linears {
 		for _, name := range m.Info.FileNames(p.Name) {
 			w, held := byName[name]
-			if !held || !w.Type.Block() || others[p] || decoded && stored.Library(w.Type) == "" {
+			if !held || !w.Type.Block() || others[p] {
 				continue
 			}
-			if _, exact, ok := w.Storage(); exact && ok {
+			_, exact, ok := w.Storage()
+			if kind, fits := quant.Interleaved(w.Type, w.Shape.Rows(), w.Shape.Last()); interleaves && fits && exact && ok {
+				p.Storage, p.Frozen = kind, true
+				continue
+			}
+			if decoded := o.decoded && stored.Library(w.Type) == ""; exact && ok && !decoded {
 				p.Storage, p.Frozen = w.Type, true
 			}
 		}

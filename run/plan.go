@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"slices"
 
+	"spillway/dtype"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/planner/strategy"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/store"
@@ -26,7 +28,8 @@ import (
 // and whose disk has its iterations gets the plan it had.
 //
 // To compute with on a CPU, weights of a GGUF file are decoded when they are read where that
-// fits, since multiplying by their codes takes longer there.
+// fits, since multiplying by their codes takes longer there; but not those that it multiplies by
+// fast, see packLinears.
 func (m *Model) Plan(o Options) (*Run, error) {
 	if m.decodes(o) {
 		plain := o
@@ -48,9 +51,11 @@ func (m *Model) decodes(o Options) bool {
 		return false
 	}
 	o, err := o.withDefaults(m)
-	if err != nil {
-		return false
-	}
+	return err == nil && o.computesOnCPU()
+}
+
+// computesOnCPU says whether the device that computes is a CPU.
+func (o Options) computesOnCPU() bool {
 	site, _, err := o.site()
 	return err == nil && site.Device.Kind == machine.CPU
 }
@@ -121,7 +126,9 @@ func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
 		o.Generation, o.Seq = generationOf(p.Cache), 0
 	}
 	o.decoded = !slices.ContainsFunc(p.Slabs, func(s plan.Slab) bool {
-		return slices.ContainsFunc(s.Params, func(q plan.SlabParam) bool { return q.Type.DType.Block() })
+		return slices.ContainsFunc(s.Params, func(q plan.SlabParam) bool {
+			return q.Type.DType.Block() && quant.InterleavedOf(q.Type.DType) == dtype.Invalid
+		})
 	})
 	q, err := m.ask(o)
 	if err != nil {

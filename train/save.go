@@ -178,6 +178,9 @@ func (t *Trainer) saveTo(dir checkpoint.Dir) error {
 	if t.last, t.saved, t.failures, t.retryAt = path, t.done, 0, 0; err != nil {
 		t.c.Notice(err.Error())
 	}
+	if t.c.Saved != nil {
+		t.c.Saved(t.done, path)
+	}
 	return nil
 }
 

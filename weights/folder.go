@@ -8,6 +8,7 @@ import (
 
 	"spillway/arch"
 	"spillway/dtype"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/tensorfile"
@@ -81,14 +82,22 @@ func (f folder) Read(param string, first int64, dst []float32) error {
 	return t.ReadF32(dst, first)
 }
 
-// Packed gives the param byte for byte, where the files have it in the same type.
+// Packed gives the param byte for byte, where the files have it in the same type, or its rows
+// interleaved.
 func (f folder) Packed(param string, t dtype.Type) (io.Reader, bool) {
 	w, ok := f[param]
-	if !ok || w.Type != t {
+	if !ok || w.Type != t && w.Type != quant.InterleavedOf(t) {
 		return nil, false
 	}
 	r, _, ok := w.Storage()
-	return r, ok
+	if !ok || w.Type == t {
+		return r, ok
+	}
+	at, ok := r.(io.ReaderAt)
+	if !ok {
+		return nil, false
+	}
+	return quant.Interleave(t, w.Shape.Rows(), w.Shape.Last(), at), true
 }
 
 // Join reads the params that has names from the first values, and all others from the

@@ -29,7 +29,7 @@ var flagGroups = []struct {
 	{"Steps", []string{"micro-batch-size", "gradient-accumulation-steps", "canonical-sums", "precision", "fp32-modules", "optimizer", "state-policy", "weight-decay", "lr-scheduler", "warmup-steps", "max-grad-norm", "seed"}},
 	{"Generation", []string{"all-logits", "context", "streams", "chunk", "cache-type"}},
 	{"Data", []string{"format", "fields", "chat-template", "today", "tokenizer", "token-bytes", "packing", "document-len", "skip-bad-lines", "train-on-prompts", "show-sample"}},
-	{"Evaluation", []string{"questions", "evaluate", "eval-data", "eval-split", "eval-steps", "eval-batches", "patience", "keep-best"}},
+	{"Evaluation", []string{"questions", "windows", "evaluate", "eval-data", "eval-split", "eval-steps", "eval-batches", "patience", "keep-best"}},
 	{"Adapters", []string{"adapter", "lora-rank", "lora-alpha", "lora-dropout", "target-modules", "exclude-modules", "layers-to-transform", "rank-pattern", "alpha-pattern", "modules-to-save",
 		"lora-bias", "init-lora-weights", "use-rslora", "use-dora", "quantization", "no-quantize", "llm-int8-threshold"}},
 	{"Memory and devices", []string{"max-host-memory", "disk", "journal-every", "strategy", "device-map", "optimizer-device", "deepspeed", "plan", "dtype", "cache-type", "no-cache"}},

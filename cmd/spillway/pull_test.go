@@ -34,7 +34,7 @@ func tinyHub(t *testing.T) {
 			json.NewEncoder(w).Encode(map[string]any{"sha": hubCommit, "siblings": siblings})
 			return
 		}
-		w.Write(files[strings.TrimPrefix(r.URL.Path, "/org/tiny/resolve/main/")])
+		w.Write(files[strings.TrimPrefix(r.URL.Path, "/org/tiny/resolve/"+hubCommit+"/")])
 	}))
 	t.Cleanup(server.Close)
 	t.Setenv("HF_ENDPOINT", server.URL)

@@ -120,7 +120,7 @@ func trainCommand(ctx context.Context, sh shell, o trainOptions, r *recipe.Recip
 		text, shown.log = io.Discard, sh.err
 	}
 	run, err := finetune.Prepare(r, finetune.Options{
-		Rig: sh.rigOptions(line), Report: shown.report, Notice: line.Print,
+		Rig: sh.rigOptions(line), Report: shown.report, Notice: line.Print, Program: version,
 		Progress: func(what string, done, total int64) {
 			line.Show(func() string { return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(max(total, 1)))) })
 		},

@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	Register(op.QuantizedMatmul, quantizedMatmul)
+	RegisterNative(op.QuantizedMatmul, quantizedMatmul, func(c op.Call) bool { return isPacked(c) || !hasNarrow(c.In) && !hasNarrow(c.Out) })
 }
 
 // quantizedMatmul decodes some outputs' weights at a time, while they stay in the cache, and
@@ -15,6 +15,9 @@ func init() {
 func quantizedMatmul(c op.Call, workers int) Program {
 	if c.Attr.OutlierThreshold > 0 {
 		return outlierMatmul(c, workers)
+	}
+	if isPacked(c) {
+		return packedMatmul(c, workers)
 	}
 	t := newTiles(c, workers)
 	return Program{Workspace: t.workspace(), Run: func(p *kernel.Pool, l *device.Launch) {
