@@ -95,7 +95,7 @@ async function showNow() {
   const tiles = make("div"), plots = make("div", {class: "plots"}), rest = make("div", {class: "plots"}), id = run;
   figures = ["loss", "seconds", "tokens_per_second", "eval_loss"].map((m) => figure((form) => `api/run/${id}/metric/${m}.${form}`, m.replaceAll("_", " ")));
   plots.append(...figures);
-  main.replaceChildren(tiles, rest, make("h2", {}, "curves"), plots);
+  main.replaceChildren(tiles, make("h2", {}, "curves"), plots, rest);
   main.update = async () => {
     const now = await (await ask(`api/run/${id}/now`)).json();
     if (run !== id || view !== "now") return;
