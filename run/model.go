@@ -55,7 +55,7 @@ func Open(name string) (m *Model, err error) {
 		return fromConfig(name, config)
 	case err != nil:
 		return nil, fmt.Errorf("opening model %s: %w", name, err)
-	case !info.IsDir() && filepath.Ext(name) != gguf.Extension:
+	case !info.IsDir() && !gguf.IsFile(vfs.OS, path) && !hf.IsWeightsFile(vfs.OS, path):
 		config, err := vfs.ReadFile(vfs.OS, name, maxConfig)
 		if err != nil {
 			return nil, err
@@ -153,6 +153,9 @@ func (m *Model) trace(net nn.Model, o Options, microBatchSize, seq int64) (*spec
 		return nil, err
 	}
 	c := graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed, Document: o.Document}
+	if o.Task == Infer && !o.AllLogits {
+		c.LogitsOf = 1
+	}
 	if o.Task == Generate {
 		c.Cache = o.Generation.cache(seq)
 	}

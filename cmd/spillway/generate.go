@@ -183,7 +183,7 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 	if err != nil {
 		return err
 	}
-	out := &sampleWriter{w: sh.out, discard: o.asJSON, several: o.samples > 1}
+	out := &sampleWriter{w: sh.out, discard: o.asJSON, several: o.samples > 1, terminal: isTerminal(sh.out)}
 	for piece, pieceErr := range g.All(ctx) {
 		if err = pieceErr; err == nil {
 			err = out.write(piece)
@@ -284,7 +284,8 @@ func (o *generateFlags) encodeText(m *inference.Model, text string, messages []i
 type sampleWriter struct {
 	w                io.Writer
 	discard, several bool
-	at               int // text that is written as it comes
+	terminal         bool // whose control characters are not written
+	at               int  // text that is written as it comes
 	waiting          []string
 	ended            []bool
 	broken           bool // the last byte is a line break
@@ -306,7 +307,9 @@ func (s *sampleWriter) write(p generate.Piece) error {
 			text = fmt.Sprintf("--- %d\n", s.at+1) + text
 		}
 		if s.waiting[s.at] = ""; text != "" {
-			s.broken = strings.HasSuffix(text, "\n")
+			if s.broken = strings.HasSuffix(text, "\n"); s.terminal {
+				text = term.Safe(text)
+			}
 			if _, err := io.WriteString(s.w, text); err != nil {
 				return err
 			}
