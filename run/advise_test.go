@@ -178,10 +178,10 @@ func TestLargestBatchOfAModel(t *testing.T) {
 	}
 }
 
-// What cannot fit by what is stored alone is told at once, and what fits never is.
+// What cannot fit by what is stored alone is ruled out at once, and what fits never is.
 func TestMayFit(t *testing.T) {
 	m := open(t, configFile(t, tinyLlama(false, 0)))
-	told := 0
+	ruled := 0
 	for _, budget := range []int64{10_000, 40_000, 100_000, 400_000, 4_000_000} {
 		for _, host := range []string{"64KiB", "256KiB", "4GiB"} {
 			for _, devices := range []string{"", "2x"} {
@@ -193,7 +193,7 @@ func TestMayFit(t *testing.T) {
 				}
 				may := m.MayFit(o)
 				if !may {
-					told++
+					ruled++
 				}
 				if err == nil && !may {
 					t.Errorf("%sgpu with %d bytes, %s on the host: it fits, and is said not to", devices, budget, host)
@@ -201,7 +201,7 @@ func TestMayFit(t *testing.T) {
 			}
 		}
 	}
-	if told < 5 {
-		t.Errorf("only %d of 30 are told at once", told)
+	if ruled < 5 {
+		t.Errorf("only %d of 30 are ruled out at once", ruled)
 	}
 }
