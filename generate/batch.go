@@ -100,6 +100,7 @@ func (b *Batch) all(ctx context.Context, yield func(BatchPiece) bool) (err error
 		if len(b.running) == 0 {
 			return nil
 		}
+		start, prompts, tokens := time.Now(), b.prompts(), b.pending()
 		if err := b.step(ctx); err != nil {
 			for _, r := range b.running {
 				err = errors.Join(err, r.abandon(ctx, r.writers, func(p Piece) bool { return yield(BatchPiece{r.request, p}) }))
@@ -114,7 +115,30 @@ func (b *Batch) all(ctx context.Context, yield func(BatchPiece) bool) (err error
 		if err := b.release(); err != nil {
 			return err
 		}
+		if took := time.Since(start); prompts {
+			b.statistics.Prefill += took
+		} else {
+			b.statistics.Decode += took
+			b.statistics.decoded += tokens
+		}
 	}
+}
+
+// prompts says whether some prompt is not computed yet.
+func (b *Batch) prompts() bool {
+	return slices.ContainsFunc(b.running, func(r *running) bool { return r.writers == nil })
+}
+
+// pending is how many texts wait for their next token.
+func (b *Batch) pending() (n int) {
+	for _, r := range b.running {
+		for _, w := range r.writers {
+			if w.result.End == "" {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // admit begins requests, as long as there are streams for all of their samples.
@@ -136,30 +160,13 @@ func (b *Batch) admit() error {
 	return nil
 }
 
-// step computes once, and counts the time.
-func (b *Batch) step(ctx context.Context) (err error) {
-	prompts, tokens := false, 0
-	for _, r := range b.running {
-		prompts = prompts || r.writers == nil
-		for _, w := range r.writers {
-			if w.result.End == "" {
-				tokens++
-			}
-		}
-	}
-	start := time.Now()
+// step computes once.
+func (b *Batch) step(ctx context.Context) error {
 	if s, ok := b.engine.(stepper); ok {
-		_, err = s.Advance(ctx)
-	} else {
-		err = b.engine.Step(ctx)
+		_, err := s.Advance(ctx)
+		return err
 	}
-	if took := time.Since(start); prompts {
-		b.statistics.Prefill += took
-	} else {
-		b.statistics.Decode += took
-		b.statistics.decoded += tokens
-	}
-	return err
+	return b.engine.Step(ctx)
 }
 
 // write picks the next token of each continuation whose logits are there.

@@ -153,6 +153,9 @@ func (m *Model) trace(net nn.Model, o Options, microBatchSize, seq int64) (*spec
 		return nil, err
 	}
 	c := graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed, Document: o.Document}
+	if o.Task == Infer && !o.AllLogits {
+		c.LogitsOf = 1
+	}
 	if o.Task == Generate {
 		c.Cache = o.Generation.cache(seq)
 	}

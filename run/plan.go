@@ -129,6 +129,7 @@ func (m *Model) TryPlan(o Options) (*Run, error) {
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
 	o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.Document = 0, p.MicroBatchSize, p.MicroBatches, 0, p.Seq, p.Document
 	o.CanonicalSums = p.CanonicalSums
+	o.AllLogits = o.Task == Infer && !slices.ContainsFunc(p.Batch, func(b plan.BatchTensor) bool { return b.Name == "outputs" })
 	if p.Cache != nil {
 		o.Generation, o.Seq = generationOf(p.Cache), 0
 	}

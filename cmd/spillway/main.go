@@ -115,7 +115,7 @@ before it starts that the plan fits.`,
 	root.SetUsageFunc(usage)
 	root.Version = strings.TrimPrefix(thisBuild().String(), "spillway ")
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newPull(sh), newInit(sh), newInspect(sh), newTrain(sh), newGenerate(sh), newChat(sh), newEval(sh), newQuantize(sh), newMerge(sh), newExport(sh), newCompare(sh), newReport(sh), newBench(sh), newVersion(sh))
+	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newPull(sh), newInit(sh), newInspect(sh), newTrain(sh), newGenerate(sh), newChat(sh), newEval(sh), newQuantize(sh), newMerge(sh), newExport(sh), newTop(sh), newCompare(sh), newReport(sh), newBench(sh), newVersion(sh))
 	return root
 }
 
@@ -127,7 +127,7 @@ func knownVerb(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
-	meant := map[string]string{"finetune": "train", "fine-tune": "train", "fit": "train", "convert": "export", "save": "export", "new": "init", "info": "inspect", "show": "inspect", "gpus": "devices", "download": "pull", "fetch": "pull", "memory": "estimate",
+	meant := map[string]string{"finetune": "train", "fine-tune": "train", "fit": "train", "convert": "export", "save": "export", "new": "init", "info": "inspect", "show": "inspect", "gpus": "devices", "nvidia-smi": "top", "monitor": "top", "watch": "top", "diff": "compare", "download": "pull", "fetch": "pull", "memory": "estimate",
 		"run": "generate", "infer": "generate", "sample": "generate", "evaluate": "eval", "perplexity": "eval", "talk": "chat"}
 	if near := meant[args[0]]; near != "" {
 		return usageErrorf("there is no command %q; did you mean %s?", args[0], near)
