@@ -111,7 +111,7 @@ func TestQuantizedMatmulsHaveTheBitsOfTwoSteps(t *testing.T) {
 // interleaved codes inputs in bf16 give what the decoded weight gives, but for their rounding to
 // integers; in f32 they give its bits.
 func TestInterleavedMatmuls(t *testing.T) {
-	for _, kind := range []dtype.Type{quant.BF16x8, quant.F16x8, quant.Q4_0x8, quant.Q8_0x8, quant.Q4_Kx8, quant.Q6_Kx8} {
+	for _, kind := range []dtype.Type{quant.BF16x8, quant.F16x8, quant.Q4_0x8, quant.Q8_0x8, quant.Q4_Kx8, quant.Q6_Kx8, quant.NF4x8, quant.FP4x8} {
 		for _, in := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 			for _, s := range [][3]int{{1, 64, 512}, {3, 24, 256}, {50, 40, 768}} {
 				b := newBench(t, 64<<20)
@@ -133,11 +133,15 @@ func TestInterleavedMatmuls(t *testing.T) {
 					}
 					continue
 				}
+				rounding := 1e-5
+				if kind == quant.NF4x8 { // of which the values are rounded too
+					rounding = 1e-4
+				}
 				got, want := make([]float32, s[0]*s[1]), make([]float32, s[0]*s[1])
 				in.Decode(got, fused.out.Host())
 				in.Decode(want, plain)
 				for i, f := range want { // one step of the output's type, or the rounding of inputs
-					if off := math.Abs(float64(got[i] - f)); off > math.Abs(float64(f))/128+float64(s[2])*1e-5 {
+					if off := math.Abs(float64(got[i] - f)); off > math.Abs(float64(f))/128+float64(s[2])*rounding {
 						t.Fatalf("%v of %v with inputs in %v: element %d is %v, want %v", s, kind, in, i, got[i], f)
 					}
 				}
