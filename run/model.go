@@ -55,7 +55,7 @@ func Open(name string) (m *Model, err error) {
 		return fromConfig(name, config)
 	case err != nil:
 		return nil, fmt.Errorf("opening model %s: %w", name, err)
-	case !info.IsDir() && filepath.Ext(name) != gguf.Extension:
+	case !info.IsDir() && !gguf.IsFile(vfs.OS, path) && !hf.IsWeightsFile(vfs.OS, path):
 		config, err := vfs.ReadFile(vfs.OS, name, maxConfig)
 		if err != nil {
 			return nil, err
