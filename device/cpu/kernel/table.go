@@ -18,8 +18,8 @@ type table struct {
 	bytes  [32]byte // the lower bytes of the values, then the upper ones
 }
 
-// Integers of a table and of the inputs multiplied by it are so small that 32 products fit into
-// 31 bits: one bit less for inputs than elsewhere.
+// Integers of a table and of the inputs that are multiplied by it are so small that a sum over 32
+// elements fits into 31 bits: one bit less for inputs than elsewhere.
 const (
 	tableMost = 4095
 	tableBits = inputBits - 2
