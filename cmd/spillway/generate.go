@@ -80,7 +80,7 @@ Ctrl-C ends the text; what was written stays.`,
 	f.Float64Var(&o.lengthPenalty, "length-penalty", 1, "divide the scores of beams by their length to the power of `X`")
 	f.BoolVar(&o.early, "early-stopping", false, "end the search as soon as --num-beams texts have ended")
 	f.IntVar(&o.logprobs, "logprobs", -1, "with --json: log-probabilities of the new tokens, and of the `N` most likely ones in each place (default: none)")
-	f.BoolVar(&o.promptLogprobs, "prompt-logprobs", false, "with --json: log-probabilities of the prompt's tokens; it is then computed token by token")
+	f.BoolVar(&o.promptLogprobs, "prompt-logprobs", false, "with --json: log-probabilities of the prompt's tokens, which is computed in smaller chunks then")
 	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the token that ends a text")
 	f.BoolVar(&o.special, "special", false, "write special tokens such as <|eot_id|> too")
 	f.BoolVar(&o.quiet, "quiet", false, "write no statistics")
@@ -159,6 +159,9 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 		r.MaxNewTokens = int(min(int64(r.MaxNewTokens), room)) // as many as usual, or as the model goes
 	}
 	size := inference.Size{Context: o.context, Streams: int64(max(o.samples, o.beams))}
+	if o.promptLogprobs {
+		size.Outputs = promptOutputs
+	}
 	if size.Context == 0 && r.MaxNewTokens > 0 {
 		size.Context = int64(len(r.Prompt) + r.MaxNewTokens)
 	}
@@ -208,6 +211,9 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 	}
 	return cut
 }
+
+// promptOutputs is how many tokens of a prompt get log-probabilities in one step.
+const promptOutputs = 32
 
 // newRequest is what the flags ask of a model.
 func (o *generateFlags) newRequest(sh shell, m *inference.Model) (r generate.Request, err error) {
@@ -357,7 +363,12 @@ func writeStatistics(w io.Writer, e *inference.Engine, s generate.Statistics, st
 		reused = fmt.Sprintf(", %s more were there already", plural(s.ReusedTokens, "token"))
 	}
 	p.line("prompt", "%s in %s, %s tokens/s%s%s", plural(s.PromptTokens-s.ReusedTokens, "token"), seconds(s.Prefill.Seconds()), rate(s.PrefillRate()), prefill.Share(s.PrefillRate()), reused)
-	p.line("new text", "%s in %s, %s tokens/s%s", plural(s.NewTokens, "token"), seconds(s.Decode.Seconds()), rate(s.DecodeRate()), decode.Share(s.DecodeRate()))
+	if s.DecodeRate() > 0 {
+		p.line("new text", "%s in %s, %s tokens/s%s", plural(s.NewTokens, "token"), seconds(s.Decode.Seconds()), rate(s.DecodeRate()), decode.Share(s.DecodeRate()))
+	} else {
+		p.line("new text", "%s, with the prompt", plural(s.NewTokens, "token"))
+	}
+	p.line("total", "%s for %s", seconds((s.Prefill + s.Decode).Seconds()), plural(s.PromptTokens-s.ReusedTokens+s.NewTokens, "token"))
 	p.line("memory", "predicted %v, measured %v", units.Bytes(e.PredictedPeak()), units.Bytes(e.MeasuredPeak()))
 	io.WriteString(w, p.String())
 }
