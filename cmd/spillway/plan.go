@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"runtime/debug"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	"spillway/recipe"
 	"spillway/rig"
 	"spillway/trace"
+	"spillway/view"
 )
 
 func newPlan(sh shell) *cobra.Command {
@@ -174,6 +176,9 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 		if err = saveTimeline(ask.timeline, job); err != nil {
 			return nil, err
 		}
+		if err = saveMemory(ask.memorySnapshot, job.Plan); err != nil {
+			return nil, err
+		}
 	}
 	r.Largest, r.Notices = largest, append(notices, r.Notices...)
 	r.Goal, r.Machine = describeGoal(job.Options), machineReport{at.Machine, at.Machine.String(), device.Name}
@@ -194,6 +199,24 @@ func canonicalPrice(m *spillway.Model, p *recipe.Plan, o spillway.Options, ask *
 	}
 	price := job.Plan.Forecast.StepSeconds/plain.Plan.Forecast.StepSeconds - 1
 	return &price, nil
+}
+
+// saveMemory writes the memory of a step to a file, as a snapshot or as a picture; "" is none.
+func saveMemory(path string, p *plan.Plan) error {
+	if path == "" {
+		return nil
+	}
+	err := vfs.Replace(vfs.OS, path, func(w io.Writer) error {
+		if strings.HasSuffix(path, ".svg") {
+			_, err := io.WriteString(w, view.MemoryOf(p).SVG())
+			return err
+		}
+		return view.WriteMemorySnapshot(w, p)
+	})
+	if err != nil {
+		return fmt.Errorf("writing the memory: %w", err)
+	}
+	return nil
 }
 
 // saveTimeline writes when each instruction of a step will run, by the forecast, to a file;
