@@ -91,6 +91,7 @@ func (w *Wrapped) options(task Task, s batch.Size) Options {
 	o := w.c.Options
 	o.Task, o.BatchSize, o.MicroBatchSize, o.Seq = task, s.Sequences, 0, s.Positions
 	o.Adapters, o.CanonicalSums = lora.Options{}, o.CanonicalSums && task.Trains()
+	o.AllLogits = task == Infer
 	if w.rig != nil {
 		o.Machine, o.On = w.rig.Machine, w.rig.Devices
 	}

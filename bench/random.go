@@ -84,7 +84,7 @@ func Random(ctx context.Context, n int, seed uint64, o Options) (*RandomReport, 
 		if o.Only != "" && !slices.Contains(strings.Split(o.Only, ","), strconv.Itoa(i)) {
 			continue
 		}
-		row, err := randomRow(ctx, i, seed, o)
+		row, err := interruptible(ctx, func() (*RandomRow, error) { return randomRow(ctx, i, seed, o) })
 		if ctx.Err() != nil {
 			r.Notes = append(r.Notes, fmt.Sprintf("interrupted in run %d", i))
 			break
@@ -93,6 +93,7 @@ func Random(ctx context.Context, n int, seed uint64, o Options) (*RandomReport, 
 			r.Notes = append(r.Notes, fmt.Sprintf("run %s was not measured: %v", row.Name, err))
 			continue
 		}
+		o.report(fmt.Sprintf("%s: %.4g ms a step, %.4g forecast", row.Name, 1e3*row.Seconds, 1e3*row.Forecast))
 		r.Results = append(r.Results, row)
 	}
 	if err := saveTimelines(o.Timeline, r.Results); err != nil {
@@ -104,6 +105,26 @@ func Random(ctx context.Context, n int, seed uint64, o Options) (*RandomReport, 
 		r.TimeOff, r.TimeOffMost, r.TimeOffWorst = off(n/2), off(n/10), off(0)
 	}
 	return r, nil
+}
+
+// interruptible ends when f does, or when a context is cancelled: what was measured so far is
+// reported then, and the program ends before f does.
+func interruptible(ctx context.Context, f func() (*RandomRow, error)) (*RandomRow, error) {
+	type outcome struct {
+		row *RandomRow
+		err error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		row, err := f()
+		done <- outcome{row, err}
+	}()
+	select {
+	case o := <-done:
+		return o.row, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // randomTries is how often a run is drawn until its forecast is within bounds and it fits.

@@ -77,13 +77,13 @@ func Folder(ctx context.Context, from *hf.Folder, dir string, o Options) (Result
 	start := time.Now()
 	c, err := prepare(from, o)
 	if err != nil {
-		return Result{}, fmt.Errorf("converting %s: %w", from.Dir, err)
+		return Result{}, fmt.Errorf("converting %s: %w", from.Path, err)
 	}
 	m := hf.Model{Config: c.config, Generation: from.Generation, Files: from.TokenizerPaths()}
 	for _, t := range c.list {
 		outputs, err := c.outputs(t)
 		if err != nil {
-			return Result{}, fmt.Errorf("converting %s: %w", from.Dir, err)
+			return Result{}, fmt.Errorf("converting %s: %w", from.Path, err)
 		}
 		m.Tensors = append(m.Tensors, outputs...)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"spillway/arch"
@@ -38,7 +39,7 @@ func GGUF(ctx context.Context, from *hf.Folder, path, recipe string, o Options) 
 	}
 	w, err := newGGUF(from, recipe, o.Tokenizer)
 	if err != nil {
-		return r, fmt.Errorf("converting %s: %w", from.Dir, err)
+		return r, fmt.Errorf("converting %s: %w", from.Path, err)
 	}
 	for _, t := range from.Tensors() {
 		r.Before += t.Bytes
@@ -112,7 +113,7 @@ func newGGUF(from *hf.Folder, recipe, tokenizer string) (w *ggufModel, err error
 func (w *ggufModel) describe(name string, from *hf.Folder, tokenizer string) error {
 	c := w.config
 	m := gguf.Metadata{
-		"general.architecture": name, "general.name": filepath.Base(from.Dir), "general.file_type": w.recipe.Number, "general.quantization_version": int64(2),
+		"general.architecture": name, "general.name": strings.TrimSuffix(filepath.Base(from.Path), gguf.Extension), "general.file_type": w.recipe.Number, "general.quantization_version": int64(2),
 		name + ".vocab_size": int64(c.VocabSize), name + ".context_length": int64(c.MaxPositions), name + ".embedding_length": int64(c.HiddenSize),
 		name + ".block_count": int64(c.Layers), name + ".feed_forward_length": int64(c.IntermediateSize),
 		name + ".attention.head_count": int64(c.Heads), name + ".attention.head_count_kv": int64(c.KVHeads), name + ".attention.layer_norm_rms_epsilon": c.NormEps,
@@ -138,7 +139,7 @@ func (w *ggufModel) describe(name string, from *hf.Folder, tokenizer string) err
 	}
 	if tokenizer == "" {
 		m["tokenizer.ggml.model"] = "none"
-		w.notices = append(w.notices, fmt.Sprintf("%s has no tokenizer.json, so the file has no tokenizer and other programs cannot give it text; --tokenizer names one", from.Dir))
+		w.notices = append(w.notices, fmt.Sprintf("%s has no tokenizer.json, so the file has no tokenizer and other programs cannot give it text; --tokenizer names one", from.Path))
 		return nil
 	}
 	words, err := openVocabulary(tokenizer, c.VocabSize)

@@ -129,6 +129,10 @@ func (r *Run) checkSteps() error {
 	return nil
 }
 
+// Dir is the folder of the run, in which its checkpoints and its event log are; "" where
+// nothing is saved.
+func (r *Run) Dir() string { return r.out }
+
 // Close closes the devices and all files.
 func (r *Run) Close() error {
 	var errs []error

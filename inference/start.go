@@ -21,6 +21,7 @@ import (
 type Size struct {
 	Context int64 // tokens of a text, prompt included; 0 is what the model was made for, at most 4096
 	Streams int64 // texts at once; 0 is 1
+	Outputs int64 // tokens of a prompt that get log-probabilities in one step; 0 is 1
 }
 
 // usualContext bounds the context where nobody says, in tokens.

@@ -101,10 +101,23 @@ type RunInfo struct {
 	eventlog.Summary
 }
 
-// Runs lists the runs of this computer, newest first, with those in more folders. Runs whose
+// Runs lists the runs of this computer, newest first, behind those in more folders. Runs whose
 // logs cannot be read have an error in their line.
 func Runs(cache string, more ...string) []RunInfo {
-	var dirs []string
+	list := []RunInfo{}
+	for _, dir := range Dirs(cache, more...) {
+		list = append(list, Look(dir))
+	}
+	return list
+}
+
+// Dirs are the folders of Runs.
+func Dirs(cache string, more ...string) (dirs []string) {
+	add := func(dir string) {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
 	for _, dir := range more {
 		if abs, err := filepath.Abs(dir); err == nil {
 			dir = abs
@@ -112,20 +125,17 @@ func Runs(cache string, more ...string) []RunInfo {
 		if filepath.Base(dir) == eventlog.FileName {
 			dir = filepath.Dir(dir)
 		}
-		dirs = append(dirs, dir)
+		add(dir)
 	}
-	if cache != "" {
-		for _, e := range entries(filepath.Join(cache, "runs")) {
-			if _, err := os.Stat(filepath.Join(e.Dir, eventlog.FileName)); err == nil && !slices.Contains(dirs, e.Dir) {
-				dirs = append(dirs, e.Dir)
-			}
+	if cache == "" {
+		return dirs
+	}
+	for _, e := range entries(filepath.Join(cache, "runs")) {
+		if _, err := os.Stat(filepath.Join(e.Dir, eventlog.FileName)); err == nil {
+			add(e.Dir)
 		}
 	}
-	list := make([]RunInfo, 0, len(dirs))
-	for _, dir := range dirs {
-		list = append(list, Look(dir))
-	}
-	return list
+	return dirs
 }
 
 // Look reads the line of one run.

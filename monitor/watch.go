@@ -57,7 +57,7 @@ type Watcher struct {
 func Watch(cache string, dirs ...string) *Watcher {
 	w := &Watcher{cache: cache, dirs: dirs, proc: "/proc"}
 	if library, err := nvml.Open(); err != nil {
-		w.note = "no GPU is shown: " + err.Error()
+		w.note = "no GPU is shown: no NVIDIA driver found"
 	} else {
 		w.gpus = library
 	}

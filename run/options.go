@@ -89,6 +89,10 @@ type Options struct {
 	// in, on average: attention takes less time over many short ones. 0: sequences are one
 	// document. Nothing but the forecast depends on it.
 	Document int64
+	// AllLogits: the task Infer gives the logits of every position. Else a language model gives
+	// those of one position of each sequence, which the batch tensor "outputs" names: position t
+	// of sequence b as b·Seq+t.
+	AllLogits bool
 	// Generation is about the cache and the steps of the task Generate.
 	Generation Generation
 
@@ -155,12 +159,14 @@ type Options struct {
 	// Choose makes every choice by itself, without a search.
 	Choose func(slabs, blocks int) strategy.Choice
 
-	compressed bool              // the state policy has compressed the states
-	decoded    bool              // weights in the types of GGUF files are held as plain numbers, see Plan
-	left       *placement.Memory // what another run leaves; nil is everything
-	tries      bool              // nothing else is planned where nothing fits
-	scratch    bool              // Disk is a folder of the run's own, removed at its end
-	context    int64             // bytes of a GPU that an earlier plan took beyond what was expected
+	compressed bool // the state policy has compressed the states
+	decoded    bool // weights in the types of GGUF files are held as plain numbers, see Plan
+	// interleaved weights are held as a CPU multiplies by them fastest, see Plan.
+	interleaved bool
+	left        *placement.Memory // what another run leaves; nil is everything
+	tries       bool              // nothing else is planned where nothing fits
+	scratch     bool              // Disk is a folder of the run's own, removed at its end
+	context     int64             // bytes of a GPU that an earlier plan took beyond what was expected
 }
 
 // Exception is modules that compute and are stored in a type of their own, whatever
@@ -299,6 +305,8 @@ func (o Options) Check() error {
 		return fmt.Errorf("%d micro-batches, %d accumulated by device: at most %d are planned; make them larger", o.MicroBatches, o.GradientAccumulation, maxMicroBatches)
 	case o.BatchSize > maxSequences || o.MicroBatchSize > maxSequences || o.Seq > maxSeq:
 		return fmt.Errorf("a batch of %d sequences, micro-batches of %d, %d positions: at most %d sequences and %d positions are planned", o.BatchSize, o.MicroBatchSize, o.Seq, maxSequences, maxSeq)
+	case o.AllLogits && o.Task != Infer:
+		return fmt.Errorf("the task is %s, and logits of all positions are for infer; leave them out", o.Task)
 	case o.CanonicalSums && o.Task != "" && !o.Task.Trains():
 		return fmt.Errorf("the task is %s, and canonical sums are of gradients; leave them out", o.Task)
 	case o.CanonicalSums && (o.Strategy == string(strategy.ZeRO1) || o.Constraints.Parallelism == strategy.ZeRO1):

@@ -80,7 +80,7 @@ Ctrl-C ends the text; what was written stays.`,
 	f.Float64Var(&o.lengthPenalty, "length-penalty", 1, "divide the scores of beams by their length to the power of `X`")
 	f.BoolVar(&o.early, "early-stopping", false, "end the search as soon as --num-beams texts have ended")
 	f.IntVar(&o.logprobs, "logprobs", -1, "with --json: log-probabilities of the new tokens, and of the `N` most likely ones in each place (default: none)")
-	f.BoolVar(&o.promptLogprobs, "prompt-logprobs", false, "with --json: log-probabilities of the prompt's tokens; it is then computed token by token")
+	f.BoolVar(&o.promptLogprobs, "prompt-logprobs", false, "with --json: log-probabilities of the prompt's tokens, which is computed in smaller chunks then")
 	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the token that ends a text")
 	f.BoolVar(&o.special, "special", false, "write special tokens such as <|eot_id|> too")
 	f.BoolVar(&o.quiet, "quiet", false, "write no statistics")
@@ -159,6 +159,9 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 		r.MaxNewTokens = int(min(int64(r.MaxNewTokens), room)) // as many as usual, or as the model goes
 	}
 	size := inference.Size{Context: o.context, Streams: int64(max(o.samples, o.beams))}
+	if o.promptLogprobs {
+		size.Outputs = promptOutputs
+	}
 	if size.Context == 0 && r.MaxNewTokens > 0 {
 		size.Context = int64(len(r.Prompt) + r.MaxNewTokens)
 	}
@@ -183,7 +186,7 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 	if err != nil {
 		return err
 	}
-	out := &sampleWriter{w: sh.out, discard: o.asJSON, several: o.samples > 1}
+	out := &sampleWriter{w: sh.out, discard: o.asJSON, several: o.samples > 1, terminal: isTerminal(sh.out)}
 	for piece, pieceErr := range g.All(ctx) {
 		if err = pieceErr; err == nil {
 			err = out.write(piece)
@@ -208,6 +211,9 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 	}
 	return cut
 }
+
+// promptOutputs is how many tokens of a prompt get log-probabilities in one step.
+const promptOutputs = 32
 
 // newRequest is what the flags ask of a model.
 func (o *generateFlags) newRequest(sh shell, m *inference.Model) (r generate.Request, err error) {
@@ -284,7 +290,8 @@ func (o *generateFlags) encodeText(m *inference.Model, text string, messages []i
 type sampleWriter struct {
 	w                io.Writer
 	discard, several bool
-	at               int // text that is written as it comes
+	terminal         bool // whose control characters are not written
+	at               int  // text that is written as it comes
 	waiting          []string
 	ended            []bool
 	broken           bool // the last byte is a line break
@@ -306,7 +313,9 @@ func (s *sampleWriter) write(p generate.Piece) error {
 			text = fmt.Sprintf("--- %d\n", s.at+1) + text
 		}
 		if s.waiting[s.at] = ""; text != "" {
-			s.broken = strings.HasSuffix(text, "\n")
+			if s.broken = strings.HasSuffix(text, "\n"); s.terminal {
+				text = term.Safe(text)
+			}
 			if _, err := io.WriteString(s.w, text); err != nil {
 				return err
 			}
@@ -354,7 +363,12 @@ func writeStatistics(w io.Writer, e *inference.Engine, s generate.Statistics, st
 		reused = fmt.Sprintf(", %s more were there already", plural(s.ReusedTokens, "token"))
 	}
 	p.line("prompt", "%s in %s, %s tokens/s%s%s", plural(s.PromptTokens-s.ReusedTokens, "token"), seconds(s.Prefill.Seconds()), rate(s.PrefillRate()), prefill.Share(s.PrefillRate()), reused)
-	p.line("new text", "%s in %s, %s tokens/s%s", plural(s.NewTokens, "token"), seconds(s.Decode.Seconds()), rate(s.DecodeRate()), decode.Share(s.DecodeRate()))
+	if s.DecodeRate() > 0 {
+		p.line("new text", "%s in %s, %s tokens/s%s", plural(s.NewTokens, "token"), seconds(s.Decode.Seconds()), rate(s.DecodeRate()), decode.Share(s.DecodeRate()))
+	} else {
+		p.line("new text", "%s, with the prompt", plural(s.NewTokens, "token"))
+	}
+	p.line("total", "%s for %s", seconds((s.Prefill + s.Decode).Seconds()), plural(s.PromptTokens-s.ReusedTokens+s.NewTokens, "token"))
 	p.line("memory", "predicted %v, measured %v", units.Bytes(e.PredictedPeak()), units.Bytes(e.MeasuredPeak()))
 	io.WriteString(w, p.String())
 }

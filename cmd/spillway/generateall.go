@@ -95,7 +95,7 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 	if err != nil {
 		return err
 	}
-	out := &sampleWriter{w: sh.out, discard: o.asJSON, several: true}
+	out := &sampleWriter{w: sh.out, discard: o.asJSON, several: true, terminal: isTerminal(sh.out)}
 	for piece, pieceErr := range b.All(ctx) {
 		if err = pieceErr; err == nil {
 			piece.Sample += piece.Request * o.samples
