@@ -45,7 +45,7 @@ func TestRowsOfMatmulsAreIndependent(t *testing.T) {
 	}
 }
 
-// Products of many rows are those of cuBLASLt up to rounding, and a row has the same bits
+// Matmuls of many rows are those of cuBLASLt up to rounding, and a row has the same bits
 // whatever rows are computed with it.
 func TestManyRowsOfMatmuls(t *testing.T) {
 	d := openGPU(t, Options{})

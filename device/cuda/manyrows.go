@@ -2,7 +2,7 @@ package cuda
 
 import "spillway/dtype"
 
-// manyRows is a product of tens to hundreds of rows by hopperRows.cu, with what decides its
+// manyRows is a matmul of tens to hundreds of rows by hopperRows.cu, with what decides its
 // launch. Blocks and shares follow from the weights and the GPU alone, so that the bits of a row do not
 // depend on how many rows there are.
 type manyRows struct {
@@ -27,7 +27,7 @@ const (
 // them on an H200, one of a row twice as long as with those of decode.cu.
 const mostManyRows = 0
 
-// newManyRows plans a product; ok is false where there is no kernel for it, or a faster one unless
+// newManyRows plans a matmul; ok is false where there is no kernel for it, or a faster one unless
 // rows are to be exact.
 func (d *Device) newManyRows(t dtype.Type, rows, k, tiles int64, exact bool) (f manyRows, ok bool) {
 	if d.gpu.major != 9 || d.options.Ampere || t != dtype.BF16 && t != dtype.F16 || rows < 1 || rows > mostManyRows && !exact || k%tilePiece != 0 || k < tilePiece || tiles < 1 {
