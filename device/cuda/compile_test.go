@@ -47,7 +47,7 @@ func allUnits(t dtype.Type) []unit {
 			all = append(all, u)
 		}
 	}
-	return append(all, flashUnits(t)...)
+	return slices.Concat(all, flashUnits(t), packedUnits(t, 1))
 }
 
 func flashUnits(t dtype.Type) (units []unit) {
@@ -65,7 +65,16 @@ func flashUnits(t dtype.Type) (units []unit) {
 
 // fewRowsUnits are those for few rows, which have nothing for f32.
 func fewRowsUnits() []unit {
-	return []unit{unitFor("decode", dtype.BF16), unitFor("decode", dtype.F16)}
+	list := []unit{unitFor("decode", dtype.BF16), unitFor("decode", dtype.F16), {file: "packed", element: dtype.BF16, codec: "q4_k", other: "q6_k", rows: 1}}
+	return append(list, packedUnits(dtype.F16, 2)...)
+}
+
+// packedUnits are those for all formats with kernels for few rows.
+func packedUnits(t dtype.Type, rows int64) (list []unit) {
+	for f := range tileFormats {
+		list = append(list, unit{file: "packed", element: t, codec: f.String(), rows: rows})
+	}
+	return list
 }
 
 // hopperUnits are those for GPUs of one generation alone.
