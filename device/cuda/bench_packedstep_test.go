@@ -25,7 +25,7 @@ type packedModel struct {
 
 // uniform has all layers in one format, and the head in another.
 func uniform(t, head dtype.Type) packedModel {
-	return packedModel{t.String(), func(int, string) dtype.Type { return t }, head}
+	return packedModel{t.String() + "+" + head.String(), func(int, string) dtype.Type { return t }, head}
 }
 
 // mixedK is what llama.cpp calls Q4_K_M, of 32 layers.
@@ -37,7 +37,7 @@ var mixedK = packedModel{"q4_k_m", func(i int, matrix string) dtype.Type {
 }, quant.Q6_K}
 
 // packedModels are those that are measured.
-var packedModels = []packedModel{mixedK, uniform(quant.NF4, dtype.BF16), uniform(quant.RowF8, quant.RowF8), uniform(quant.RowI8, quant.RowI8), uniform(quant.Q8_0, quant.Q8_0), uniform(quant.Q4_0, quant.Q6_K)}
+var packedModels = []packedModel{mixedK, uniform(quant.NF4, dtype.BF16), uniform(quant.NF4, quant.NF4), uniform(quant.RowF8, quant.RowF8), uniform(quant.RowI8, quant.RowI8), uniform(quant.Q8_0, quant.Q8_0), uniform(quant.Q4_0, quant.Q6_K)}
 
 // buildPacked lays out a step of rows with packed weights.
 func (s *decodeStep) buildPacked(m packedModel, layers int) {
@@ -120,7 +120,7 @@ func (s *decodeStack) valid() {
 func TestPackedStepsAgree(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
-	s := newStack(t, d, 0, 2<<30)
+	s := newStack(t, d, 0, 3<<30)
 	s.valid()
 	s.vocab = 4096
 	base := s.used
@@ -161,7 +161,7 @@ func BenchmarkPackedStep(b *testing.B) {
 		run := &decodeStep{decodeStack: s, rows: rows, context: 1024}
 		run.buildPacked(m, 32)
 		took := run.time()
-		line := fmt.Sprintf("%-7s %d rows %+v: %.3f ms, %.0f tok/s, %.0f GB/s", m.name, rows, packedTuning, took.Seconds()*1e3, float64(rows)/took.Seconds(), float64(run.reads)/took.Seconds()/1e9)
+		line := fmt.Sprintf("%-11s %d rows %+v: %.3f ms, %.0f tok/s, %.0f GB/s", m.name, rows, packedTuning, took.Seconds()*1e3, float64(rows)/took.Seconds(), float64(run.reads)/took.Seconds()/1e9)
 		if detail {
 			all := slices.Clone(run.launches)
 			for _, kind := range []op.Kind{op.NormHeads, op.AttendCache, op.QuantizedPlus, op.NormGated, op.QuantizedMatmul, op.MatMul} {
@@ -173,19 +173,18 @@ func BenchmarkPackedStep(b *testing.B) {
 				}
 			}
 		}
-		b.Log(line)
+		fmt.Println(line)
 	}
 	if os.Getenv("PACKED_TUNE") != "" {
-		for _, m := range packedModels[:3] {
-			for _, stages := range []int64{3, 4, 6, 8} {
-				for _, blocks := range []int64{1, 2} {
-					for _, least := range []int64{2, 3} {
-						packedTuning = tuning
-						packedTuning.stages, packedTuning.blocks, packedTuning.minStages = stages, blocks, least
-						measure(m, 1, false)
-					}
-				}
-			}
+		packedTuning.probe = 1
+		measure(mixedK, 1, true)
+		packedTuning.probe = 2
+		measure(mixedK, 1, true)
+		for _, c := range [][4]int64{{4, 3, 2, 8}, {5, 2, 2, 8}, {8, 3, 2, 8}, {6, 3, 1, 8}, {3, 3, 1, 16}, {4, 3, 1, 16}, {2, 2, 1, 16}} {
+			packedTuning = tuning
+			packedTuning.stages, packedTuning.minStages, packedTuning.blocks, packedTuning.warps = c[0], c[1], c[2], c[3]
+			measure(mixedK, 1, c[3] == 16)
+			measure(packedModels[3], 1, false)
 		}
 		packedTuning = tuning
 	}
@@ -194,8 +193,10 @@ func BenchmarkPackedStep(b *testing.B) {
 			measure(m, 1, true)
 		}
 	}
-	for _, rows := range []int64{2, 4, 8} {
-		measure(mixedK, rows, false)
+	if os.Getenv("PACKED_ONLY") == "" {
+		for _, rows := range []int64{2, 4, 8} {
+			measure(mixedK, rows, false)
+		}
 	}
 	for b.Loop() {
 		time.Sleep(time.Millisecond)

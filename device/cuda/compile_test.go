@@ -149,3 +149,19 @@ func TestEveryFileIsCompiled(t *testing.T) {
 		}
 	}
 }
+
+// What launches know of formats is what kernels do.
+func TestTileFormats(t *testing.T) {
+	for f, want := range tileFormats {
+		u := unit{file: "packed", codec: f.String(), rows: 1}
+		text, err := u.source()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{fmt.Sprintf("bytes = %d, bank = %d;", want.bytes, want.bank), fmt.Sprintf("bool integer = %v, sums = %v, table = %v;", want.integer, want.sums, want.table)} {
+			if !strings.Contains(text, line) {
+				t.Errorf("%v: kernels do not say %q", f, line)
+			}
+		}
+	}
+}

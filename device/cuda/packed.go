@@ -15,18 +15,18 @@ func init() {
 
 // tileFormat is what launches of packed.cu must know of a format: see tiles/tile.h.
 type tileFormat struct {
-	bytes, bank int64
-	sums, table bool
+	bytes, bank          int64
+	integer, sums, table bool
 }
 
 // tileFormats have kernels for few rows of 16-bit elements.
 var tileFormats = map[dtype.Type]tileFormat{
-	quant.Q4_K:  {bytes: 144, bank: 32, sums: true},
-	quant.Q5_K:  {bytes: 176, bank: 32, sums: true},
-	quant.Q6_K:  {bytes: 210, bank: 16, sums: true},
-	quant.Q8_0:  {bytes: 272, bank: 16},
-	quant.Q4_0:  {bytes: 144, bank: 16, sums: true},
-	quant.RowI8: {bytes: 256, bank: 32},
+	quant.Q4_K:  {bytes: 144, bank: 32, integer: true, sums: true},
+	quant.Q5_K:  {bytes: 176, bank: 32, integer: true, sums: true},
+	quant.Q6_K:  {bytes: 210, bank: 16, integer: true, sums: true},
+	quant.Q8_0:  {bytes: 272, bank: 16, integer: true},
+	quant.Q4_0:  {bytes: 144, bank: 16, integer: true, sums: true},
+	quant.RowI8: {bytes: 256, bank: 32, integer: true},
 	quant.RowF8: {bytes: 256, bank: 32},
 	quant.NF4:   {bytes: 128, bank: 32, table: true},
 	quant.FP4:   {bytes: 128, bank: 32, table: true},
@@ -34,16 +34,14 @@ var tileFormats = map[dtype.Type]tileFormat{
 
 // Sizes of packed.cu.
 const (
-	packedWarps   = 8                          // WARPS
-	packedThreads = (packedWarps + 4 + 2) * 32 // PACKED_THREADS
-	packedUnit    = 256                        // UNIT, elements
-	packedTable   = 4 * (256*32 + 256)         // TABLE, in bytes
-	packedRows    = 8                          // the most rows at once
+	packedUnit  = 256                // UNIT, elements
+	packedTable = 4 * (256*32 + 256) // TABLE, in bytes
+	packedRows  = 8                  // the most rows at once
 )
 
 // stage is the shared memory of a piece of 16 rows, pitchOf of packed.cu each.
 func (f tileFormat) stage() int64 {
-	pitch := packedWarps * f.bytes
+	pitch := packedTuning.warps * f.bytes
 	if f.bytes%16 != 0 {
 		pitch += 16
 	}
@@ -51,7 +49,7 @@ func (f tileFormat) stage() int64 {
 }
 
 // packedTuning is how launches are cut, for measuring other ways.
-var packedTuning = struct{ stages, minStages, blocks int64 }{stages: 6, minStages: 3, blocks: 2}
+var packedTuning = struct{ stages, minStages, blocks, warps, probe int64 }{stages: 6, minStages: 3, blocks: 2, warps: 8}
 
 // packed is a product of few rows by packed.cu, with what decides its launch.
 type packed struct {
@@ -66,9 +64,12 @@ type packed struct {
 // shared is the memory of a block that its launch asks for.
 func (p packed) shared() int64 {
 	f, s := tileFormats[p.first], tileFormats[p.second]
-	bytes := p.stages*max(f.stage(), s.stage()) + 2*packedWarps*16*p.rows*4 + 2*p.rows*p.k
+	bytes := p.stages*max(f.stage(), s.stage()) + 2*packedTuning.warps*16*p.rows*4 + 2*p.rows*p.k
 	if f.sums || s.sums {
-		bytes += p.rows * p.k / 4
+		bytes += 4 * p.rows * p.k / 16
+	}
+	if f.integer {
+		bytes += 4 * p.rows * p.k / 32
 	}
 	return bytes
 }
@@ -83,9 +84,9 @@ func (p packed) own() int64 {
 
 // planned decides the launch; ok is false where there is no kernel for it.
 func (p packed) planned(d *Device) (packed, bool) {
-	_, first := tileFormats[p.first]
-	_, second := tileFormats[p.second]
-	if p.element != dtype.BF16 && p.element != dtype.F16 || !first || !second || p.k < packedUnit || p.k%packedUnit != 0 || p.tiles < 1 || d.gpu.major < 8 {
+	f, first := tileFormats[p.first]
+	s, second := tileFormats[p.second]
+	if p.element != dtype.BF16 && p.element != dtype.F16 || !first || !second || f.integer != s.integer || p.k < packedUnit || p.k%packedUnit != 0 || p.tiles < 1 || d.gpu.major < 8 {
 		return p, false
 	}
 	const reserved = 1 << 10 // for each block, next to what it may have
@@ -105,11 +106,11 @@ func (p packed) planned(d *Device) (packed, bool) {
 
 // launch prepares a kernel of packed.cu.
 func (p packed) launch(d *Device, name string, args ...arg) (*kernelLaunch, error) {
-	u := unit{file: "packed", element: p.element, codec: p.first.String(), rows: p.rows, plainly: d.plainly.copies}
+	u := unit{file: "packed", element: p.element, codec: p.first.String(), rows: p.rows, plainly: d.plainly.copies, warps: packedTuning.warps, probe: packedTuning.probe}
 	if p.second != p.first {
 		u.other = p.second.String()
 	}
-	k, err := d.grid(u, name, [3]int64{min(p.tiles, p.blocks*int64(d.gpu.multiprocessors)), 1, 1}, [3]int64{packedThreads, 1, 1}, p.shared(), append(args, i64(p.stages))...)
+	k, err := d.grid(u, name, [3]int64{min(p.tiles, p.blocks*int64(d.gpu.multiprocessors)), 1, 1}, [3]int64{(packedTuning.warps + 6) * 32, 1, 1}, p.shared(), append(args, i64(p.stages))...)
 	if err != nil {
 		return nil, err
 	}

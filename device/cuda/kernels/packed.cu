@@ -11,7 +11,7 @@
 // others add what they have found, in order, and store. Tensor cores multiply codes as numbers
 // (those of a format, or integers), W on the left. Their eight columns are not rows of x but its
 // parts: column j is part j of the unit, and of what part i of W makes only column i is used. So
-// scales multiply sums instead of weights, every lane needs those of two columns alone, and a row of
+// scales multiply sums instead of weights, every lane needs those of few columns alone, and a row of
 // x gives the same bits however many rows there are.
 //
 // FIRST is the format of the matrices, a struct of tiles/ (tile.h stands for its file), and SECOND
@@ -32,6 +32,8 @@ template <class Tile> __device__ __forceinline__ constexpr int pitchOf() {
 }
 constexpr bool two = FIRST::id != SECOND::id;
 constexpr int stageBytes = 16 * (two && pitchOf<SECOND>() > pitchOf<FIRST>() ? pitchOf<SECOND>() : pitchOf<FIRST>());
+constexpr bool integer = FIRST::integer;
+static_assert(FIRST::integer == SECOND::integer, "both formats are multiplied as integers, or both as numbers");
 constexpr bool needSums = FIRST::sums || two && SECOND::sums, needTable = FIRST::table || two && SECOND::table;
 
 // Input is the few rows: x, and for those that are normalized first the weights of the norm.
@@ -53,7 +55,7 @@ __device__ __forceinline__ void arrive(u64 *b) { asm volatile("{\n.reg .b64 s;\n
 // awaitTurn returns when the barrier has completed the turn with this parity.
 __device__ __forceinline__ void awaitTurn(u64 *b, u32 parity) {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(sharedAt(b)), "r"(parity) : "memory");
+    asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1, %2;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(sharedAt(b)), "r"(parity), "r"(10000000) : "memory"); // ns it may sleep
 #else
     asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.test_wait.parity.shared.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(sharedAt(b)), "r"(parity) : "memory");
 #endif
@@ -78,9 +80,44 @@ __device__ __forceinline__ void together() { asm volatile("bar.sync 1, %0;" ::"n
 #define PACKS 4
 #define STRIDE (WARPS * 32 * LANES)
 
+// digits makes integers of eight elements, those of four lanes in one unit, and stores their two digits, the
+// sums of 16 and the unit. NaN and infinities make the unit NaN.
+__device__ __forceinline__ void digits(const Lane &v, u8 *to, int width, float *sums, float *units) {
+    const int lane = threadIdx.x & 31;
+    float most = 0;
+#pragma unroll
+    for (int e = 0; e < LANES; e++) {
+        float size = fabsf(wide(v.x[e]));
+        most = size <= most ? most : size; // NaN stays
+    }
+#pragma unroll
+    for (int d = 1; d < 4; d <<= 1) {
+        float other = __shfl_xor_sync(0xffffffffu, most, d);
+        most = other <= most ? most : other;
+    }
+    const int exponent = max((int)(__float_as_uint(most) >> 23 & 255), 14);
+    const float by = __uint_as_float((u32)(267 - exponent) << 23), unit = exponent == 255 ? __int_as_float(0x7fffffff) : __uint_as_float((u32)(exponent - 13) << 23); // most becomes 2^13 to 2^14
+    u32 front[2] = {}, back[2] = {};
+    int sum = 0;
+#pragma unroll
+    for (int e = 0; e < LANES; e++) {
+        int i = __float_as_int(__fmaf_rn(wide(v.x[e]), by, 12582912.0f)) - 0x4b400000; // rounded to even
+        sum += i;
+        front[e >> 2] |= (u32)((i + 128) >> 8 & 255) << (e & 3) * 8;
+        back[e >> 2] |= (u32)(i & 255) << (e & 3) * 8;
+    }
+    *(uint2 *)to = {front[0], front[1]};
+    *(uint2 *)(to + width) = {back[0], back[1]};
+    if (needSums) {
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        if (!(lane & 1)) *sums = (float)sum * unit;
+    }
+    if (!(lane & 3)) *units = unit;
+}
+
 // share puts the rows into shared memory, normalized where they are to be, and the sums of every 16
 // elements where scales have offsets.
-__device__ __forceinline__ void share(const Input &in, const Lane (&norms)[PACKS], Element *xs, float *sums, float *partial) {
+__device__ __forceinline__ void share(const Input &in, const Lane (&norms)[PACKS], Element *xs, float *sums, float *units, float *partial) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     float inverse[ROWS];
     if (in.norm) {
@@ -96,11 +133,9 @@ __device__ __forceinline__ void share(const Input &in, const Lane (&norms)[PACKS
 #pragma unroll
                 for (int k = 0; k < PACKS; k++) {
                     int i = from + threadIdx.x * LANES + k * STRIDE;
-                    if (i < in.width) {
+                    if (i < in.width)
 #pragma unroll
                         for (int e = 0; e < LANES; e++) squares += wide(v[k].x[e]) * wide(v[k].x[e]);
-                        *(Lane *)(xs + n * in.width + i) = v[k];
-                    }
                 }
             }
             squares = warpSum(squares);
@@ -122,7 +157,7 @@ __device__ __forceinline__ void share(const Input &in, const Lane (&norms)[PACKS
 #pragma unroll
             for (int k = 0; k < PACKS; k++) {
                 int i = from + threadIdx.x * LANES + k * STRIDE;
-                if (i < in.width) v[k] = *(const Lane *)(in.norm ? xs + n * in.width + i : in.x + (i64)n * in.width + i); // what the thread itself has put there
+                if (i < in.width) v[k] = *(const Lane *)(in.x + (i64)n * in.width + i); // for the second time where there is a norm
             }
 #pragma unroll
             for (int k = 0; k < PACKS; k++) {
@@ -133,14 +168,8 @@ __device__ __forceinline__ void share(const Input &in, const Lane (&norms)[PACKS
 #pragma unroll
                     for (int e = 0; e < LANES; e++) narrow(wide(v[k].x[e]) * inverse[n] * wide(w.x[e]), &v[k].x[e]);
                 }
-                *(Lane *)(xs + n * in.width + i) = v[k];
-                if (needSums) {
-                    float sum = 0;
-#pragma unroll
-                    for (int e = 0; e < LANES; e++) sum += wide(v[k].x[e]);
-                    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-                    if (!(lane & 1)) sums[(n * in.width + i) / 16] = sum;
-                }
+                if (integer) digits(v[k], (u8 *)xs + 2 * n * in.width + i, in.width, sums + (n * in.width + i) / 16, units + (n * in.width + i) / 32);
+                else *(Lane *)(xs + n * in.width + i) = v[k];
             }
         }
     together();
@@ -197,10 +226,10 @@ template <class Tile> __device__ __forceinline__ void multiplyTile(Ring &ring, c
         int unit = c + warp;
         tile.take();
         if (unit < units) tile.ahead(min(unit + WARPS, units - 1));
-        awaitTurn(ring.full + ring.stage, ring.turn);
-        if (unit < units) tile.multiply(ring.space + ring.stage * stageBytes, atLow, atHigh, shared.of(unit), acc);
+        if (PROBE != 2) awaitTurn(ring.full + ring.stage, ring.turn);
+        if (PROBE != 1 && unit < units) tile.multiply(ring.space + ring.stage * stageBytes, atLow, atHigh, shared.of(unit), acc);
         __syncwarp();
-        if (lane == 0) arrive(ring.empty + ring.stage);
+        if (PROBE != 2 && lane == 0) arrive(ring.empty + ring.stage);
         ring.next();
     }
 }
@@ -212,7 +241,8 @@ template <class Form> __device__ __forceinline__ void multiply(const Weights<For
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
     float *partial = (float *)(space + in.stages * stageBytes); // [2][WARPS][16][ROWS]
     float *sums = partial + 2 * WARPS * 16 * ROWS;
-    Element *xs = (Element *)(sums + (needSums ? ROWS * in.width / 16 : 0));
+    float *scales = sums + (needSums ? ROWS * in.width / 16 : 0);
+    Element *xs = (Element *)(scales + (integer ? ROWS * in.width / 32 : 0));
     const int units = in.width / UNIT, tiles = w.form.tiles();
     if (threadIdx.x == 0) {
         for (int s = 0; s < in.stages; s++) {
@@ -231,7 +261,7 @@ template <class Form> __device__ __forceinline__ void multiply(const Weights<For
     Ring ring = {space, full, empty, in.stages, 0, 0};
     if (warp >= WARPS && warp < WARPS + FETCHERS) {
         ring.turn = 1; // of empty
-        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        for (int tile = PROBE == 2 ? tiles : blockIdx.x; tile < tiles; tile += gridDim.x) {
             int mine = (warp - WARPS) * (16 / FETCHERS) + lane % (16 / FETCHERS);
             Place p = w.form.place(tile, mine);
             const Matrix &m = p.matrix == 0 ? w.matrix[0] : p.matrix == 1 ? w.matrix[1] : w.matrix[2];
@@ -248,6 +278,7 @@ template <class Form> __device__ __forceinline__ void multiply(const Weights<For
     }
     if (warp >= WARPS + FETCHERS) { // adds and stores
         awaitPrevious();
+        w.form.warm();
         u32 n = 0;
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, n++) {
             int half = n & 1;
@@ -278,8 +309,8 @@ template <class Form> __device__ __forceinline__ void multiply(const Weights<For
     if (FIRST::table) FIRST::fill(table);
     else if (two && SECOND::table) SECOND::fill(table);
     awaitPrevious();
-    share(in, norms, xs, sums, partial);
-    const Shared shared = {xs, sums, table, in.width, lane};
+    share(in, norms, xs, sums, scales, partial);
+    const Shared shared = {xs, sums, scales, table, in.width, lane};
     u32 n = 0;
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, n++) {
         float acc[ROWS][2] = {};
@@ -305,17 +336,17 @@ template <class Form> __device__ __forceinline__ void multiply(const Weights<For
 }
 
 // The kernels. Rows of gate and up, and of q and k, are of one format.
-extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 && WARPS <= 8 ? 2 : 1)
     packedRows(const Element *x, const u8 *w, const Element *bias, const Element *plus, Element *y, int n, int k, int stages) {
     multiply(Weights<Plain>{{bias, plus, y, n}, {{w, (i64)n * k}}}, Input{x, 0, 0, k, stages});
 }
 
-extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 && WARPS <= 8 ? 2 : 1)
     packedGated(const Element *x, const Element *norm, const u8 *gate, const u8 *up, Element *y, int n, int k, int function, float eps, int stages) {
     multiply(Weights<GatedRows>{{y, n, function}, {{gate, (i64)n * k}, {up, (i64)n * k}}}, Input{x, norm, eps, k, stages});
 }
 
-extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 && WARPS <= 8 ? 2 : 1)
     packedHeads(const Element *x, const Element *norm, const u8 *q, const u8 *k, const u8 *v, const Element *biasQ, const Element *biasK, const Element *biasV,
                 const float *freq, const int *positions, const int *sequences, const int *pages, Element *cacheK, Element *cacheV, Element *y, int width, float eps,
                 int heads, int keyHeads, int size, int half, float scale, int page, int streams, int table, int count, int stages) {

@@ -9,7 +9,7 @@
 // fourBitValues. SCALE/65536 times a value is rounded to an element: chosen so that this loses little.
 template <int VALUES, int SCALE> struct FourBitTile {
     static const int id = 8 + VALUES, bytes = 128, bank = 32;
-    static const bool sums = false, table = true;
+    static const bool integer = false, sums = false, table = true;
     const u8 *scales[2];
     const float *groups;
     i64 at[2];
@@ -18,13 +18,15 @@ template <int VALUES, int SCALE> struct FourBitTile {
     int t;
 
     __device__ static void fill(u32 *table) {
-        for (int i = threadIdx.x; i < 256 * 32; i += WARPS * 32) {
+        for (int i = threadIdx.x; i < 256; i += WARPS * 32) {
             Element a, b;
-            narrow(fourBitValues[VALUES][i >> 9] * (SCALE / 65536.0f), &a);
-            narrow(fourBitValues[VALUES][i >> 5 & 15] * (SCALE / 65536.0f), &b);
-            table[i] = (u32)a.bits | (u32)b.bits << 16;
+            narrow(fourBitValues[VALUES][i >> 4] * (SCALE / 65536.0f), &a);
+            narrow(fourBitValues[VALUES][i & 15] * (SCALE / 65536.0f), &b);
+            u32 pair = (u32)a.bits | (u32)b.bits << 16;
+#pragma unroll
+            for (int k = 0; k < 8; k++) *(uint4 *)(table + 32 * i + (k + i & 7) * 4) = {pair, pair, pair, pair}; // lanes begin in different banks
+            table[256 * 32 + i] = __float_as_uint(dynamicValues[0][i]);
         }
-        for (int i = threadIdx.x; i < 256; i += WARPS * 32) table[256 * 32 + i] = __float_as_uint(dynamicValues[0][i]);
     }
 
     __device__ __forceinline__ void begin(const Matrix &m, int width, int low, int high, int which) {

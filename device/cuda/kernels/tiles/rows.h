@@ -6,7 +6,7 @@
 // of bytes 0 and 2 of a word.
 template <class Pair> struct RowTile : Together {
     static const int id = Pair::id, bytes = 256, bank = 32;
-    static const bool sums = false, table = false;
+    static const bool integer = false, sums = false, table = false;
     float scale[2];
 
     __device__ __forceinline__ void begin(const Matrix &m, int, int low, int high, int which) {

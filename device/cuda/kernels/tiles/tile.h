@@ -3,6 +3,7 @@
 //   id                     a number of its own
 //   bytes                  of a unit of 256 elements of a row, where these lie together
 //   bank                   where rows begin in shared memory, in bytes past a multiple of 128
+//   integer                whether codes are multiplied as integers, by digits of x; else as numbers
 //   sums, table            whether it needs the sums of x, or a table, in shared memory
 //   begin(m, K, low, high, t)   before the rows low and high of a matrix, of which the lane is the t-th
 //                          of four
@@ -10,19 +11,17 @@
 //   multiply(space, low, high, x, acc)   a unit of both rows, which begin at offsets of shared memory
 //
 // A warp multiplies 16 rows at once: lane 4g+t has the t-th part of rows g and g+8, and of column g of x.
+//
+// Integers: every 32 elements of x become integers of 15 bits, in units of a power of two that the
+// largest of them decides, so that elements within 1/64 of it lose nothing; their two digits of eight
+// bits are columns of their own, 2s and 2s+1 for part s of four. Sums are whole numbers, without rounding.
 
 #if ELEMENT != 0
 
-#define WARPS 8  // that multiply
-#define UNIT 256 // elements
-
-#if ELEMENT == 1
-#define MAGIC 0x43004300u // 128 twice: with a number below it in the fraction, 128 + the number
-#define OFFSET 128.0f
-#else
-#define MAGIC 0x64006400u
-#define OFFSET 1024.0f
+#ifndef WARPS
+#define WARPS 8 // that multiply
 #endif
+#define UNIT 256 // elements
 
 // Words of the table, for every lane those of all pairs of 4-bit codes, and 256 scales.
 #define TABLE (256 * 32 + 256)
@@ -32,12 +31,16 @@ struct Matrix {
     i64 n; // elements
 };
 
-// Columns is a unit of x, and of the sums of 16 elements each.
+// Columns is a unit of x: its elements, or the two digits of each; the sums of 16 elements; and the units of
+// every 32.
 struct Columns {
     const Element *x;
-    const float *sums;
-    const u32 *table; // of the lane
+    const u8 *digits;
+    const float *sums, *units;
+    const u32 *table;
     int width, lane;
+    // digitsAt is the t-th lane's four or eight bytes of a column: its digit of elements from the i-th on.
+    __device__ __forceinline__ const u8 *digitsAt(int r, int i) const { return digits + (2 * r + (lane >> 2 & 1)) * width + i; }
     // lower and upper: elements 0 and 2, and 1 and 3, of four, as bytes of a word of codes are taken.
     __device__ __forceinline__ static u32 lower(uint2 v) { return __byte_perm(v.x, v.y, 0x5410); }
     __device__ __forceinline__ static u32 upper(uint2 v) { return __byte_perm(v.x, v.y, 0x7632); }
@@ -54,20 +57,23 @@ struct Columns {
         uint4 v = *(const uint4 *)(x + r * width + i);
         b[0] = v.x, b[1] = v.y, b[2] = v.z, b[3] = v.w;
     }
-    // pair is the sums of 32 elements of columns 2t and 2t+1.
-    __device__ __forceinline__ float2 pair(int r, int t) const {
-        float4 v = *(const float4 *)(sums + r * width / 16 + 4 * t);
-        return {v.x + v.y, v.z + v.w};
+    // sum and unit are of the j-th 32 elements.
+    __device__ __forceinline__ float sum(int r, int j) const {
+        float2 v = *(const float2 *)(sums + r * width / 16 + 2 * j);
+        return v.x + v.y;
     }
+    __device__ __forceinline__ float unit(int r, int j) const { return units[r * width / 32 + j]; }
 };
 
 // Shared is all of x.
 struct Shared {
-    const Element *x;
-    const float *sums;
+    const Element *x; // or digits: for every row those in front, then the others
+    const float *sums, *units;
     const u32 *table;
     int width, lane;
-    __device__ __forceinline__ Columns of(int unit) const { return {x + unit * UNIT, sums + unit * (UNIT / 16), table, width, lane}; }
+    __device__ __forceinline__ Columns of(int unit) const {
+        return {x + unit * UNIT, (const u8 *)x + unit * UNIT, sums + unit * (UNIT / 16), units + unit * (UNIT / 32), table, width, lane};
+    }
 };
 
 // product is a·b + c of a warp.
@@ -96,13 +102,6 @@ template <int STEPS> __device__ __forceinline__ void column(int j, const u32 (&a
     }
 }
 
-// integers are bytes 0 and 2 of a word as numbers, OFFSET more, of which the mask leaves some bits.
-__device__ __forceinline__ u32 integers(u32 word, u32 mask) {
-    u32 y;
-    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(y) : "r"(word), "r"(mask), "r"(MAGIC)); // one instruction, where the compiler makes two
-    return y;
-}
-
 // nibbles is the lower halves of the bytes of v and the upper ones of h.
 __device__ __forceinline__ u32 nibbles(u32 v, u32 h) {
     u32 y;
@@ -120,32 +119,42 @@ __device__ __forceinline__ float halfBits(u32 bits) {
 }
 __device__ __forceinline__ float halfAt(const u8 *space, int at) { return halfBits(*(const u16 *)(space + at)); }
 
-// wordAt is four bytes at an even offset.
-__device__ __forceinline__ u32 wordAt(const u8 *space, int at) {
-    u32 a = *(const u32 *)(space + (at & ~3)), b = *(const u32 *)(space + (at & ~3) + 4);
-    return __byte_perm(a, b, at & 2 ? 0x5432 : 0x3210);
-}
-// wordAt of an offset from a multiple of four, known to the compiler.
+// Even is words at multiples of four from an even offset on.
+struct Even {
+    const u8 *p;
+    u32 which;
+    __device__ __forceinline__ Even(const u8 *space, int at) : p(space + (at & ~3)), which(at & 2 ? 0x5432 : 0x3210) {}
+    __device__ __forceinline__ u32 word(int i) const { return __byte_perm(*(const u32 *)(p + i), *(const u32 *)(p + i + 4), which); }
+};
+
+// wordAt is four bytes at an even offset from a multiple of four, known to the compiler.
 __device__ __forceinline__ u32 wordAt(const u8 *space, int base, int at) {
     const u8 *p = space + base;
     if (at & 2) return __byte_perm(*(const u32 *)(p + at - 2), *(const u32 *)(p + at + 2), 0x5432);
     return *(const u32 *)(p + at);
 }
 
-// whole are the integers of bytes 0 and 2 of a word as numbers.
-__device__ __forceinline__ u32 whole(u32 word) {
-    u32 y;
-#if ELEMENT == 1
-    u32 size = (word & 0x007f007fu) | 0x43004300u, below = (word & 0x00800080u) | 0xc300c300u; // 128 + seven bits, less 128 or 256
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(size), "r"(0x3f803f80u), "r"(below));
-#else
-    u32 size = ((word & 0x00ff00ffu) ^ 0x00800080u) | 0x64006400u; // 1152 more
-    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(size), "r"(0x64806480u));
-#endif
-    return y;
+// Whole is integer sums: of row g and of row g+8, each digit by itself.
+__device__ __forceinline__ void whole32(int (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, uint2 b) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b.x), "r"(b.y), "r"(0));
+}
+__device__ __forceinline__ void whole16(int (&d)[4], u32 a0, u32 a1, u32 b) {
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%7,%7,%7};"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a0), "r"(a1), "r"(b), "r"(0));
 }
 
-// Apart is for formats whose scales are all in a unit.
+// keepPart takes the sums of part s of four into the lane that has its scales.
+__device__ __forceinline__ void keepPart(int s, const int (&c)[4], int t, int (&sum)[2]) {
+    if (t == s) {
+        sum[0] = c[0] * 256 + c[1];
+        sum[1] = c[2] * 256 + c[3];
+    }
+}
+
+// Together is for formats whose scales are all in a unit.
 struct Together {
     int t;
     __device__ __forceinline__ void begin(const Matrix &, int, int, int, int which) { t = which; }
