@@ -3,9 +3,7 @@ package cuda
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -155,13 +153,13 @@ func BenchmarkPackedStep(b *testing.B) {
 	defer d.Close()
 	s := newStack(b, d, 0, 20<<30)
 	s.valid()
-	base, tuning := s.used, packedTuning
+	base := s.used
 	measure := func(m packedModel, rows int64, detail bool) {
 		s.used = base
 		run := &decodeStep{decodeStack: s, rows: rows, context: 1024}
 		run.buildPacked(m, 32)
 		took := run.time()
-		line := fmt.Sprintf("%-11s %d rows %+v: %.3f ms, %.0f tok/s, %.0f GB/s", m.name, rows, packedTuning, took.Seconds()*1e3, float64(rows)/took.Seconds(), float64(run.reads)/took.Seconds()/1e9)
+		line := fmt.Sprintf("%-11s %d rows: %.3f ms, %.0f tok/s, %.0f GB/s", m.name, rows, took.Seconds()*1e3, float64(rows)/took.Seconds(), float64(run.reads)/took.Seconds()/1e9)
 		if detail {
 			all := slices.Clone(run.launches)
 			for _, kind := range []op.Kind{op.NormHeads, op.AttendCache, op.QuantizedPlus, op.NormGated, op.QuantizedMatmul, op.MatMul} {
@@ -175,28 +173,11 @@ func BenchmarkPackedStep(b *testing.B) {
 		}
 		fmt.Println(line)
 	}
-	if os.Getenv("PACKED_TUNE") != "" {
-		packedTuning.probe = 1
-		measure(mixedK, 1, true)
-		packedTuning.probe = 2
-		measure(mixedK, 1, true)
-		for _, c := range [][4]int64{{4, 3, 2, 8}, {5, 2, 2, 8}, {8, 3, 2, 8}, {6, 3, 1, 8}, {3, 3, 1, 16}, {4, 3, 1, 16}, {2, 2, 1, 16}} {
-			packedTuning = tuning
-			packedTuning.stages, packedTuning.minStages, packedTuning.blocks, packedTuning.warps = c[0], c[1], c[2], c[3]
-			measure(mixedK, 1, c[3] == 16)
-			measure(packedModels[3], 1, false)
-		}
-		packedTuning = tuning
-	}
 	for _, m := range packedModels {
-		if only := os.Getenv("PACKED_ONLY"); only == "" || strings.Contains(only, m.name) {
-			measure(m, 1, true)
-		}
+		measure(m, 1, true)
 	}
-	if os.Getenv("PACKED_ONLY") == "" {
-		for _, rows := range []int64{2, 4, 8} {
-			measure(mixedK, rows, false)
-		}
+	for _, rows := range []int64{2, 4, 8} {
+		measure(mixedK, rows, false)
 	}
 	for b.Loop() {
 		time.Sleep(time.Millisecond)

@@ -43,10 +43,9 @@ type unit struct {
 	codec                 string // name of the block format that a file which includes codec.h or tile.h is for
 	// Kernels of packed.cu: the format of the last matrix where that is another, how many rows, and
 	// whether lanes fetch in place of the copy engine.
-	other        string
-	rows         int64
-	plainly      bool
-	warps, probe int64
+	other   string
+	rows    int64
+	plainly bool
 }
 
 // header is what codec.h stands for.
@@ -138,7 +137,7 @@ func (u unit) options(major, minor int) []string {
 		options = append(options, fmt.Sprintf("-DTILES=%d", u.tiles), fmt.Sprintf("-DSTAGES=%d", u.stages), fmt.Sprintf("-DBLOCKS=%d", u.blocks))
 	}
 	if u.rows > 0 {
-		options = append(options, "-DFIRST=Tile_"+u.codec, "-DSECOND=Tile_"+cmp.Or(u.other, u.codec), fmt.Sprintf("-DROWS=%d", u.rows), fmt.Sprintf("-DPLAINLY=%d", has[u.plainly]), fmt.Sprintf("-DWARPS=%d", max(8, u.warps)), fmt.Sprintf("-DPROBE=%d", u.probe))
+		options = append(options, "-DFIRST=Tile_"+u.codec, "-DSECOND=Tile_"+cmp.Or(u.other, u.codec), fmt.Sprintf("-DROWS=%d", u.rows), fmt.Sprintf("-DPLAINLY=%d", has[u.plainly]))
 	}
 	return options
 }

@@ -34,6 +34,7 @@ var tileFormats = map[dtype.Type]tileFormat{
 
 // Sizes of packed.cu.
 const (
+	packedWarps = 8                  // WARPS
 	packedUnit  = 256                // UNIT, elements
 	packedTable = 4 * (256*32 + 256) // TABLE, in bytes
 	packedRows  = 8                  // the most rows at once
@@ -41,7 +42,7 @@ const (
 
 // stage is the shared memory of a piece of 16 rows, pitchOf of packed.cu each.
 func (f tileFormat) stage() int64 {
-	pitch := packedTuning.warps * f.bytes
+	pitch := packedWarps * f.bytes
 	if f.bytes%16 != 0 {
 		pitch += 16
 	}
@@ -49,7 +50,7 @@ func (f tileFormat) stage() int64 {
 }
 
 // packedTuning is how launches are cut, for measuring other ways.
-var packedTuning = struct{ stages, minStages, blocks, warps, probe int64 }{stages: 6, minStages: 3, blocks: 2, warps: 8}
+var packedTuning = struct{ stages, minStages, blocks int64 }{stages: 6, minStages: 3, blocks: 2}
 
 // packed is a product of few rows by packed.cu, with what decides its launch.
 type packed struct {
@@ -64,7 +65,7 @@ type packed struct {
 // shared is the memory of a block that its launch asks for.
 func (p packed) shared() int64 {
 	f, s := tileFormats[p.first], tileFormats[p.second]
-	bytes := p.stages*max(f.stage(), s.stage()) + 2*packedTuning.warps*16*p.rows*4 + 2*p.rows*p.k
+	bytes := p.stages*max(f.stage(), s.stage()) + 2*packedWarps*16*p.rows*4 + 2*p.rows*p.k
 	if f.sums || s.sums {
 		bytes += 4 * p.rows * p.k / 16
 	}
@@ -106,11 +107,11 @@ func (p packed) planned(d *Device) (packed, bool) {
 
 // launch prepares a kernel of packed.cu.
 func (p packed) launch(d *Device, name string, args ...arg) (*kernelLaunch, error) {
-	u := unit{file: "packed", element: p.element, codec: p.first.String(), rows: p.rows, plainly: d.plainly.copies, warps: packedTuning.warps, probe: packedTuning.probe}
+	u := unit{file: "packed", element: p.element, codec: p.first.String(), rows: p.rows, plainly: d.plainly.copies}
 	if p.second != p.first {
 		u.other = p.second.String()
 	}
-	k, err := d.grid(u, name, [3]int64{min(p.tiles, p.blocks*int64(d.gpu.multiprocessors)), 1, 1}, [3]int64{(packedTuning.warps + 6) * 32, 1, 1}, p.shared(), append(args, i64(p.stages))...)
+	k, err := d.grid(u, name, [3]int64{min(p.tiles, p.blocks*int64(d.gpu.multiprocessors)), 1, 1}, [3]int64{(packedWarps + 4 + 2) * 32, 1, 1}, p.shared(), append(args, i64(p.stages))...)
 	if err != nil {
 		return nil, err
 	}

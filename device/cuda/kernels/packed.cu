@@ -55,7 +55,7 @@ __device__ __forceinline__ void arrive(u64 *b) { asm volatile("{\n.reg .b64 s;\n
 // awaitTurn returns when the barrier has completed the turn with this parity.
 __device__ __forceinline__ void awaitTurn(u64 *b, u32 parity) {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1, %2;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(sharedAt(b)), "r"(parity), "r"(10000000) : "memory"); // ns it may sleep
+    asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(sharedAt(b)), "r"(parity) : "memory");
 #else
     asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.test_wait.parity.shared.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(sharedAt(b)), "r"(parity) : "memory");
 #endif
@@ -226,10 +226,10 @@ template <class Tile> __device__ __forceinline__ void multiplyTile(Ring &ring, c
         int unit = c + warp;
         tile.take();
         if (unit < units) tile.ahead(min(unit + WARPS, units - 1));
-        if (PROBE != 2) awaitTurn(ring.full + ring.stage, ring.turn);
-        if (PROBE != 1 && unit < units) tile.multiply(ring.space + ring.stage * stageBytes, atLow, atHigh, shared.of(unit), acc);
+        awaitTurn(ring.full + ring.stage, ring.turn);
+        if (unit < units) tile.multiply(ring.space + ring.stage * stageBytes, atLow, atHigh, shared.of(unit), acc);
         __syncwarp();
-        if (PROBE != 2 && lane == 0) arrive(ring.empty + ring.stage);
+        if (lane == 0) arrive(ring.empty + ring.stage);
         ring.next();
     }
 }
@@ -261,7 +261,7 @@ template <class Form> __device__ __forceinline__ void multiply(const Weights<For
     Ring ring = {space, full, empty, in.stages, 0, 0};
     if (warp >= WARPS && warp < WARPS + FETCHERS) {
         ring.turn = 1; // of empty
-        for (int tile = PROBE == 2 ? tiles : blockIdx.x; tile < tiles; tile += gridDim.x) {
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             int mine = (warp - WARPS) * (16 / FETCHERS) + lane % (16 / FETCHERS);
             Place p = w.form.place(tile, mine);
             const Matrix &m = p.matrix == 0 ? w.matrix[0] : p.matrix == 1 ? w.matrix[1] : w.matrix[2];
@@ -336,17 +336,17 @@ template <class Form> __device__ __forceinline__ void multiply(const Weights<For
 }
 
 // The kernels. Rows of gate and up, and of q and k, are of one format.
-extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 && WARPS <= 8 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 ? 2 : 1)
     packedRows(const Element *x, const u8 *w, const Element *bias, const Element *plus, Element *y, int n, int k, int stages) {
     multiply(Weights<Plain>{{bias, plus, y, n}, {{w, (i64)n * k}}}, Input{x, 0, 0, k, stages});
 }
 
-extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 && WARPS <= 8 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 ? 2 : 1)
     packedGated(const Element *x, const Element *norm, const u8 *gate, const u8 *up, Element *y, int n, int k, int function, float eps, int stages) {
     multiply(Weights<GatedRows>{{y, n, function}, {{gate, (i64)n * k}, {up, (i64)n * k}}}, Input{x, norm, eps, k, stages});
 }
 
-extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 && WARPS <= 8 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 ? 2 : 1)
     packedHeads(const Element *x, const Element *norm, const u8 *q, const u8 *k, const u8 *v, const Element *biasQ, const Element *biasK, const Element *biasV,
                 const float *freq, const int *positions, const int *sequences, const int *pages, Element *cacheK, Element *cacheV, Element *y, int width, float eps,
                 int heads, int keyHeads, int size, int half, float scale, int page, int streams, int table, int count, int stages) {

@@ -18,9 +18,7 @@
 
 #if ELEMENT != 0
 
-#ifndef WARPS
-#define WARPS 8 // that multiply
-#endif
+#define WARPS 8  // that multiply
 #define UNIT 256 // elements
 
 // Words of the table, for every lane those of all pairs of 4-bit codes, and 256 scales.
