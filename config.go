@@ -75,7 +75,7 @@ func (c Config) sameRun(d Config) error {
 	}{
 		{"Precision", c.Precision, d.Precision}, {"Pure", c.Pure, d.Pure}, {"Exceptions", c.Exceptions, d.Exceptions},
 		{"Optimizer", c.Optimizer, d.Optimizer}, {"StatePolicy", c.StatePolicy, d.StatePolicy}, {"Schedule", c.Schedule, d.Schedule}, {"NoDecay", c.NoDecay, d.NoDecay},
-		{"Adapters", c.Adapters, d.Adapters}, {"Clip", c.Clip, d.Clip}, {"Seed", c.Seed, d.Seed}, {"Packed", c.Packed, d.Packed},
+		{"Adapters", c.Adapters, d.Adapters}, {"Clip", c.Clip, d.Clip}, {"CanonicalSums", c.CanonicalSums, d.CanonicalSums}, {"Seed", c.Seed, d.Seed}, {"Packed", c.Packed, d.Packed},
 		{"Devices", c.Devices, d.Devices}, {"On", c.On, d.On}, {"Machine", c.Machine, d.Machine}, {"Disk", c.Disk, d.Disk},
 	} {
 		if !reflect.DeepEqual(f.a, f.b) {
@@ -90,7 +90,8 @@ func (c Config) sameRun(d Config) error {
 func (w *Wrapped) options(task Task, s batch.Size) Options {
 	o := w.c.Options
 	o.Task, o.BatchSize, o.MicroBatchSize, o.Seq = task, s.Sequences, 0, s.Positions
-	o.Adapters = lora.Options{}
+	o.Adapters, o.CanonicalSums = lora.Options{}, o.CanonicalSums && task.Trains()
+	o.AllLogits = task == Infer
 	if w.rig != nil {
 		o.Machine, o.On = w.rig.Machine, w.rig.Devices
 	}

@@ -72,7 +72,7 @@ func (w *Wrapped) startTraining(s batch.Size) error {
 		return err
 	}
 	r.BeforeClaim = w.closeView
-	if err := r.Start(); err != nil {
+	if err := errors.Join(r.OnGradient(w.hook), r.Start()); err != nil {
 		return err
 	}
 	w.feed = &givenBatches{}

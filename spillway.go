@@ -27,6 +27,7 @@ import (
 	"spillway/run"
 	"spillway/run/batch"
 	"spillway/run/state"
+	"spillway/units"
 )
 
 type (
@@ -73,6 +74,10 @@ type (
 // Open opens a model folder, a config.json, or a preset by its name. The last two start
 // from random weights. The caller closes the model.
 func Open(name string) (*Model, error) { return run.Open(name) }
+
+// OfSize is a model of which only the size of its weights in 16 bits is known: Llama's shape with
+// as many params.
+func OfSize(weights units.Bytes) (*Model, error) { return run.OfSize(weights) }
 
 // Define makes a model of one's own Go structs. Build is called for every plan, since
 // adapters change what they are attached to. The weights are random.

@@ -48,6 +48,7 @@ type Wrapped struct {
 	trainer *train.Trainer
 	feed    *givenBatches
 	broken  error // what left the state undefined
+	hook    run.GradientHook
 
 	passes  int
 	profile Profile

@@ -90,3 +90,22 @@ func TestUnknownNameListsTheKnown(t *testing.T) {
 		t.Error("a path is no name")
 	}
 }
+
+// A model of some size has about so many params, and a shape that can be built.
+func TestOfSize(t *testing.T) {
+	for params := int64(2e6); params < 2e12; params = params * 7 / 4 {
+		config, err := OfSize(params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := trace(t, string(config), train)
+		if off := float64(s.Count())/float64(params) - 1; off > 0.25 || off < -0.25 || params > 1e9 && (off > 0.02 || off < -0.02) {
+			t.Errorf("%d params were asked for, %d given, %.1f%% off", params, s.Count(), 100*off)
+		}
+	}
+	for _, params := range []int64{-1, 0, 1000, 1e15} {
+		if _, err := OfSize(params); err == nil {
+			t.Errorf("%d params are accepted", params)
+		}
+	}
+}

@@ -84,7 +84,7 @@ func Random(ctx context.Context, n int, seed uint64, o Options) (*RandomReport, 
 		if o.Only != "" && !slices.Contains(strings.Split(o.Only, ","), strconv.Itoa(i)) {
 			continue
 		}
-		row, err := randomRow(ctx, i, seed, o)
+		row, err := interruptible(ctx, func() (*RandomRow, error) { return randomRow(ctx, i, seed, o) })
 		if ctx.Err() != nil {
 			r.Notes = append(r.Notes, fmt.Sprintf("interrupted in run %d", i))
 			break
@@ -93,6 +93,7 @@ func Random(ctx context.Context, n int, seed uint64, o Options) (*RandomReport, 
 			r.Notes = append(r.Notes, fmt.Sprintf("run %s was not measured: %v", row.Name, err))
 			continue
 		}
+		o.report(fmt.Sprintf("%s: %.4g ms a step, %.4g forecast", row.Name, 1e3*row.Seconds, 1e3*row.Forecast))
 		r.Results = append(r.Results, row)
 	}
 	if err := saveTimelines(o.Timeline, r.Results); err != nil {
@@ -104,6 +105,26 @@ func Random(ctx context.Context, n int, seed uint64, o Options) (*RandomReport, 
 		r.TimeOff, r.TimeOffMost, r.TimeOffWorst = off(n/2), off(n/10), off(0)
 	}
 	return r, nil
+}
+
+// interruptible ends when f does, or when a context is cancelled: what was measured so far is
+// reported then, and the program ends before f does.
+func interruptible(ctx context.Context, f func() (*RandomRow, error)) (*RandomRow, error) {
+	type outcome struct {
+		row *RandomRow
+		err error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		row, err := f()
+		done <- outcome{row, err}
+	}()
+	select {
+	case o := <-done:
+		return o.row, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // randomTries is how often a run is drawn until its forecast is within bounds and it fits.
@@ -232,8 +253,16 @@ func (d drawing) between(least, most float64) float64 {
 	return least * math.Pow(most/least, d.Float64())
 }
 
-// run draws an architecture, its sizes and the settings of a training run.
-func (d drawing) run(i int) *RandomRow {
+// architecture is a model drawn at random, with sizes of a batch for it.
+type architecture struct {
+	kind           string
+	config         json.RawMessage
+	layers, hidden int
+	rows, seq      int
+}
+
+// architecture draws a model and the sizes of a batch.
+func (d drawing) architecture() architecture {
 	width, layers, rows, seq := d.between(64, 320), d.between(2, 8), d.between(1, 8), d.between(16, 512)
 	if d.gpu {
 		width, layers, rows, seq = d.between(512, 4096), d.between(4, 32), d.between(1, 16), d.between(128, 4096)
@@ -266,23 +295,29 @@ func (d drawing) run(i int) *RandomRow {
 	if err != nil { // strings and numbers
 		panic(err)
 	}
+	return architecture{kind, raw, n, hidden, int(rows), int(seq)}
+}
+
+// run draws an architecture, its sizes and the settings of a training run.
+func (d drawing) run(i int) *RandomRow {
+	a := d.architecture()
 	precision := one(d, "fp32", "fp32", "bf16")
 	if d.gpu {
 		precision = one(d, "bf16", "bf16", "bf16", "pure-bf16", "fp16", "fp32")
 	}
 	settings := map[string]string{
-		"method": one(d, "full", "full", "lora", "qlora"), "precision": precision, "micro-batch-size": strconv.Itoa(int(rows)), "seq-len": strconv.Itoa(int(seq)),
+		"method": one(d, "full", "full", "lora", "qlora"), "precision": precision, "micro-batch-size": strconv.Itoa(a.rows), "seq-len": strconv.Itoa(a.seq),
 		"optimizer": one(d, "adamw", "adamw", "adamw_8bit", "sgd", "lion"), "max-grad-norm": one(d, "", "1"), "gradient-accumulation-steps": one(d, "1", "1", "2", "3"),
 	}
 	if settings["method"] != "full" {
 		settings["lora-rank"] = one(d, "8", "16", "64")
 	}
-	documents := one(d, 0, int(seq)/4+8, int(d.between(16, 2000)))
-	name := fmt.Sprintf("%d: %s of %d × %d, %d × %d, %s %s", i, kind, n, hidden, int(rows), int(seq), precision, settings["method"])
+	documents := one(d, 0, a.seq/4+8, int(d.between(16, 2000)))
+	name := fmt.Sprintf("%d: %s of %d × %d, %d × %d, %s %s", i, a.kind, a.layers, a.hidden, a.rows, a.seq, precision, settings["method"])
 	if documents > 0 {
 		name += fmt.Sprintf(", documents of %d", documents)
 	}
-	return &RandomRow{Name: name, Model: raw, Settings: settings, Documents: documents}
+	return &RandomRow{Name: name, Model: a.config, Settings: settings, Documents: documents}
 }
 
 // randomEnd is the token at the end of documents.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
@@ -25,6 +26,26 @@ func TestRandomRunsAreCarriedOut(t *testing.T) {
 	}
 	if a, b := math.Abs(r.Results[0].Off), math.Abs(r.Results[1].Off); a < b || r.TimeOffWorst != a {
 		t.Errorf("forecasts are off by %v, %v; the worst by %v", a, b, r.TimeOffWorst)
+	}
+}
+
+// What was measured is reported when a measurement is interrupted, however long the run at hand
+// would still take.
+func TestInterruptedRandomRunsAreReported(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	row, err := interruptible(ctx, func() (*RandomRow, error) { return &RandomRow{Name: "done"}, nil })
+	if err != nil || row.Name != "done" {
+		t.Errorf("%+v, %v", row, err)
+	}
+	blocked := make(chan struct{})
+	defer close(blocked)
+	go interrupt()
+	if _, err := interruptible(ctx, func() (*RandomRow, error) { <-blocked; return nil, nil }); err == nil {
+		t.Error("an interrupted run counts")
+	}
+	r, err := Random(ctx, 3, 3, Options{Device: "cpu"})
+	if err != nil || len(r.Results) > 0 || len(r.Notes) != 1 || r.Notes[0] != "interrupted in run 0" {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 

@@ -55,6 +55,9 @@ type Options struct {
 	// GGUF is how the tensors of a GGUF file are stored, see gguf.Recipes; "" is the type of
 	// the model. Only Export writes such files.
 	GGUF string
+	// Tokenizer is the file of the tokenizer that goes into a GGUF file: a tokenizer.json or a
+	// .bin of llama2.c; "" is the one of the model's folder.
+	Tokenizer string
 }
 
 // Result is what was written.
@@ -74,13 +77,13 @@ func Folder(ctx context.Context, from *hf.Folder, dir string, o Options) (Result
 	start := time.Now()
 	c, err := prepare(from, o)
 	if err != nil {
-		return Result{}, fmt.Errorf("converting %s: %w", from.Dir, err)
+		return Result{}, fmt.Errorf("converting %s: %w", from.Path, err)
 	}
 	m := hf.Model{Config: c.config, Generation: from.Generation, Files: from.TokenizerPaths()}
 	for _, t := range c.list {
 		outputs, err := c.outputs(t)
 		if err != nil {
-			return Result{}, fmt.Errorf("converting %s: %w", from.Dir, err)
+			return Result{}, fmt.Errorf("converting %s: %w", from.Path, err)
 		}
 		m.Tensors = append(m.Tensors, outputs...)
 	}

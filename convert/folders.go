@@ -107,7 +107,7 @@ var ErrAdapter = errors.New("it has an adapter, not the weights of a model")
 func Export(ctx context.Context, from, dir string, o Options) (r Result, err error) {
 	var notices []string
 	from = chosen(from, &notices)
-	defer func() { r.Notices = notices }()
+	defer func() { r.Notices = append(notices, r.Notices...) }()
 	if saved, err := vfs.Exists(vfs.OS, filepath.Join(from, checkpoint.ManifestName)); err == nil && saved {
 		c, err := checkpoint.Open(from)
 		if err != nil {
@@ -116,6 +116,9 @@ func Export(ctx context.Context, from, dir string, o Options) (r Result, err err
 		c.Close() // opened for reading
 	}
 	if hf.IsAdapter(from) {
+		if filepath.Ext(dir) == gguf.Extension {
+			return r, fmt.Errorf("writing %s as a GGUF file: %w; merge it into its model first (spillway merge), and export that", from, ErrAdapter)
+		}
 		return exportAdapter(ctx, from, dir, o)
 	}
 	model, err := hf.Open(from)

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"spillway/arch"
@@ -21,6 +23,7 @@ import (
 	"spillway/quant"
 	"spillway/shape"
 	"spillway/tensorfile"
+	"spillway/tokenizer"
 	"spillway/weights"
 )
 
@@ -34,9 +37,9 @@ func GGUF(ctx context.Context, from *hf.Folder, path, recipe string, o Options) 
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return r, fmt.Errorf("%s exists already: name a new file, or remove it", path)
 	}
-	w, err := newGGUF(from, recipe)
+	w, err := newGGUF(from, recipe, o.Tokenizer)
 	if err != nil {
-		return r, fmt.Errorf("converting %s: %w", from.Dir, err)
+		return r, fmt.Errorf("converting %s: %w", from.Path, err)
 	}
 	for _, t := range from.Tensors() {
 		r.Before += t.Bytes
@@ -57,7 +60,7 @@ func GGUF(ctx context.Context, from *hf.Folder, path, recipe string, o Options) 
 	err = vfs.WithSpace(vfs.OS, filepath.Dir(path), r.Bytes, func() error {
 		return gguf.Write(vfs.OS, path, w.metadata, withProgress(ctx, w.tensors, r.Bytes, o.Progress))
 	})
-	r.Took = time.Since(start)
+	r.Took, r.Notices = time.Since(start), w.notices
 	return r, err
 }
 
@@ -68,9 +71,10 @@ type ggufModel struct {
 	recipe   gguf.Recipe
 	values   weights.Values
 	tensors  []tensorfile.Output
+	notices  []string
 }
 
-func newGGUF(from *hf.Folder, recipe string) (w *ggufModel, err error) {
+func newGGUF(from *hf.Folder, recipe, tokenizer string) (w *ggufModel, err error) {
 	c := from.Config
 	name := ggufArch[c.ModelType]
 	if name == "" {
@@ -94,7 +98,7 @@ func newGGUF(from *hf.Folder, recipe string) (w *ggufModel, err error) {
 	if w.recipe, err = gguf.NewRecipe(recipe, c.Layers, c.Tied); err != nil {
 		return nil, err
 	}
-	if err := w.describe(name, from); err != nil {
+	if err := w.describe(name, from, tokenizer); err != nil {
 		return nil, err
 	}
 	for _, p := range params {
@@ -106,10 +110,10 @@ func newGGUF(from *hf.Folder, recipe string) (w *ggufModel, err error) {
 }
 
 // describe fills the metadata.
-func (w *ggufModel) describe(name string, from *hf.Folder) error {
+func (w *ggufModel) describe(name string, from *hf.Folder, tokenizer string) error {
 	c := w.config
 	m := gguf.Metadata{
-		"general.architecture": name, "general.name": filepath.Base(from.Dir), "general.file_type": w.recipe.Number, "general.quantization_version": int64(2),
+		"general.architecture": name, "general.name": strings.TrimSuffix(filepath.Base(from.Path), gguf.Extension), "general.file_type": w.recipe.Number, "general.quantization_version": int64(2),
 		name + ".vocab_size": int64(c.VocabSize), name + ".context_length": int64(c.MaxPositions), name + ".embedding_length": int64(c.HiddenSize),
 		name + ".block_count": int64(c.Layers), name + ".feed_forward_length": int64(c.IntermediateSize),
 		name + ".attention.head_count": int64(c.Heads), name + ".attention.head_count_kv": int64(c.KVHeads), name + ".attention.layer_norm_rms_epsilon": c.NormEps,
@@ -130,21 +134,19 @@ func (w *ggufModel) describe(name string, from *hf.Folder) error {
 	if err := w.rope(name); err != nil {
 		return err
 	}
-	if !slices.Contains(from.Tokenizer, "tokenizer.json") {
+	if tokenizer == "" && slices.Contains(from.Tokenizer, "tokenizer.json") {
+		tokenizer = filepath.Join(from.Dir, "tokenizer.json")
+	}
+	if tokenizer == "" {
 		m["tokenizer.ggml.model"] = "none"
+		w.notices = append(w.notices, fmt.Sprintf("%s has no tokenizer.json, so the file has no tokenizer and other programs cannot give it text; --tokenizer names one", from.Path))
 		return nil
 	}
-	raw, err := os.ReadFile(filepath.Join(from.Dir, "tokenizer.json"))
+	words, err := openVocabulary(tokenizer, c.VocabSize)
 	if err != nil {
 		return err
 	}
-	tokenizer, err := gguf.TokenizerMetadata(raw, c.VocabSize)
-	if err != nil {
-		return err
-	}
-	for key, value := range tokenizer {
-		m[key] = value
-	}
+	maps.Copy(m, words)
 	m.Ends(c.BOS, c.EOS)
 	template, err := chat.Open(from.Dir)
 	if errors.Is(err, chat.ErrNoTemplate) {
@@ -155,6 +157,29 @@ func (w *ggufModel) describe(name string, from *hf.Folder) error {
 	}
 	return err
 }
+
+// openVocabulary reads the file of a tokenizer as metadata.
+func openVocabulary(path string, vocab int) (gguf.Metadata, error) {
+	raw, err := vfs.ReadFile(vfs.OS, path, maxTokenizer)
+	if err != nil {
+		return nil, err
+	}
+	if filepath.Ext(path) != ".bin" {
+		m, err := gguf.TokenizerMetadata(raw, vocab)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return m, nil
+	}
+	pieces, scores, err := tokenizer.Llama2CPieces(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return gguf.PiecesMetadata(pieces, scores, vocab)
+}
+
+// maxTokenizer bounds the file of a tokenizer, in bytes.
+const maxTokenizer = 1 << 30
 
 // rope adds how positions are scaled.
 func (w *ggufModel) rope(name string) error {

@@ -9,13 +9,13 @@ import (
 
 // OnGradient has f called in every iteration for each trained param when its gradient is
 // complete: the sum over all micro-batches, before clipping and before the update. The
-// tensor may be read until f returns. While f is set, each update waits for the queues,
+// tensor may be read and written until f returns. While f is set, each update waits for the queues,
 // so iterations are slower; nil takes it off again.
 func (r *runner) OnGradient(f func(Tensor) error) { r.onGradient = f }
 
 // showGradients shows the gradients that an update is about to use.
 func (r *runner) showGradients(s *plan.Instruction) error {
-	if r.onGradient == nil || s.Verb != plan.Update {
+	if r.onGradient == nil || s.Verb != plan.Update || s.Piece > 0 { // the first piece's update shows all of them
 		return nil
 	}
 	if err := r.Sync(); err != nil {

@@ -52,8 +52,10 @@ func (m *memory) tensor(p plan.SlabParam, state string, t op.Type, in int, offse
 // Write fills a tensor; fill is given chunks in order, with the offset of each. Replicas
 // are filled from the same calls.
 func (e *Executor) Write(t Tensor, fill func(offset int64, chunk []byte) error) error {
-	if err := e.Flush(); err != nil {
-		return err
+	if t.State != Gradient { // whose update is what a flush would do
+		if err := e.Flush(); err != nil {
+			return err
+		}
 	}
 	if err := t.eachChunk("filling", func(b deviceBuffer, off int64, bad *error) error {
 		return e.memory.write(b, func(chunk []byte) { *bad = fill(off, chunk) })

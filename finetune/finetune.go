@@ -31,7 +31,8 @@ type Options struct {
 	Progress Progress           // of reading the data
 	Report   func(train.Report) // of every step
 	Notice   func(string)       // of what is done otherwise than asked
-	NoSave   bool               // write no checkpoints, for runs that are only measured
+	NoSave   bool               // write no checkpoints and no event log, for runs that are only measured
+	Program  string             // version of the program that trains, for the event log
 	// Timeline receives when each instruction of an early step ran; nil is fine.
 	Timeline func(step int64, instructions []trace.Event)
 }
@@ -127,6 +128,10 @@ func (r *Run) checkSteps() error {
 	}
 	return nil
 }
+
+// Dir is the folder of the run, in which its checkpoints and its event log are; "" where
+// nothing is saved.
+func (r *Run) Dir() string { return r.out }
 
 // Close closes the devices and all files.
 func (r *Run) Close() error {

@@ -1,12 +1,18 @@
 package finetune
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
 
 	"spillway/checkpoint"
+	"spillway/eventlog"
+	"spillway/monitor"
+	"spillway/plan"
+	"spillway/recipe"
 	"spillway/trace"
 	"spillway/train"
 )
@@ -19,14 +25,17 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 		Iterations: r.Corpus.Steps, Schedule: t.Scheduler, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery, AllowChanges: out.AllowChanges, Notice: r.o.Notice,
 	}
 	if !r.o.NoSave {
-		c.Started = func() error { return r.Recipe.WriteRun(r.out) }
+		c.Started = func(int64) error { return r.Recipe.WriteRun(r.out) }
 		c.Save = &train.Save{Dir: checkpoint.Dir{Path: r.out, Keep: out.Keep}, Every: out.SaveSteps, Claimed: true}
+	}
+	if r.o.Notice == nil {
+		r.o.Notice = func(string) {}
 	}
 	c.Schedule.Warmup = max(c.Schedule.Warmup, t.WarmupSteps)
 	if r.Corpus.Eval != nil {
 		c.Evaluate = &train.Evaluation{Every: e.Steps, Feed: r.Corpus.Eval, Batches: e.Batches, Patience: e.Patience, KeepBest: e.KeepBest || e.Patience > 0}
 	}
-	log, err := openLog(out.Log, r.Model.Name)
+	log, err := openLog(out.Log)
 	if err != nil {
 		return result, err
 	}
@@ -37,22 +46,33 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	}
 	defer func() { err = errors.Join(err, timeline.Close()) }()
 	if c.Timeline = r.o.Timeline; timeline != nil {
-		c.Timeline = timeline.Write
+		c.Timeline = func(step int64, events []trace.Event) {
+			if timeline.Iteration == 0 {
+				timeline.Write(step, events)
+			}
+		}
+	}
+	var recorder *monitor.Recorder
+	if !r.o.NoSave {
+		recorder = r.record(&c)
 	}
 	c.Report = func(report train.Report) {
 		r.Monitor.Report(report)
-		log.add(report, r.Monitor.memory.Resident)
+		it := recorder.Report(report, r.Monitor.memory.Driver)
+		it.Resident = r.Monitor.memory.Resident
+		log.add(cmp.Or(recorder.ID(), r.Model.Name), it)
 		if r.o.Report != nil {
 			r.o.Report(report)
 		}
 	}
 	r.Monitor.Start()
 	done, err := train.Run(ctx, r.Job, r.Corpus.Train, c)
+	recorder.Close(done, err)
 	if err != nil {
 		return result, err
 	}
 	result = r.Monitor.Result(done)
-	if result.Steps >= trustedSteps && result.ShareOfRoofline > tooFast {
+	if result.Steps >= trustedSteps && result.ShareOfRoofline > tooFast && !inCaches(r.Job.Plan) {
 		then := "are measured again next time"
 		if err := r.Rig.Forget(); err != nil {
 			then = fmt.Sprintf("spillway devices --calibrate measures them again (%v)", err)
@@ -62,6 +82,49 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	}
 	result.Data = &r.Corpus.Summary
 	return result, nil
+}
+
+// record has a run recorded in the event log of its folder, from its first step on. What
+// the hooks of c did before they still do.
+func (r *Run) record(c *train.Config) *monitor.Recorder {
+	recorder := new(monitor.Recorder)
+	started, timeline := c.Started, c.Timeline
+	c.Started = func(done int64) error {
+		if err := started(done); err != nil {
+			return err
+		}
+		o := monitor.RecordOptions{Settings: r.settings(), Program: r.o.Program, Done: done, Steps: r.Corpus.Steps, SaveEvery: r.Recipe.Output.SaveSteps, Notice: r.o.Notice, Cache: r.o.Rig.Cache}
+		o.Alert = func(a eventlog.Alert) { r.o.Notice(a.String()) }
+		recorder.Begin(r.Job, r.out, o)
+		return nil
+	}
+	c.Timeline = func(step int64, events []trace.Event) {
+		recorder.Timeline(step, events)
+		if timeline != nil {
+			timeline(step, events)
+		}
+	}
+	c.TraceNext, c.Saved = recorder.TraceNext, recorder.Saved
+	return recorder
+}
+
+// settings are those that were given, and where the rest of them has defaults, those that
+// people compare runs by.
+func (r *Run) settings() (list []eventlog.Setting) {
+	usual := []string{"batch-size", "seq-len", "method", "optimizer", "learning-rate", "lr-scheduler", "seed", "dtype"}
+	r.Recipe.Flags().VisitAll(func(f *flag.Flag) {
+		if recipe.Aliases[f.Name] == "" && (r.Recipe.Given(f.Name) || slices.Contains(usual, f.Name)) {
+			list = append(list, eventlog.Setting{Name: f.Name, Value: f.Value.String()})
+		}
+	})
+	return list
+}
+
+// inCaches says whether a plan for a CPU takes so little memory that its caches hold most of it: it
+// may be faster than memory, and that says nothing of the rates.
+func inCaches(p *plan.Plan) bool {
+	const caches = 64 << 20
+	return p.Devices[0].Context == 0 && p.Peak()[plan.OnDevice] < caches
 }
 
 // A run of so many steps that was so much faster than its roofline shows that the roofline is

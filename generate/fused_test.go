@@ -20,14 +20,15 @@ type fusing struct{ *devicetest.Plain }
 func (fusing) FusesOps() bool { return true }
 
 // A session on a device that fuses ops gives the logits of one that does not, up to
-// rounding, for prompts and for single tokens of several sequences.
+// rounding, for prompts, for single tokens of several sequences, and for forks, whose pages
+// are copied when one of the two writes to them.
 func TestFusedSteps(t *testing.T) {
 	logits := func(dev device.Device) (list [][]float32) {
 		m, err := spillway.Open("../testdata/reference/llama")
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := spillway.Options{Task: spillway.Generate, Generation: run.Generation{Context: 32, Streams: 2, Chunk: 8}, On: []device.Device{dev}}
+		o := spillway.Options{Task: spillway.Generate, Generation: run.Generation{Context: 32, Streams: 3, Chunk: 8, Page: 4}, On: []device.Device{dev}}
 		if o.Machine, err = machine.Parse("cpu:1GiB,host:4GiB"); err != nil {
 			t.Fatal(err)
 		}
@@ -68,6 +69,23 @@ func TestFusedSteps(t *testing.T) {
 				}
 			}
 		}
+		step(t, s)
+		f, err := a.Fork()
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := func(q generate.Sequence) { list = append(list, append([]float32(nil), q.Logits()...)) }
+		must(t, errors.Join(f.Append(7), a.Append(4)))
+		step(t, s)
+		last(a)
+		last(f)
+		must(t, errors.Join(f.Truncate(6), f.Append(1, 2, 3), a.Append(8), b.Close()))
+		step(t, s)
+		last(a)
+		last(f)
+		again := add(t, s, f.Tokens()) // what a text that was never forked gives
+		step(t, s)
+		near(t, "a fork", f.Logits(), again.Logits(), 1e-4)
 		return list
 	}
 	want, got := logits(devicetest.NewPlain(0)), logits(fusing{devicetest.NewPlain(0)})

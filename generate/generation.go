@@ -31,7 +31,10 @@ func New(e Engine, t *tokenizer.Tokenizer, r Request) (*Generation, error) {
 	if r.MaxNewTokens > 0 {
 		g.room = r.MaxNewTokens
 	}
-	g.statistics.PromptTokens = len(r.Prompt)
+	g.statistics.Prompts, g.statistics.Texts, g.statistics.PromptTokens = 1, r.Samples, len(r.Prompt)
+	if r.Beams != nil {
+		g.statistics.Texts = r.Beams.Count
+	}
 	return g, nil
 }
 
@@ -91,13 +94,40 @@ func (g *Generation) begin(ctx context.Context) (q Sequence, err error) {
 	return q, g.stepUntilReady(ctx, q)
 }
 
-// beginSlowly computes the prompt token by token, for the logits of each place.
+// eacher is a sequence that gives the logits after every token of a prompt, however many are
+// computed in a step.
+type eacher interface {
+	Each(f func(position int, logits []float32))
+}
+
+// beginSlowly computes the prompt with the logits of each place: in chunks where the engine gives
+// those of several places at once, else token by token.
 func (g *Generation) beginSlowly(ctx context.Context, prompt []int32) (Sequence, error) {
 	q, err := g.engine.Add(prompt[:1])
 	if err != nil {
 		return nil, err
 	}
 	g.prompt = []Token{{ID: prompt[0]}}
+	if each, ok := q.(eacher); ok {
+		var failed error
+		each.Each(func(position int, logits []float32) {
+			if position+1 < len(prompt) && failed == nil {
+				var t Token
+				t, failed = rated(prompt[position+1], logits, g.r.TopLogprobs)
+				g.prompt = append(g.prompt, t)
+			}
+		})
+		if err := q.Append(prompt[1:]...); err != nil {
+			return nil, errors.Join(err, q.Close())
+		}
+		if err := g.stepUntilReady(ctx, q); err != nil {
+			return nil, err
+		}
+		if each.Each(nil); failed != nil {
+			return nil, errors.Join(failed, q.Close())
+		}
+		return q, nil
+	}
 	for _, next := range prompt[1:] {
 		if err := g.stepUntilReady(ctx, q); err != nil {
 			return nil, err
@@ -279,7 +309,7 @@ func (w *writer) add(token Token) (text string, err error) {
 		return "", nil
 	}
 	if text, err = w.text.Push(token.ID); err != nil {
-		return "", err
+		return "", fmt.Errorf("the model wrote token %d, which its tokenizer does not have: do the two belong together? (%w)", token.ID, err)
 	}
 	text, w.result.StopString = w.stops.push(text)
 	if w.result.StopString != "" {

@@ -8,6 +8,7 @@ import (
 
 	"spillway/executor"
 	"spillway/graph"
+	"spillway/plan"
 	"spillway/run"
 )
 
@@ -31,7 +32,7 @@ func NewPlain(r *run.Run) (*Plain, error) {
 		return nil, fmt.Errorf("generating with a plan for %s of %d sequences and %d micro-batches; plan the task infer with one of each", p.Task, p.MicroBatchSize, p.MicroBatches)
 	}
 	for _, part := range p.Batch {
-		if !slices.Contains([]string{"tokens", "positions", "segments"}, part.Name) {
+		if !slices.Contains([]string{"tokens", "positions", "segments", "outputs"}, part.Name) {
 			return nil, fmt.Errorf("generating with a model that reads the batch tensor %q, which a text does not have", part.Name)
 		}
 	}
@@ -93,9 +94,17 @@ func (e *Plain) compute(ctx context.Context, q *plainSequence) error {
 		return err
 	}
 	all := e.run.Executor().Result(0)
-	vocab, last := len(all)/e.Context(), len(q.tokens)-1
-	q.logits, q.ready = append(q.logits[:0], all[last*vocab:(last+1)*vocab]...), true
+	if !e.outputs() { // those of all positions are there
+		vocab, last := len(all)/e.Context(), len(q.tokens)-1
+		all = all[last*vocab:][:vocab]
+	}
+	q.logits, q.ready = append(q.logits[:0], all...), true
 	return nil
+}
+
+// outputs says whether the run gives the logits of the position that its batch names.
+func (e *Plain) outputs() bool {
+	return slices.ContainsFunc(e.run.Plan.Batch, func(t plan.BatchTensor) bool { return t.Name == "outputs" })
 }
 
 // fill writes a text and its padding into the batch tensors.
@@ -105,9 +114,11 @@ func (e *Plain) fill(text []int32) error {
 		if err != nil {
 			return err
 		}
-		for i := range e.Context() {
+		for i := range len(to) / 4 {
 			value := int32(0) // of segments, and of tokens in the padding
 			switch {
+			case part.Name == "outputs":
+				value = int32(len(text) - 1)
 			case part.Name == "positions":
 				value = int32(i)
 			case part.Name == "tokens" && i < len(text):

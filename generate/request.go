@@ -31,7 +31,7 @@ type Request struct {
 
 	// Logprobs asks for the log-probabilities of tokens, by the model's logits as they are, and
 	// TopLogprobs for those of so many most likely tokens in each place. PromptLogprobs asks for those
-	// of the prompt, which is then computed token by token.
+	// of the prompt, which is then computed in chunks of as many tokens as a step has outputs.
 	Logprobs, PromptLogprobs bool
 	TopLogprobs              int
 	// KeepSpecial writes special tokens such as <|eot_id|> into the text.
@@ -87,7 +87,9 @@ type Result struct {
 
 // Statistics count tokens and time.
 type Statistics struct {
-	PromptTokens int // those of the prompt
+	Prompts      int
+	Texts        int // samples or beams of all prompts
+	PromptTokens int // those of all prompts
 	ReusedTokens int // of them, those that were there from before
 	NewTokens    int // of all continuations, stop tokens and those of stop strings too
 	Prefill      time.Duration

@@ -31,6 +31,8 @@ type Session struct {
 	slots    []*cachedSequence // by number of the sequence in the plan; nil where free
 	order    []*cachedSequence // the open ones, in the order they came
 	rows     []row             // of the step at hand
+	outputs  int               // of them, those that get logits
+	scratch  []float32         // logits of a row, for those who want them of each
 	ending   []*cachedSequence // that get logits in it
 }
 
@@ -38,6 +40,7 @@ type Session struct {
 type row struct {
 	of       *cachedSequence
 	position int
+	output   int // of the step's results, -1 where it gets no logits
 }
 
 // NewSession makes an engine of a started run of the task generate. The run stays the
@@ -152,6 +155,12 @@ func (s *Session) Advance(ctx context.Context) (more bool, err error) {
 	for _, q := range s.ending {
 		q.ready, q.fetched, q.step = true, false, step
 	}
+	for _, r := range s.rows {
+		if r.of.each != nil {
+			s.scratch = logitsOf(&s.steps[step], r.output, s.scratch)
+			r.of.each(r.position, s.scratch)
+		}
+	}
 	return slices.ContainsFunc(s.order, (*cachedSequence).waits), nil
 }
 
@@ -161,7 +170,7 @@ func (s *Session) ended() bool { return s.run.Executor() != s.executor }
 // gather chooses rows and the smallest step that computes them; -1 where nothing waits.
 // Sequences with a single token come first, so that prompts do not hold them up.
 func (s *Session) gather() (step int) {
-	s.rows, s.ending, step = s.rows[:0], s.ending[:0], -1
+	s.rows, s.ending, s.outputs, step = s.rows[:0], s.ending[:0], 0, -1
 	for _, single := range []bool{true, false} {
 		for _, q := range s.order {
 			n := len(q.tokens) - q.computed
@@ -169,28 +178,36 @@ func (s *Session) gather() (step int) {
 				continue
 			}
 			most := int(s.steps[len(s.steps)-1].Rows) - len(s.rows)
-			take, ends := min(n, int(s.cache.Chunk), most), len(s.ending)
-			if take == n {
-				ends++
+			take := min(n, int(s.cache.Chunk), most)
+			if q.each != nil {
+				take = min(take, s.mostOutputs()-s.outputs)
 			}
-			fits := s.smallest(len(s.rows)+take, ends)
+			fits := s.smallest(len(s.rows)+take, s.outputs+q.outputs(take))
 			if fits < 0 && take == n && take > 1 { // its last token in a later step
-				take, ends = take-1, ends-1
-				fits = s.smallest(len(s.rows)+take, ends)
+				take--
+				fits = s.smallest(len(s.rows)+take, s.outputs+q.outputs(take))
 			}
-			if take == 0 || fits < 0 {
+			if take <= 0 || fits < 0 {
 				continue
 			}
 			step = fits
 			for i := range take {
-				s.rows = append(s.rows, row{q, q.computed + i})
+				s.rows = append(s.rows, row{q, q.computed + i, -1})
 			}
-			if ends > len(s.ending) {
+			if s.outputs += q.outputs(take); take == n {
 				s.ending = append(s.ending, q)
 			}
 		}
 	}
 	return step
+}
+
+// mostOutputs is how many rows of a step get logits at most.
+func (s *Session) mostOutputs() (n int) {
+	for i := range s.steps {
+		n = max(n, int(s.steps[i].Outputs))
+	}
+	return n
 }
 
 // smallest is the step with the fewest rows that has place for rows and their outputs; -1
@@ -230,14 +247,16 @@ func (s *Session) prepare(step int) error {
 	for i := range int(at.Rows) {
 		token, position, sequence := int32(0), 0, -1
 		if i < len(s.rows) {
-			r := s.rows[i]
+			r := &s.rows[i]
 			token, position, sequence = r.of.tokens[r.position], r.position, r.of.slot
-			if r.position == len(r.of.tokens)-1 {
-				if r.of.row = i; !all {
+			if last := r.position == len(r.of.tokens)-1; last || r.of.each != nil {
+				if r.output = i; !all {
 					binary.LittleEndian.PutUint32(outputs[4*ends:], uint32(i))
-					r.of.row = ends
+					r.output = ends
 				}
-				ends++
+				if ends++; last {
+					r.of.row = r.output
+				}
 			}
 		}
 		for _, f := range [...]struct {
@@ -268,7 +287,24 @@ type cachedSequence struct {
 	step    int       // whose result has them otherwise
 	row     int       // of that result
 	logits  []float32 // its own memory
+
+	each func(position int, logits []float32) // wants those of every token
 }
+
+// outputs is how many of its next rows get logits: the last, or all where they are wanted.
+func (q *cachedSequence) outputs(rows int) int {
+	switch {
+	case q.each != nil:
+		return rows
+	case rows > 0 && rows == len(q.tokens)-q.computed:
+		return 1
+	}
+	return 0
+}
+
+// Each has the logits after every token that is computed from now on given to f, which must not
+// keep them; nil ends that. A plan with more Outputs computes more of them in a step.
+func (q *cachedSequence) Each(f func(position int, logits []float32)) { q.each = f }
 
 func (q *cachedSequence) waits() bool { return q.computed < len(q.tokens) }
 
@@ -295,15 +331,20 @@ func (q *cachedSequence) fetch() {
 	if q.fetched {
 		return
 	}
-	at := &q.session.steps[q.step]
+	q.logits, q.fetched = logitsOf(&q.session.steps[q.step], q.row, q.logits), true
+}
+
+// logitsOf are the logits of an output of a step, in to where it has place.
+func logitsOf(at *executor.Step, output int, to []float32) []float32 {
 	bytes := len(at.Result) / int(at.Outputs)
-	raw := at.Result[q.row*bytes : (q.row+1)*bytes]
+	raw := at.Result[output*bytes : (output+1)*bytes]
 	n := bytes / int(at.Type.Bytes(1))
-	if cap(q.logits) < n {
-		q.logits = make([]float32, n)
+	if cap(to) < n {
+		to = make([]float32, n)
 	}
-	q.logits, q.fetched = q.logits[:n], true
-	at.Type.Decode(q.logits, raw)
+	to = to[:n]
+	at.Type.Decode(to, raw)
+	return to
 }
 
 // Append adds tokens.

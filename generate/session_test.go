@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -109,9 +110,10 @@ func near(t *testing.T, what string, got, want []float32, within float64) {
 // sequences are computed with it, and however they join, leave, fork and are truncated.
 func TestSessionsGiveTheSameBits(t *testing.T) {
 	const context, length, texts = 32, 30, 12
-	for _, name := range causal {
+	quantized := "../../gguf/testdata/qwen3-q8_0.gguf" // in bf16 multiplied with integers
+	for _, name := range append(slices.Clone(causal), quantized) {
 		for _, precision := range []dtype.Type{dtype.F32, dtype.BF16} {
-			t.Run(fmt.Sprint(name, " ", precision), func(t *testing.T) {
+			t.Run(fmt.Sprint(filepath.Base(name), " ", precision), func(t *testing.T) {
 				in := func(o *spillway.Options) { o.Precision = precision }
 				want := oneByOne(t, session(t, name, run.Generation{Context: context, Streams: 1, Chunk: 1}, in), texts, length)
 				for _, g := range []run.Generation{

@@ -46,8 +46,11 @@ func (f *File) Files() (map[string][]byte, error) {
 }
 
 // Tokenizer is the tokenizer.json of a file, which needs to have nothing else.
-func Tokenizer(path string) ([]byte, error) {
-	file, err := vfs.OS.Open(path)
+func Tokenizer(path string) ([]byte, error) { return TokenizerOn(vfs.OS, path) }
+
+// TokenizerOn is Tokenizer on a given disk.
+func TokenizerOn(disk vfs.FS, path string) ([]byte, error) {
+	file, err := disk.Open(path)
 	if err != nil {
 		return nil, err
 	}

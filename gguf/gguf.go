@@ -27,6 +27,25 @@ import (
 // Extension is how the files end.
 const Extension = ".gguf"
 
+// IsFile says whether a path is that of a GGUF file: by its name, or, where it has another one,
+// by its first bytes.
+func IsFile(disk vfs.FS, path string) bool {
+	if strings.HasSuffix(path, Extension) {
+		return true
+	}
+	if info, err := disk.Stat(path); err != nil || info.Dir {
+		return false
+	}
+	f, err := disk.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close() // opened for reading
+	var magic [4]byte
+	n, _ := f.ReadAt(magic[:], 0)
+	return string(magic[:n]) == "GGUF"
+}
+
 // Format is the format as package tensorfile opens it.
 var Format = tensorfile.Format{
 	Name: "gguf", Extension: Extension,

@@ -83,17 +83,10 @@ func TestVocabulariesOfLlamaCPP(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no vocabularies in %s (%v)", dir, err)
 	}
-	refused := map[string]string{"bert-bge": `"bert"`, "gemma-4": `"gemma4"`, "falcon": `"falcon"`, "deepseek-llm": `"deepseek-llm"`, "deepseek-coder": `"deepseek-coder"`}
 	for _, inputs := range paths {
 		path := strings.TrimSuffix(inputs, ".inp")
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			raw, err := gguf.Tokenizer(path)
-			if why := refused[strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "ggml-vocab-"), ".gguf")]; why != "" {
-				if err == nil || !strings.Contains(err.Error(), why) {
-					t.Errorf("%v, want a refusal with %s", err, why)
-				}
-				return
-			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +103,10 @@ func TestVocabulariesOfLlamaCPP(t *testing.T) {
 				t.Fatal(err)
 			}
 			texts, lines := strings.Split(string(in), "\n__ggml_vocab_test__\n"), strings.Split(strings.TrimRight(string(out), "\n"), "\n")
-			again := written(t, raw, tok.VocabSize())
+			again := tok
+			if _, err := gguf.TokenizerMetadata(raw, tok.VocabSize()); err == nil || !strings.Contains(err.Error(), "WordPiece") { // which no model has that is written
+				again = written(t, raw, tok.VocabSize())
+			}
 			wrong := 0
 			for i, text := range texts {
 				if i >= len(lines) {
@@ -319,32 +315,4 @@ func TestSplitModels(t *testing.T) {
 	if _, err := gguf.Open(filepath.Join(dir, "qwen3-00001-of-00003.gguf")); err == nil || !strings.Contains(err.Error(), "qwen3-00003-of-00003.gguf") {
 		t.Errorf("without its third part: %v", err)
 	}
-}
-
-// Any bytes are read or refused, within a bounded time and memory.
-func FuzzOpen(f *testing.F) {
-	for _, path := range []string{"testdata/llama.gguf", "testdata/qwen3-00003-of-00003.gguf"} {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b[:min(len(b), 4096)])
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		path := filepath.Join(t.TempDir(), "x.gguf")
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		file, err := gguf.Open(path)
-		if err != nil {
-			return
-		}
-		defer file.Close()
-		for _, x := range file.Tensors() {
-			if x.Bytes > int64(len(b)) {
-				t.Fatalf("tensor %s has %d bytes of a file of %d", x.Name, x.Bytes, len(b))
-			}
-		}
-		_, _ = file.Files()
-	})
 }

@@ -34,6 +34,10 @@ type Config struct {
 	// Document is how many tokens the document has that a position of a packed sample is
 	// in, on average; 0: samples are one document. Only forecasts depend on it.
 	Document int64
+	// LogitsOf is, of the task Infer, how many positions of each sample get logits: those that the
+	// batch tensor "outputs" names; 0 is all. Logits of every position are mostly more bytes than
+	// everything else that a pass makes.
+	LogitsOf int64 `json:",omitempty"`
 	// Cache is what attention stores between steps, of the task Generate; nil otherwise. A
 	// step then has MicroBatchSize 1 and as many rows as Seq says: tokens of any sequences.
 	Cache *KVCache `json:",omitempty"`

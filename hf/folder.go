@@ -43,6 +43,7 @@ var tokenizerNames = []string{
 // Folder is an open model folder.
 type Folder struct {
 	Dir        string
+	Path       string // what was opened: the folder, or a file
 	Config     *Config
 	Generation []byte   // the text of generation_config.json, nil if there is none
 	Tokenizer  []string // names of the tokenizer files in the folder
@@ -68,14 +69,20 @@ func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasSuffix(dir, gguf.Extension) {
+	if gguf.IsFile(disk, dir) {
 		return openGGUF(disk, dir)
 	}
-	f := &Folder{Dir: dir}
+	f, open := &Folder{Dir: dir, Path: dir}, tensorfile.OpenFolder
+	if IsWeightsFile(disk, dir) {
+		f.Dir, open = filepath.Dir(dir), openWeightsFile
+		if there, err := vfs.Exists(disk, filepath.Join(f.Dir, ConfigName)); err != nil || !there {
+			return nil, errors.Join(fmt.Errorf("%s has weights and says nothing of the model they are of: put its %s next to it", dir, ConfigName), err)
+		}
+	}
 	if err := f.readFiles(disk); err != nil {
 		return nil, err
 	}
-	if f.weights, err = tensorfile.OpenFolder(disk, dir); errors.Is(err, tensorfile.ErrNoWeights) {
+	if f.weights, err = open(disk, dir); errors.Is(err, tensorfile.ErrNoWeights) {
 		return f, nil
 	}
 	if err != nil {
@@ -87,6 +94,24 @@ func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 	return f, nil
 }
 
+// weightsFiles open single files of weights, by how their names end.
+var weightsFiles = map[string]func(disk vfs.FS, path string) (tensorfile.Source, error){
+	".safetensors": safetensors.Format.Open, ".bin": pickle.Format.Open, ".pt": pickle.Format.Open, ".pth": pickle.Format.Open,
+}
+
+// IsWeightsFile says whether a path is that of a file with nothing but weights.
+func IsWeightsFile(disk vfs.FS, path string) bool {
+	if weightsFiles[filepath.Ext(path)] == nil {
+		return false
+	}
+	info, err := disk.Stat(path)
+	return err == nil && !info.Dir
+}
+
+func openWeightsFile(disk vfs.FS, path string) (tensorfile.Source, error) {
+	return weightsFiles[filepath.Ext(path)](disk, path)
+}
+
 // openGGUF opens a file that is a whole model. What is not weights is in a folder of the
 // cache then, which Dir names.
 func openGGUF(disk vfs.FS, path string) (*Folder, error) {
@@ -94,7 +119,7 @@ func openGGUF(disk vfs.FS, path string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{weights: file}
+	f := &Folder{weights: file, Path: path}
 	if f.Dir, err = file.Folder(); err == nil {
 		err = f.readFiles(vfs.OS)
 	}
@@ -222,7 +247,7 @@ func (f *Folder) NeedWeights() error {
 	case f.weights != nil:
 		return nil
 	case len(f.pickles) > 0:
-		return fmt.Errorf("%s has weights only as %s; of PyTorch's files those named %s are read, or shards with %s", f.Dir, f.pickles[0], pickle.SingleName, pickle.IndexName)
+		return fmt.Errorf("%s has weights only as %s; of PyTorch's files those named %s are read, shards with %s, or a single .pt; else name the file itself", f.Dir, f.pickles[0], pickle.SingleName, pickle.IndexName)
 	}
 	return fmt.Errorf("%s has a config and no weights: put %s or shards with %s there", f.Dir, safetensors.SingleName, safetensors.IndexName)
 }

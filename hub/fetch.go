@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"spillway/internal/vfs"
 )
@@ -50,27 +51,12 @@ func (f file) hash() hash.Hash {
 	return h
 }
 
-// fetch brings one file into the cache and links it into the snapshot.
+// fetch brings one file into the cache and links it into the snapshot. Whoever else fetches the
+// same is waited for.
 func (p *puller) fetch(ctx context.Context, f file, snapshot string) error {
 	blob := filepath.Join(p.dir, "blobs", f.sum())
-	if err := p.blob(ctx, f, blob); err != nil {
-		return err
-	}
 	link := filepath.Join(snapshot, filepath.FromSlash(f.Name))
-	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-		return err
-	}
-	return linkTo(blob, link)
-}
-
-// blob fetches the contents, unless they are there. Whoever else fetches the same is waited
-// for.
-func (p *puller) blob(ctx context.Context, f file, blob string) error {
-	whole := func() bool {
-		info, err := os.Stat(blob)
-		return err == nil && info.Size() == f.Size
-	}
-	if whole() {
+	if f.isWhole(blob) && isLink(blob, link) {
 		p.add(f.Size, 0)
 		return nil
 	}
@@ -79,17 +65,34 @@ func (p *puller) blob(ctx context.Context, f file, blob string) error {
 		return err
 	}
 	defer release()
-	if whole() { // another process has fetched it meanwhile
+	if f.isWhole(blob) { // it was there, or another process has fetched it meanwhile
 		p.add(f.Size, 0)
-		return nil
+	} else {
+		so := far{}
+		if err := p.repeatedly(ctx, func() (bool, error) { return p.continued(ctx, f, blob, &so) }); err != nil {
+			return err
+		}
 	}
-	counted := int64(0)
-	return p.repeatedly(ctx, func() (bool, error) { return p.continued(ctx, f, blob, &counted) })
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+		return err
+	}
+	return linkTo(blob, link)
 }
 
-// continued goes on with what there is of a file, once. counted are the bytes that progress
-// knows of.
-func (p *puller) continued(ctx context.Context, f file, blob string, counted *int64) (progress bool, err error) {
+// isWhole says whether a blob is there.
+func (f file) isWhole(blob string) bool {
+	info, err := os.Stat(blob)
+	return err == nil && info.Size() == f.Size
+}
+
+// far is how far a file has come.
+type far struct {
+	counted int64 // bytes that progress knows of
+	most    int64 // that there ever were: fetching the same again is no progress
+}
+
+// continued goes on with what there is of a file, once.
+func (p *puller) continued(ctx context.Context, f file, blob string, so *far) (progress bool, err error) {
 	out, err := os.OpenFile(blob+partial, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return false, err
@@ -100,14 +103,15 @@ func (p *puller) continued(ctx context.Context, f file, blob string, counted *in
 	if err != nil {
 		return false, err
 	}
-	count := func(now int64, fetched int64) { p.add(now-*counted, fetched); *counted = now }
+	count := func(now int64, fetched int64) { p.add(now-so.counted, fetched); so.counted = now }
 	if have > f.Size {
 		return false, restart(out, fmt.Errorf("there are more than its %d bytes already", f.Size))
 	}
 	count(have, 0)
 	began := have
+	so.most = max(so.most, have)
 	if have < f.Size {
-		r, err := p.get(ctx, p.options.Endpoint+"/"+p.model.ID+"/resolve/"+url.PathEscape(p.model.Revision)+"/"+escaped(f.Name), have)
+		r, err := p.get(ctx, p.options.Endpoint+"/"+p.model.ID+"/resolve/"+p.commit+"/"+escaped(f.Name), have)
 		if errors.Is(err, errRange) {
 			return false, restart(out, err)
 		}
@@ -122,16 +126,18 @@ func (p *puller) continued(ctx context.Context, f file, blob string, counted *in
 			sum, have = f.hash(), 0
 			count(0, 0)
 		}
-		before := have
-		buffer := make([]byte, 1<<20)
+		buffer, store := make([]byte, 1<<20), p.options.store
+		if store == nil {
+			store = (*os.File).Write
+		}
 		for {
 			n, err := r.Body.Read(buffer)
 			if n > 0 {
 				if have+int64(n) > f.Size {
 					return false, restart(out, fmt.Errorf("the hub sends more than the %d bytes it said", f.Size))
 				}
-				if _, err := out.Write(buffer[:n]); err != nil {
-					return false, fmt.Errorf("storing it: %w", err)
+				if _, err := store(out, buffer[:n]); err != nil {
+					return false, notStored(err)
 				}
 				sum.Write(buffer[:n])
 				have += int64(n)
@@ -141,7 +147,8 @@ func (p *puller) continued(ctx context.Context, f file, blob string, counted *in
 				break
 			}
 			if err != nil {
-				return have > before, passing{fmt.Errorf("the connection ended at %d of %d bytes: %w", have, f.Size, err)}
+				progress, so.most = have > so.most, max(so.most, have)
+				return progress, passing{fmt.Errorf("the connection ended at %d of %d bytes: %w", have, f.Size, err)}
 			}
 		}
 	}
@@ -152,9 +159,17 @@ func (p *puller) continued(ctx context.Context, f file, blob string, counted *in
 		return false, restart(out, fmt.Errorf("its checksum is %s, the hub says %s: it was damaged or has changed; it is removed, pull again", got, f.sum()))
 	}
 	if err := errors.Join(out.Sync(), out.Close()); err != nil {
-		return false, fmt.Errorf("storing it: %w", err)
+		return false, notStored(err)
 	}
 	return true, errors.Join(os.Rename(blob+partial, blob), vfs.OS.SyncDir(filepath.Dir(blob)))
+}
+
+// notStored is an error of the disk.
+func notStored(err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("storing it: %w; make room, or set HF_HOME to another disk, then pull again: what was fetched is kept", err)
+	}
+	return fmt.Errorf("storing it: %w", err)
 }
 
 // restart throws away what was fetched, since it is not part of the file.
@@ -185,15 +200,25 @@ func escaped(name string) string {
 	return strings.Join(parts, "/")
 }
 
+// isLink says whether a name in a snapshot is that of a blob.
+func isLink(blob, link string) bool {
+	relative, err := filepath.Rel(filepath.Dir(link), blob)
+	if err != nil {
+		return false
+	}
+	old, err := os.Readlink(link)
+	return err == nil && old == relative
+}
+
 // linkTo gives a blob a name in a snapshot: a relative link, or a copy where the disk has no
-// links.
+// links. Nobody else names the same blob at the same time.
 func linkTo(blob, link string) error {
+	if isLink(blob, link) {
+		return nil
+	}
 	relative, err := filepath.Rel(filepath.Dir(link), blob)
 	if err != nil {
 		return err
-	}
-	if old, err := os.Readlink(link); err == nil && old == relative {
-		return nil
 	}
 	temporary := link + partial
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {

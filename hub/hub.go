@@ -124,9 +124,16 @@ func Find(name string) (string, error) {
 // commitPattern is how commits are named; what else a file of refs says is not trusted.
 var commitPattern = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// Path is what a user means by the name of a model: a file or folder that exists, or else a
-// model of the cache. A name that is neither is given back as it is.
+// Path is what a user means by the name of a model: a model of Ollama's store, a file or folder
+// that exists, or else a model of the cache. A name that is none of them is given back as it is.
 func Path(name string) (string, error) {
+	if rest, ok := strings.CutPrefix(name, OllamaPrefix); ok {
+		m, err := findOllama(rest)
+		if err != nil {
+			return "", err
+		}
+		return m.file, nil
+	}
 	if _, err := os.Stat(name); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return name, nil
 	}

@@ -6,16 +6,19 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -74,15 +77,21 @@ func (h *fakeHub) serve(w http.ResponseWriter, r *http.Request) {
 		h.list(w)
 		return
 	}
-	name, ok := strings.CutPrefix(r.URL.Path, "/org/tiny/resolve/main/")
+	name, ok := strings.CutPrefix(r.URL.Path, "/org/tiny/resolve/"+strings.Repeat("ab12", 10)+"/")
 	switch {
-	case !ok || h.files[name] == nil:
+	case !ok || h.file(name) == nil:
 		http.NotFound(w, r)
 	case large(name):
 		http.Redirect(w, r, h.cdn.URL+"/"+name, http.StatusFound)
 	default:
 		h.send(w, r, name)
 	}
+}
+
+func (h *fakeHub) file(name string) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.files[name]
 }
 
 func (h *fakeHub) content(w http.ResponseWriter, r *http.Request) {
@@ -117,7 +126,7 @@ func (h *fakeHub) list(w http.ResponseWriter) {
 }
 
 func (h *fakeHub) send(w http.ResponseWriter, r *http.Request, name string) {
-	b, from := h.files[name], int64(0)
+	b, from := h.file(name), int64(0)
 	if text, ok := strings.CutPrefix(r.Header.Get("Range"), "bytes="); ok && !h.whole {
 		from, _ = strconv.ParseInt(strings.TrimSuffix(text, "-"), 10, 64)
 		if from >= int64(len(b)) {
@@ -274,6 +283,18 @@ func TestPullWithoutRanges(t *testing.T) {
 	sameFiles(t, got.Dir, h, "config.json", "tokenizer.json", "model.safetensors")
 }
 
+// A hub that ignores ranges and never sends the whole file is given up.
+func TestPullWithoutEnd(t *testing.T) {
+	h := newHub(t, tinyModel())
+	h.whole, h.cut = true, func(n int64) int64 { return n / 2 }
+	if _, err := pull(t, Options{}); err == nil || !strings.Contains(err.Error(), "pull again") {
+		t.Errorf("half of every file: %v", err)
+	}
+	if _, err := Find("org/tiny"); err == nil {
+		t.Error("half a model is found")
+	}
+}
+
 // Faults of the hub: what passes is tried again, what does not is said with what to do.
 func TestFaultsOfTheHub(t *testing.T) {
 	h := newHub(t, tinyModel())
@@ -322,6 +343,91 @@ func TestDamageIsFound(t *testing.T) {
 	} else {
 		sameFiles(t, got.Dir, h, "config.json", "tokenizer.json", "model.safetensors")
 	}
+}
+
+// A branch that moves while its files are pulled does not mix two commits: the files are those
+// of the list.
+func TestBranchMovesMeanwhile(t *testing.T) {
+	h := newHub(t, tinyModel())
+	h.status = func() int { // after the list was sent
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(h.requests) > 1 {
+			h.commit = strings.Repeat("cd34", 10)
+		}
+		return 0
+	}
+	got, err := pull(t, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Commit != strings.Repeat("ab12", 10) {
+		t.Errorf("pulled commit %s", got.Commit)
+	}
+	sameFiles(t, got.Dir, h, "config.json", "tokenizer.json", "model.safetensors")
+}
+
+// A file that changes while it is fetched, though its name says that it cannot, is found by its
+// checksum; what is there then is fetched anew, once.
+func TestFileChangesMeanwhile(t *testing.T) {
+	h := newHub(t, tinyModel())
+	old := h.files["model.safetensors"]
+	cut := false
+	h.cut = func(n int64) int64 {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if n > 1000 && !cut { // half of it is fetched, then it is another one
+			cut = true
+			other := slices.Clone(old)
+			for i := range other {
+				other[i] ^= 0x55
+			}
+			h.files["model.safetensors"] = other
+			return n / 2
+		}
+		return n
+	}
+	if _, err := pull(t, Options{}); err == nil || !strings.Contains(err.Error(), "checksum") {
+		t.Errorf("changed: %v", err)
+	}
+	if _, err := Find("org/tiny"); err == nil {
+		t.Error("a mixture of two files is found")
+	}
+	h.files["model.safetensors"] = old
+	got, err := pull(t, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, got.Dir, h, "config.json", "tokenizer.json", "model.safetensors")
+}
+
+// A disk that is full while files are stored is said, and what was fetched is gone on with.
+func TestDiskIsFull(t *testing.T) {
+	h := newHub(t, tinyModel())
+	var room atomic.Int64
+	room.Store(100_000)
+	store := func(f *os.File, b []byte) (int, error) {
+		if left := room.Add(-int64(len(b))); left < 0 {
+			n, _ := f.Write(b[:max(len(b)+int(left), 0)])
+			return n, &os.PathError{Op: "write", Path: f.Name(), Err: syscall.ENOSPC}
+		}
+		return f.Write(b)
+	}
+	if _, err := pull(t, Options{store: store}); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "make room") {
+		t.Errorf("a full disk: %v", err)
+	}
+	if _, err := Find("org/tiny"); err == nil {
+		t.Error("half a model is found")
+	}
+	before := h.sent.Load()
+	got, err := pull(t, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent := h.sent.Load() - before; sent > got.Bytes-90_000 {
+		t.Errorf("with room again, %d bytes of %d were sent", sent, got.Bytes)
+	}
+	sameFiles(t, got.Dir, h, "config.json", "tokenizer.json", "model.safetensors")
 }
 
 // Hostile lists are refused before anything is fetched.

@@ -31,6 +31,8 @@ type Options struct {
 	Endpoint, Token string
 	// Wait is how long to wait before trying again for the first time; 1 s where it is 0.
 	Wait time.Duration
+
+	store func(f *os.File, b []byte) (int, error) // writes, where a test has faults; nil is a plain write
 }
 
 // Pulled is what a pull did.
@@ -104,6 +106,7 @@ func token() string {
 // puller fetches one model.
 type puller struct {
 	model   Model
+	commit  string // that files are asked for, so that a branch may move meanwhile
 	dir     string
 	options Options
 	client  *http.Client
@@ -142,6 +145,7 @@ func (p *puller) pull(ctx context.Context) (*Pulled, error) {
 	if !commitPattern.MatchString(answer.SHA) {
 		return nil, fmt.Errorf("the hub names the commit %.60q", answer.SHA)
 	}
+	p.commit = answer.SHA
 	files, err := choose(answer.Files, p.options.Files)
 	if err != nil {
 		return nil, err

@@ -36,6 +36,14 @@ func (m *Model) Perplexity(ctx context.Context, r *recipe.Recipe) (v Evaluation,
 		return v, err
 	}
 	defer func() { err = errors.Join(err, corpus.Close()) }()
+	return m.evaluate(ctx, r, func(p *plan.Plan) (train.Feed, finetune.Summary, error) {
+		err := corpus.Pack(p)
+		return corpus.Eval, corpus.Summary, err
+	})
+}
+
+// evaluate plans what a recipe asks for, and computes the loss of what pack makes for the plan.
+func (m *Model) evaluate(ctx context.Context, r *recipe.Recipe, pack func(p *plan.Plan) (train.Feed, finetune.Summary, error)) (v Evaluation, err error) {
 	on, job, _, err := m.prepare(ctx, func(on *rig.Rig) spillway.Options {
 		o := r.Complete(on.Machine.Devices[0])
 		if m.s.Precision == 0 {
@@ -47,7 +55,8 @@ func (m *Model) Perplexity(ctx context.Context, r *recipe.Recipe) (v Evaluation,
 	if err != nil {
 		return v, err
 	}
-	if err := corpus.Pack(job.Plan); err != nil {
+	batches, summary, err := pack(job.Plan)
+	if err != nil {
 		return v, err
 	}
 	if err := m.load(ctx, job); err != nil {
@@ -55,12 +64,12 @@ func (m *Model) Perplexity(ctx context.Context, r *recipe.Recipe) (v Evaluation,
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
 	start := time.Now()
-	feed := &watchedFeed{Feed: corpus.Eval, ctx: ctx, report: m.s.Progress, total: corpus.Summary.LossTokens}
+	feed := &watchedFeed{Feed: batches, ctx: ctx, report: m.s.Progress, total: summary.LossTokens}
 	e := train.Evaluation{Feed: feed}
 	if v.Loss, err = e.Loss(job.Executor()); err != nil {
 		return v, err
 	}
-	v.Perplexity, v.Tokens, v.Data, v.Seconds = math.Exp(v.Loss), feed.counted, corpus.Summary, time.Since(start).Seconds()
+	v.Perplexity, v.Tokens, v.Data, v.Seconds = math.Exp(v.Loss), feed.counted, summary, time.Since(start).Seconds()
 	v.TokensPerSecond = float64(v.Tokens) / max(v.Seconds, 1e-9)
 	v.Predicted, v.Measured = job.Plan.Peak()[plan.OnDevice], on.Allocated()
 	return v, nil

@@ -22,6 +22,7 @@ import (
 	"spillway/dtype"
 	"spillway/finetune"
 	"spillway/hf"
+	"spillway/hub"
 	"spillway/lora"
 	"spillway/rig"
 	"spillway/tokenizer"
@@ -117,6 +118,9 @@ func (m *Model) Close() error {
 // resolve finds the model folder: of a run its best or newest checkpoint, of an adapter the
 // model that it was made for, to which it is then added.
 func (m *Model) resolve(name string) (string, error) {
+	for _, notice := range hub.Notices(name) {
+		m.s.Notice(notice)
+	}
 	if _, err := os.Stat(name); err != nil {
 		return name, nil // a preset, or nothing: opening says so
 	}

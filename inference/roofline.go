@@ -44,8 +44,8 @@ func (r Roofline) Under(rate float64) Roofline {
 	return r
 }
 
-// Rooflines are those of computing the prompt and of adding tokens: a step reads the weights
-// once, and what the cache holds of each text.
+// Rooflines are those of computing prompts and of adding tokens to so many texts at once: a step
+// reads the weights once, and what the cache holds of each text.
 func (e *Engine) Rooflines(s generate.Statistics, streams int) (prefill, decode Roofline) {
 	e.measureMemory()
 	p := e.Run.Plan
@@ -66,9 +66,12 @@ func (e *Engine) Rooflines(s generate.Statistics, streams int) (prefill, decode 
 			}
 		}
 	}
-	tokens := max(s.PromptTokens-s.ReusedTokens, 1)
+	tokens := int64(max(s.PromptTokens-s.ReusedTokens, 1))
+	if p.Cache != nil {
+		tokens = min(tokens, p.Cache.Chunk)
+	}
 	prefill = e.bound(resident, streamed, multiplied, float64(tokens))
-	text := float64(s.PromptTokens) + float64(s.NewTokens)/float64(2*max(streams, 1))
+	text := float64(s.PromptTokens)/float64(max(s.Prompts, 1)) + float64(s.NewTokens)/float64(2*max(s.Texts, 1))
 	decode = e.bound(resident+e.cacheBytes(text)*float64(streams), streamed, multiplied, float64(max(streams, 1)))
 	return prefill, decode
 }

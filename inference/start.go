@@ -21,6 +21,7 @@ import (
 type Size struct {
 	Context int64 // tokens of a text, prompt included; 0 is what the model was made for, at most 4096
 	Streams int64 // texts at once; 0 is 1
+	Outputs int64 // tokens of a prompt that get log-probabilities in one step; 0 is 1
 }
 
 // usualContext bounds the context where nobody says, in tokens.
@@ -172,6 +173,11 @@ func (m *Model) load(ctx context.Context, job *spillway.Run) error {
 // Generate begins to carry out a request.
 func (e *Engine) Generate(r generate.Request) (*generate.Generation, error) {
 	return generate.New(e.Engine, e.tokenizer, r)
+}
+
+// Batch begins to carry out many requests, several at once.
+func (e *Engine) Batch(list []generate.Request) (*generate.Batch, error) {
+	return generate.NewBatch(e.Engine, e.tokenizer, list)
 }
 
 // PredictedPeak and MeasuredPeak are bytes of device memory.

@@ -36,6 +36,7 @@ type Report struct {
 	Tensors   []Tensor        `json:"tensors,omitempty"`
 	Quantized map[string]int  `json:"quantized,omitempty"` // weights by format
 	Problems  []string        `json:"problems"`
+	Notices   []string        `json:"notices,omitempty"` // of what is there and not used
 	// Adapter, of a folder that holds one, is instead of Model.
 	Adapter *Adapter `json:"adapter,omitempty"`
 	// Checkpoint is absent where the folder is a model and nothing more.
@@ -81,6 +82,7 @@ type Options struct {
 // Folder reads a model's, an adapter's or a checkpoint's folder and collects what is wrong
 // with it. Of a run's folder it reads the newest checkpoint.
 func Folder(dir string, o Options) (*Report, error) {
+	notices := hub.Notices(dir)
 	dir, err := hub.Path(dir)
 	if err != nil {
 		return nil, fmt.Errorf("inspecting %w", err)
@@ -93,7 +95,7 @@ func Folder(dir string, o Options) (*Report, error) {
 		return nil, fmt.Errorf("inspecting %s: %w", dir, err)
 	}
 	defer f.Close() // opened for reading
-	r := &Report{Path: dir, Types: []Type{}, Files: []File{}, Problems: []string{}}
+	r := &Report{Path: dir, Types: []Type{}, Files: []File{}, Problems: []string{}, Notices: notices}
 	if r.Config, err = f.Config.Encode(); err != nil {
 		return nil, fmt.Errorf("inspecting %s: %w", dir, err)
 	}

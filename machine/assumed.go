@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"spillway/units"
@@ -21,6 +23,7 @@ const (
 	gpuCompute        units.Flops   = 120e12 // bf16, a 24 GiB GPU of today
 	gpuBandwidth      units.Rate    = 900e9
 	gpuLaunch                       = 5 * time.Microsecond
+	gpuKernel                       = 1500 * time.Nanosecond // small ones take 1 to 3 on an H200, the smallest 1.1
 	linkLatency                     = 10 * time.Microsecond
 	linkBidirectional Bidirectional = 0.92 // PCIe 5 on an H200 carries 101.6 GB/s both ways, 55.5 and 55.4 alone
 
@@ -88,6 +91,20 @@ func (d *Device) assumeGPU() {
 		typical.Compute = Compute{BF16: bf16, F16: bf16, TF32: bf16 / 2, F32: bf16 / 4}
 	}
 	d.Fill(typical, Assumed)
+}
+
+// WithShortKernels is the machine with a typical time of short kernels on GPUs whose description
+// has none: a step that adds a token to a text is hundreds of them, replayed from a graph, and
+// without it each would be forecast to take as long as a launch.
+func (m Machine) WithShortKernels() Machine {
+	m.Devices = slices.Clone(m.Devices)
+	for i := range m.Devices {
+		if d := &m.Devices[i]; d.Kind == GPU && d.Kernel == 0 {
+			d.Sources = d.Sources.clone()
+			d.Fill(Device{Kernel: min(gpuKernel, cmp.Or(d.Launch, gpuKernel))}, Assumed)
+		}
+	}
+	return m
 }
 
 // assumeCPU gives a CPU device its share of the host's rates. Its memory is exact:

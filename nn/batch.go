@@ -28,9 +28,13 @@ func Segments(b *graph.Builder) graph.Value {
 	return b.Part("segments", dtype.I32, b.MicroBatchSize, b.Seq)
 }
 
-// outputRows are the rows of x [1 R D] that batch tensor "outputs" [1 O] names, or all where a
-// step of generation has no more of them.
+// outputRows are the rows of x [B R D] that batch tensor "outputs" [B O] names, counted over all
+// samples: position t of sample b is row b·R+t. They are all where a step of generation has no
+// more of them, and where an inference is to give all.
 func outputRows(b *graph.Builder, x graph.Value) graph.Value {
+	if b.Task == graph.Infer && b.LogitsOf > 0 {
+		return b.Embedding(b.Part("outputs", dtype.I32, b.MicroBatchSize, b.LogitsOf), x)
+	}
 	if b.Cache == nil || b.Seq <= b.Cache.Outputs {
 		return x
 	}

@@ -5,15 +5,13 @@ import (
 	"spillway/graph"
 )
 
-// NextToken ends a language model: the logits [B T V] of x [B T D] where the task
-// is to infer, those of the rows that are asked for where it is to generate, else the mean cross-entropy [1] of batch part "targets" [B T], for
-// which the logits are never held whole.
+// NextToken ends a language model: the logits [B T V] of x [B T D], or of the rows of it that are
+// asked for, where the task is to infer or to generate, else the mean cross-entropy [1] of batch
+// part "targets" [B T], for which the logits are never held whole.
 func NextToken(b *graph.Builder, x graph.Value, head *Linear) graph.Value {
 	return head.last(b, x, func(x graph.Value) graph.Value {
 		switch {
-		case b.Task == graph.Infer:
-			return head.matmul(b, x)
-		case b.Task == graph.Generate:
+		case b.Task == graph.Infer || b.Task == graph.Generate:
 			return head.matmul(b, outputRows(b, x))
 		case head.Bias != nil || head.Adapter != nil:
 			b.Fail("the loss is fused with the head, which can have no bias or adapter")

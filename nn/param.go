@@ -4,6 +4,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -82,13 +83,13 @@ func (p *Param) Value(b *graph.Builder) graph.Value {
 }
 
 // quantized is the param in its block format where the matmul should read it so: with few
-// rows, when reading the weight takes longer than multiplying, and for LLM.int8. Otherwise it
-// is no value, and the weight is dequantized first.
+// rows, when reading the weight takes longer than multiplying, for LLM.int8, and where its rows
+// are interleaved for that matmul. Otherwise it is no value, and the weight is dequantized first.
 func (p *Param) quantized(b *graph.Builder, x graph.Value) graph.Value {
 	if p.Name == "" || !p.Storage.Block() || !p.Frozen || len(p.Shape) != 2 || b.Err() != nil {
 		return 0
 	}
-	if few := b.TypeOf(x).Shape.Rows() <= fewRows; !few && p.OutlierThreshold == 0 {
+	if few := b.TypeOf(x).Shape.Rows() <= fewRows; !few && p.OutlierThreshold == 0 && quant.InterleavedOf(p.Storage) == dtype.Invalid {
 		return 0
 	}
 	return b.Param(p.Name, op.Type{DType: p.Storage, Shape: p.Shape}, true)

@@ -26,6 +26,8 @@ import (
 const (
 	ExpAvg         = "exp_avg"         // running mean of gradients
 	ExpAvgSq       = "exp_avg_sq"      // running mean of their squares
+	SquareAvg      = "square_avg"      // the same, of RMSprop
+	SquareSum      = "sum"             // the sum of all squares, of Adagrad
 	MomentumBuffer = "momentum_buffer" // SGD's decaying sum of gradients
 )
 

@@ -21,6 +21,8 @@ type reference struct {
 			Momentum    float64
 			Dampening   float64
 			Nesterov    bool
+			Alpha       float64
+			LRDecay     float64 `json:"lr_decay"`
 		}
 		Initial    []float32
 		Gradients  [][]float32
@@ -100,7 +102,7 @@ func TestOptimizersAgreeWithPyTorch(t *testing.T) {
 		name, _, _ := strings.Cut(o.Name, "-")
 		c := parse(t, name)
 		c.LR, c.WeightDecay = o.Options.LR, o.Options.WeightDecay
-		for option, value := range map[string]float64{"beta1": o.Options.Betas[0], "beta2": o.Options.Betas[1], "eps": o.Options.Eps,
+		for option, value := range map[string]float64{"beta1": o.Options.Betas[0], "beta2": o.Options.Betas[1], "eps": o.Options.Eps, "alpha": o.Options.Alpha, "lr_decay": o.Options.LRDecay,
 			"momentum": o.Options.Momentum, "dampening": o.Options.Dampening, "nesterov": flagOf(o.Options.Nesterov)} {
 			if err := c.Set(option, value); err != nil && value != 0 {
 				t.Fatal(err)

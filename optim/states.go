@@ -38,7 +38,7 @@ func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error
 		list := make([]op.State, len(names))
 		for i, name := range names {
 			t := c.stateType(exceptions, param, cmp.Or(codecs[name], c.Storage), s.Elements())
-			list[i] = op.State{Name: name, Type: op.Type{DType: r.stored(name, t), Shape: s}}
+			list[i] = op.State{Name: name, Type: op.Type{DType: r.stored(i, t), Shape: s}}
 		}
 		if r.OtherStates != nil {
 			list = append(list, r.OtherStates(s)...)
@@ -65,6 +65,11 @@ func stateNames() (names []string) {
 			names = append(names, s.Name)
 		}
 	}
+	for _, r := range rules { // several rules may share an update, and name its states otherwise
+		if updates[r.Kind] != nil {
+			names = append(names, r.States(r.defaults())...)
+		}
+	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -89,14 +94,10 @@ func parseCodecs(text string) (map[string]dtype.Type, error) {
 	return of, nil
 }
 
-// stored is the type a state has where t is asked for: some codes are with or without a sign.
-func (r *Rule) stored(state string, t dtype.Type) dtype.Type {
-	if u := updates[r.Kind]; u != nil {
-		for _, s := range u.States {
-			if s.Name == state {
-				return s.stored(t)
-			}
-		}
+// stored is the type that state i has where t is asked for: some codes are with or without a sign.
+func (r *Rule) stored(i int, t dtype.Type) dtype.Type {
+	if u := updates[r.Kind]; u != nil && i < len(u.States) {
+		return u.States[i].stored(t)
 	}
 	return t
 }

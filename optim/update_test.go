@@ -204,7 +204,7 @@ func TestParseOptimizer(t *testing.T) {
 
 func TestStatesAndOps(t *testing.T) {
 	for text, want := range map[string]string{
-		"adamw": "adam [exp_avg exp_avg_sq]", "adam": "adam [exp_avg exp_avg_sq]", "sgd": "sgd []", "lion": "lion [exp_avg]",
+		"adamw": "adam [exp_avg exp_avg_sq]", "adam": "adam [exp_avg exp_avg_sq]", "sgd": "sgd []", "lion": "lion [exp_avg]", "rmsprop": "rmsprop [square_avg]", "adagrad": "rmsprop [sum]",
 		"sgd:momentum=0.9,nesterov": "sgd [momentum_buffer]",
 	} {
 		c := parse(t, text)

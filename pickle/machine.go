@@ -52,15 +52,36 @@ type machine struct {
 	at    int
 	stack []any
 	memo  map[uint32]any
+
+	storages map[string]storage // that it refers to, by their keys
+}
+
+func newMachine(raw []byte) *machine {
+	return &machine{in: raw, memo: map[uint32]any{}, storages: map[string]storage{}}
 }
 
 // load reads a pickled dictionary of tensors.
 func load(raw []byte) ([]tensor, error) {
-	m := &machine{in: raw, memo: map[uint32]any{}}
+	m := newMachine(raw)
 	v, err := m.run()
 	if err != nil {
 		return nil, fmt.Errorf("its pickle, at byte %d: %w", m.at, err)
 	}
+	return tensorsOf(v)
+}
+
+// get is the value of a key, nil where there is none.
+func (d *dict) get(key string) any {
+	for i, k := range d.keys {
+		if k == any(key) {
+			return d.values[i]
+		}
+	}
+	return nil
+}
+
+// tensorsOf are those of a dictionary.
+func tensorsOf(v any) ([]tensor, error) {
 	d, ok := v.(*dict)
 	if !ok {
 		return nil, fmt.Errorf("it holds %s, not a dictionary of tensors", kindOf(v))
@@ -99,7 +120,7 @@ func kindOf(v any) string {
 // take reads n bytes.
 func (m *machine) take(n int) ([]byte, error) {
 	if n < 0 || n > len(m.in)-m.at {
-		return nil, fmt.Errorf("%d bytes are wanted, %d are left", n, len(m.in)-m.at)
+		return nil, fmt.Errorf("%d bytes are wanted, %d are left: %w", n, len(m.in)-m.at, errShort)
 	}
 	b := m.in[m.at : m.at+n]
 	m.at += n
@@ -121,7 +142,7 @@ func (m *machine) number(n int) (uint64, error) {
 func (m *machine) line() (string, error) {
 	n := slices.Index(m.in[m.at:], '\n')
 	if n < 0 {
-		return "", fmt.Errorf("a line does not end")
+		return "", fmt.Errorf("a line does not end: %w", errShort)
 	}
 	b, err := m.take(n + 1)
 	return string(b[:max(len(b)-1, 0)]), err
@@ -256,7 +277,7 @@ func (m *machine) literal(op byte) error {
 		m.push(v)
 	default:
 		if n > uint64(len(m.in)) {
-			return fmt.Errorf("a text of %d bytes", n)
+			return fmt.Errorf("a text of %d bytes: %w", n, errShort)
 		}
 		b, err := m.take(int(n))
 		if err != nil {
@@ -403,7 +424,15 @@ func (m *machine) persistent() error {
 	if !isName || !isText || !known {
 		return fmt.Errorf("a storage of %v", t[1])
 	}
-	m.push(storage{element, key})
+	if len(t) > 5 && t[5] != nil {
+		return fmt.Errorf("a part of a storage as a storage of its own")
+	}
+	s := storage{element, key}
+	if old, twice := m.storages[key]; twice && old != s {
+		return fmt.Errorf("the storage %.60q of both %v and %v", key, old.kind, element)
+	}
+	m.storages[key] = s
+	m.push(s)
 	return nil
 }
 

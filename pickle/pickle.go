@@ -68,11 +68,11 @@ func OpenOn(disk vfs.FS, name string) (*File, error) {
 func openFolder(disk vfs.FS, dir string) (tensorfile.Source, error) {
 	raw, err := vfs.ReadFile(disk, filepath.Join(dir, IndexName), maxIndex)
 	if errors.Is(err, fs.ErrNotExist) {
-		there, err := vfs.Exists(disk, filepath.Join(dir, SingleName))
-		if err != nil || !there {
-			return nil, errors.Join(tensorfile.ErrNoWeights, err)
+		name, err := single(disk, dir)
+		if err != nil {
+			return nil, err
 		}
-		return OpenOn(disk, filepath.Join(dir, SingleName))
+		return OpenOn(disk, filepath.Join(dir, name))
 	}
 	if err != nil {
 		return nil, err
@@ -102,6 +102,26 @@ func openFolder(disk vfs.FS, dir string) (tensorfile.Source, error) {
 	return f, nil
 }
 
+// single is the name of a folder's one file with weights: pytorch_model.bin, or else the only
+// .pt or .pth that is neither the state of a trainer nor of Meta's own form, with other names.
+func single(disk vfs.FS, dir string) (string, error) {
+	there, err := vfs.Exists(disk, filepath.Join(dir, SingleName))
+	if there || err != nil {
+		return SingleName, err
+	}
+	names, err := disk.List(dir)
+	if err != nil {
+		return "", err
+	}
+	names = slices.DeleteFunc(names, func(n string) bool {
+		return !slices.Contains([]string{".pt", ".pth"}, filepath.Ext(n)) || slices.ContainsFunc([]string{"optimizer", "scheduler", "scaler", "rng_state", "training_args", "consolidated"}, func(state string) bool { return strings.HasPrefix(n, state) })
+	})
+	if len(names) != 1 {
+		return "", tensorfile.ErrNoWeights
+	}
+	return names[0], nil
+}
+
 // unique has every value once.
 func unique(m map[string]string) map[string]string {
 	once := map[string]string{}
@@ -122,9 +142,12 @@ func (f *File) add(disk vfs.FS, name string) error {
 	if err != nil {
 		return err
 	}
+	if isLegacy(file) {
+		return f.addLegacy(name, file, size)
+	}
 	archive, err := zip.NewReader(file, size)
 	if err != nil {
-		return fmt.Errorf("it is not a zip, as PyTorch writes them since 1.6: %w", err)
+		return fmt.Errorf("it is not a file of PyTorch: neither a zip, as it writes them since 1.6, nor the form before that: %w", err)
 	}
 	if len(archive.File) > maxFiles {
 		return fmt.Errorf("it has %d files, at most %d are read", len(archive.File), maxFiles)
@@ -185,8 +208,24 @@ func contents(e *zip.File) ([]byte, error) {
 	return b, nil
 }
 
-// place finds the bytes of a tensor in the file.
+// place finds the bytes of a tensor in the zip.
 func (f *File) place(t tensor, entry *zip.File, name string, file vfs.File, size int64) error {
+	at, err := entry.DataOffset()
+	if err != nil {
+		return err
+	}
+	have := int64(entry.UncompressedSize64)
+	switch {
+	case entry.Method != zip.Store:
+		return fmt.Errorf("its storage is compressed, which PyTorch never does")
+	case entry.UncompressedSize64 > uint64(size) || at > size-have:
+		return fmt.Errorf("its storage has %d bytes at %d of a file of %d", entry.UncompressedSize64, at, size)
+	}
+	return f.put(t, name, file, at, have)
+}
+
+// put adds a tensor of a storage that has so many bytes at a place of the file.
+func (f *File) put(t tensor, name string, file vfs.File, at, have int64) error {
 	bytes, err := tensorfile.Size(t.storage.kind, t.shape)
 	if err != nil {
 		return err
@@ -194,18 +233,8 @@ func (f *File) place(t tensor, entry *zip.File, name string, file vfs.File, size
 	if !contiguous(t.shape, t.strides) {
 		return fmt.Errorf("its strides %v are not those of a contiguous tensor of the shape %v; save it after .contiguous()", t.strides, t.shape)
 	}
-	at, err := entry.DataOffset()
-	if err != nil {
-		return err
-	}
 	width := t.storage.kind.Bytes(1)
-	have := int64(entry.UncompressedSize64)
-	switch {
-	case entry.Method != zip.Store:
-		return fmt.Errorf("its storage is compressed, which PyTorch never does")
-	case entry.UncompressedSize64 > uint64(size) || at > size-have:
-		return fmt.Errorf("its storage has %d bytes at %d of a file of %d", entry.UncompressedSize64, at, size)
-	case t.offset < 0 || t.offset > have/width || bytes > have-t.offset*width:
+	if t.offset < 0 || t.offset > have/width || bytes > have-t.offset*width {
 		return fmt.Errorf("it has %d bytes from element %d on of a storage of %d bytes", bytes, t.offset, have)
 	}
 	return f.Add(tensorfile.Tensor{Name: t.name, Type: t.storage.kind, Shape: t.shape, Bytes: bytes, Path: name, Data: file, Offset: at + t.offset*width, InPlace: true})

@@ -119,8 +119,11 @@ func (s *Instruction) Bound(r Region, index int) (Binding, bool) {
 // plans with the same micro-batches of which no two devices share a gradient have the same
 // order, whatever else they decide.
 func (p *Plan) SumOrder() string {
-	if p.Optimizer == nil || p.MicroBatches == 1 {
+	if p.Optimizer == nil || p.MicroBatches == 1 && !p.CanonicalSums {
 		return ""
+	}
+	if p.CanonicalSums {
+		return fmt.Sprintf("canonical: gradients of %d sequences each are computed alone and added in the order of the batch, whatever memory and devices", p.MicroBatchSize)
 	}
 	shares, rounds := 1, map[int]int{} // devices that each have a part of one gradient; how often a slab's parts are added
 	for i := range p.Instructions {

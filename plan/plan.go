@@ -59,6 +59,9 @@ type Plan struct {
 	Seq            int64 `json:"seq"`                // positions per sequence
 	MicroBatches   int   `json:"micro_batches"`      // per iteration
 	Document       int64 `json:"document,omitempty"` // tokens of the document a position is in, for the forecast
+	// CanonicalSums: the gradient of each micro-batch is computed alone, and they are added one
+	// after the other in the order of the micro-batches, whatever devices computed them.
+	CanonicalSums bool `json:"canonical_sums,omitempty"`
 	// Cache is what generation stores between steps; nil of other tasks. A step has Seq rows,
 	// those of phases as many as their names say.
 	Cache *graph.KVCache `json:"cache,omitempty"`

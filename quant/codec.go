@@ -42,6 +42,8 @@ type Codec struct {
 
 	fourBit *FourBit // of 4-bit codecs in the layout of bitsandbytes
 	rows    *rowCode // of 8-bit codecs with a scale for each row
+
+	interleaver *interleaver // of interleaved types
 }
 
 var codecs []*Codec
@@ -49,7 +51,7 @@ var codecs []*Codec
 // Register makes a codec known and returns its type. It is called while the program
 // starts and panics on a second codec of the same name.
 func Register(c Codec) dtype.Type {
-	c.Type = dtype.RegisterBlock(dtype.Block{Name: c.Name, Rows: c.Block == 0, Bytes: c.Bytes})
+	c.Type = dtype.RegisterBlock(dtype.Block{Name: c.Name, Rows: c.Block == 0, Bytes: c.Bytes, Internal: c.interleaver != nil})
 	c.Alias = cmp.Or(c.Alias, c.Name)
 	codecs = append(codecs, &c)
 	slices.SortFunc(codecs, func(a, b *Codec) int { return cmp.Compare(a.Alias, b.Alias) })
@@ -66,9 +68,10 @@ func Of(t dtype.Type) *Codec {
 	return nil
 }
 
-// Weights lists the codecs that weights can be stored in, by the names people call them.
+// Weights lists the codecs that weights can be stored in, by the names people call them: not
+// the interleaved types, which exist in memory alone.
 func Weights() []*Codec {
-	return slices.DeleteFunc(slices.Clone(codecs), func(c *Codec) bool { return c.State != nil })
+	return slices.DeleteFunc(slices.Clone(codecs), func(c *Codec) bool { return c.State != nil || c.interleaver != nil })
 }
 
 // Aliases names the codecs of weights, in a sentence or a help text: "fp4, nf4".

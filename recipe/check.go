@@ -49,16 +49,20 @@ var (
 	adapterSettings = []string{"lora-rank", "lora-alpha", "lora-dropout", "target-modules", "exclude-modules", "layers-to-transform", "rank-pattern", "alpha-pattern",
 		"modules-to-save", "use-rslora", "use-dora", "lora-bias", "init-lora-weights"}
 	qloraSettings = []string{"quantization", "llm-int8-threshold", "no-quantize"}
-	trainSettings = []string{"gradient-accumulation-steps", "optimizer", "state-policy", "max-grad-norm", "optimizer-device", "evaluate", "document-len"}
+	trainSettings = []string{"gradient-accumulation-steps", "optimizer", "state-policy", "max-grad-norm", "optimizer-device", "evaluate", "document-len", "canonical-sums"}
 )
 
 // CheckEffects refuses settings of a plan that are given and have no effect. Task is the name
 // of the setting that says what is trained.
 func (p *Plan) CheckEffects(given func(string) bool, task string) error {
+	if p.CanonicalSums && p.AutoBatch {
+		return settingErrorf("--canonical-sums with --batch-size auto: the size would depend on the machine, and the bits on the size; give a number")
+	}
 	return refuse(given,
 		idle{trainSettings, p.Task.Trains(), "nothing is trained; give --" + task + " train, lora or qlora"},
 		idle{adapterSettings, p.Task == spillway.LoRA || p.Task == spillway.QLoRA, "it is for adapters; give --" + task + " lora or qlora"},
 		idle{qloraSettings, p.Task == spillway.QLoRA || given("quantization") && (p.Task == spillway.Infer || p.Task == spillway.Generate), "it is for quantized frozen weights; give --" + task + " qlora"},
+		idle{[]string{"all-logits"}, p.Task == spillway.Infer, "logits are what an inference gives; give --" + task + " infer"},
 		idle{generationSettings, p.Task == spillway.Generate, "nothing is generated; give --" + task + " generate"},
 		idle{batchSettings, p.Task != spillway.Generate, "--context and --streams say how long and how many sequences are"},
 	)
@@ -136,7 +140,7 @@ func (r *Recipe) Check() error {
 		idle{[]string{"format", "fields"}, lines, "no file holds JSON lines; their names end in .jsonl"},
 		idle{[]string{"token-bytes"}, tokens, "no file holds token ids; their names end in .bin"},
 		idle{[]string{"tokenizer", "skip-bad-lines", "chat-template", "train-on-prompts", "today"}, texts, "all files hold token ids"},
-		idle{[]string{"device-map", "optimizer-device"}, r.Output.PlanFile == "", "the plan in " + r.Output.PlanFile + " decides that"},
+		idle{[]string{"device-map", "optimizer-device", "strategy"}, r.Output.PlanFile == "", "the plan in " + r.Output.PlanFile + " decides that"},
 	)
 }
 

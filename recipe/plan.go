@@ -65,6 +65,7 @@ func (p *Plan) PlanFlags() *flag.FlagSet {
 	p.methodFlag(f)
 	f.BoolVar(&p.Evaluates, "evaluate", false, "plan evaluations between training steps too; they use the memory that training has")
 	atLeast(f, &p.Document, 0, "document-len", "forecast for documents of `N` tokens, packed into sequences (default: a document as long as a sequence; train looks at the data)")
+	f.BoolVar(&p.AllLogits, "all-logits", false, "with --task infer: send the logits of every position to the host, instead of those of one position of each sequence")
 	GenerationFlags(f, &p.Generation)
 	p.Flags(f)
 	addAliases(f)
@@ -84,6 +85,7 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 	atLeast(f, &o.MicroBatchSize, 1, "micro-batch-size", "pass `N` sequences through the model at once, on one device (default: what is fastest)")
 	atLeast(f, &o.Seq, 0, "seq-len", "`N` tokens per sequence (default: what the model was made for, at most 2048)")
 	atLeast(f, &o.GradientAccumulation, 1, "gradient-accumulation-steps", "add up the gradients of `N` micro-batches on each device before an optimizer step (default: what is fastest)")
+	f.BoolVar(&o.CanonicalSums, "canonical-sums", false, "add up gradients in one order, micro-batch by micro-batch, so that results are the same bits on any number of equal devices\nand within any memory; plan says what it costs")
 	parsed(f, "", "precision", "compute in `fp32|bf16|pure-bf16|fp16`. bf16 and fp16 have fp32 master weights; pure-bf16 has none and rounds updates\nstochastically; fp16 scales the loss (default: bf16 on a GPU, fp32 on a CPU)", p.setPrecision,
 		"fp32", "bf16", "pure-bf16", "fp16")
 	names(f, &p.FP32Modules, "fp32-modules", "compute these `MODULES` in fp32 whatever the precision: names or their last parts such as lm_head,norm,\nor re:PATTERN of full names")
@@ -98,6 +100,11 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 
 	f.StringVar(&p.DeepSpeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from the DeepSpeed configuration in `FILE`")
 	parsed(f, "", "device-map", "where weights are stored: `auto|balanced|balanced_low_0|sequential`, or a JSON object of modules with device numbers, cpu or disk,\nor a file that has one: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)", p.readDeviceMap, placement.Words...)
+	parsed(f, "", "strategy", "require the strategy `NAME`, whatever is faster: "+strings.Join(strategy.Askable(), ", ")+" (default: what is fastest)", func(text string) error {
+		o.Strategy = text
+		_, err := strategy.Find(text)
+		return err
+	}, strategy.Askable()...)
 	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB; of a GPU it is what the driver counts, context and libraries included (default: all)")
 	enum(f, &o.Constraints.Updates, "optimizer-device", "run the optimizer step on `device|cpu|split`; cpu: the CPU updates weights whose optimizer state is in host memory, during the\nbackward pass (default: what is fastest)", strategy.Updaters...)
 	f.StringVar(&o.Disk, "disk", "", "store in the folder `DIR` what device and host memory cannot hold (default: no disk)")

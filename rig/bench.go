@@ -27,6 +27,9 @@ type bench struct {
 	rest   time.Duration // most time between rows of matmuls
 	room   int64         // most bytes of device memory; 0 is no limit
 	stop   func() error  // asked between calls of tables; nil goes on
+	// cold is how many bytes no cache holds: weights and states are read from as many, as in a run
+	// that has used others since; 0 reads the same again and again.
+	cold int64
 }
 
 // clockRest is long enough for a GPU to raise its clock again.
@@ -71,12 +74,17 @@ func (b *bench) callTime(call op.Call, span time.Duration) (t machine.CallTime, 
 	if err != nil {
 		return t, err
 	}
+	return w.time(span)
+}
+
+// time is that of the work among its own kind.
+func (w *work) time(span time.Duration) (t machine.CallTime, err error) {
 	launches := launchesIn(span, w.once)
 	pause := time.Duration(launches) * w.once
 	t = machine.CallTime{Device: w.once, Launch: w.issued}
 	for range workTries {
-		if call.Cost().Matrix {
-			time.Sleep(min(2*pause, b.rest))
+		if w.call.Cost().Matrix {
+			time.Sleep(min(2*pause, w.rest))
 		}
 		took, err := w.row(launches)
 		if err != nil {
@@ -98,11 +106,11 @@ const launchBoundShare = 0.05
 // work is a call that is ready to be launched.
 type work struct {
 	*bench
-	call   op.Call
-	kernel device.Kernel
-	launch *device.Launch
-	once   time.Duration // what a single launch took
-	issued time.Duration // what launching took in the last row, per launch
+	call     op.Call
+	kernel   device.Kernel
+	launches []*device.Launch // in turns: with weights elsewhere
+	once     time.Duration    // what a single launch took
+	issued   time.Duration    // what launching took in the last row, per launch
 }
 
 // prepare gives a call its kernel and operands, and runs it once to load what is loaded at
@@ -113,7 +121,7 @@ func (b *bench) prepare(call op.Call) (*work, error) {
 		return nil, err
 	}
 	w := &work{bench: b, call: call, kernel: k}
-	if w.launch, err = b.place(call, k.Workspace()); err != nil {
+	if w.launches, err = b.place(call, k.Workspace()); err != nil {
 		return nil, fmt.Errorf("%v: %w", call, err)
 	}
 	if _, err = w.row(1); err == nil {
@@ -146,8 +154,8 @@ func (w *work) row(launches int) (time.Duration, error) {
 
 // issue gives so many launches to the queue.
 func (w *work) issue(launches int) error {
-	for range launches {
-		if err := w.queue.Launch(w.kernel, w.launch); err != nil {
+	for n := range launches {
+		if err := w.queue.Launch(w.kernel, w.launches[n%len(w.launches)]); err != nil {
 			return err
 		}
 	}
@@ -188,13 +196,14 @@ func (w *work) captured(took time.Duration, launches int) (best time.Duration, e
 }
 
 // place gives operands and outputs of a call their memory, as in a training run, and fills
-// the operands.
-func (b *bench) place(call op.Call, workspace int64) (*device.Launch, error) {
+// the operands. Weights and states lie in several places, where they would be in a cache else.
+func (b *bench) place(call op.Call, workspace int64) ([]*device.Launch, error) {
 	l, size := device.Arrange(call, workspace, b.dev.Info().Alignment)
 	l.Args = &op.Args{Scalars: typicalArgs}
 	if b.room > 0 && size > b.room {
 		return nil, &device.OutOfMemoryError{Device: b.dev.Info().Name, Asked: size, Limit: b.room}
 	}
+	elsewhere, size := b.elsewhere(call, l, size)
 	if b.memory == nil || b.memory.Size() < size {
 		err := b.free()
 		if err != nil {
@@ -214,7 +223,15 @@ func (b *bench) place(call op.Call, workspace int64) (*device.Launch, error) {
 			return nil, err
 		}
 	}
-	return l, nil
+	for _, other := range elsewhere {
+		other.Place(b.memory)
+		for _, i := range coldOperands(call) {
+			if err := b.queue.Copy(other.Buffers[i], l.Buffers[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return append([]*device.Launch{l}, elsewhere...), b.queue.Sync()
 }
 
 // largeSpan is how long the launches of a large call take together.

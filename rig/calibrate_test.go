@@ -176,11 +176,11 @@ func TestUpdatesAreMeasuredUpdating(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := slices.Clone(w.launch.Buffers[0].Host())
+	before := slices.Clone(w.launches[0].Buffers[0].Host())
 	if _, err := w.row(1); err != nil {
 		t.Fatal(err)
 	}
-	after := w.launch.Buffers[0].Host()
+	after := w.launches[0].Buffers[0].Host()
 	if slices.Equal(after, before) {
 		t.Error("no weight changed: nothing was updated")
 	}

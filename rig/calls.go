@@ -33,6 +33,7 @@ type callTimes struct {
 	confirmed int
 	changed   bool
 	forgotten bool
+	mixture   *machine.CallTime // what calls take longer among others; nil until it is measured
 }
 
 // sizedTime is the time of a call with so many bytes of traffic.
@@ -60,6 +61,9 @@ func newCallTimes(dev device.Device, o Options) *callTimes {
 	t := &callTimes{o: o, dev: dev, key: callKey(dev), known: map[string]machine.CallTime{}, similar: map[string][]sizedTime{}, unknown: map[string]bool{}}
 	if e, err := o.load(t.key); err == nil {
 		t.cached = e.Calls
+		if extra, ok := t.cached[mixtureKey]; ok {
+			t.mixture = &extra
+		}
 	}
 	return t
 }
@@ -91,9 +95,24 @@ func (t *callTimes) Time(c op.Call) (machine.CallTime, bool) {
 
 func (w within) Time(c op.Call) (machine.CallTime, bool) { return w.time(c, w.bytes) }
 
+// time is what a call takes among others.
 func (t *callTimes) time(c op.Call, room int64) (machine.CallTime, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	took, ok := t.repeated(c, room)
+	if t.mixture != nil && ok {
+		if took.Launch += t.mixture.Launch; !c.Attr.Constant { // else its kernel begins before the last one has ended
+			took.Device += t.mixture.Device
+		}
+	}
+	return took, ok
+}
+
+// mixtureKey is that of the mixture among the cached times.
+const mixtureKey = "mixture"
+
+// repeated is what a call takes when it is launched again and again.
+func (t *callTimes) repeated(c op.Call, room int64) (machine.CallTime, bool) {
 	raw, err := json.Marshal(c)
 	if err != nil || c.Empty() {
 		return machine.CallTime{}, false
@@ -204,13 +223,36 @@ func (t *callTimes) measure(c op.Call, room int64) (took machine.CallTime, err e
 			return took, err
 		}
 		t.bench.rest = callRest
+		if _, can := t.dev.(device.GraphCapturer); can {
+			t.bench.cold = coldBytes
+		}
 	}
 	t.bench.room = room
+	if err := t.measureMixture(); err != nil {
+		return took, err
+	}
 	took, err = t.bench.callTime(c, callSpan)
 	if freed := t.bench.free(); err == nil {
 		err = freed
 	}
 	return took, err
+}
+
+// measureMixture measures what calls take longer among others, once for a device whose kernels
+// can be captured: those of others take long enough for that not to matter.
+func (t *callTimes) measureMixture() error {
+	if _, can := t.dev.(device.GraphCapturer); !can || t.mixture != nil {
+		return nil
+	}
+	cold := t.bench.cold
+	t.bench.cold = 0 // their memory is shared
+	extra, err := t.bench.mixture()
+	t.bench.cold = cold
+	if err != nil { // without memory for it, say: calls count as they are measured by themselves
+		extra = machine.CallTime{}
+	}
+	t.mixture = &extra
+	return t.bench.free()
 }
 
 // opened says that the device was opened again.
@@ -234,6 +276,9 @@ func (t *callTimes) close() (err error) {
 			for key, took := range from {
 				all[key] = took
 			}
+		}
+		if t.mixture != nil {
+			all[mixtureKey] = *t.mixture
 		}
 		// What cannot be stored is measured again next time.
 		_ = t.o.store(entry{Version: cacheVersion, Key: t.key, At: time.Now().UTC().Truncate(time.Second), Calls: all})

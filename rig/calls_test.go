@@ -154,24 +154,26 @@ func TestTimesOfABusyMinuteAreForgotten(t *testing.T) {
 }
 
 // Rates of a host and of a link that a quick look finds much faster were cached in a busy
-// minute: they are measured again. Those that are slower now stay.
+// minute: those of a host are raised at once, those of a link measured again. Those that are
+// slower now stay.
 func TestRatesOfABusyMinuteAreMeasuredAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		doctor func(*entry)
 		again  bool
+		raised bool
 	}{
-		"as measured": {func(*entry) {}, false},
+		"as measured": {func(*entry) {}, false, false},
 		"a slow host": {func(e *entry) {
 			if e.Host != nil {
 				e.Host.Copy /= 1000
 				e.Host.CopyOne /= 1000
 			}
-		}, true},
+		}, false, true},
 		"a slow link": {func(e *entry) {
 			if e.Device != nil && e.Host == nil {
 				e.Device.Link.In /= 1000
 			}
-		}, true},
+		}, true, false},
 		"a fast minute": {func(e *entry) {
 			if e.Host != nil {
 				e.Host.Copy *= 1000
@@ -181,7 +183,7 @@ func TestRatesOfABusyMinuteAreMeasuredAgain(t *testing.T) {
 				e.Device.Link.In *= 1000
 				e.Device.Link.Out *= 1000
 			}
-		}, false},
+		}, false, false},
 	} {
 		fakeComputer(1)
 		o := quick()
@@ -191,6 +193,7 @@ func TestRatesOfABusyMinuteAreMeasuredAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var stored entry
 		for _, key := range []string{hostKey(r.Machine), deviceKey(r.Devices[0])} {
 			e, err := o.load(key)
 			if err != nil {
@@ -203,6 +206,10 @@ func TestRatesOfABusyMinuteAreMeasuredAgain(t *testing.T) {
 				e.Device.Link.In, e.Device.Link.Out = 4*e.Device.Link.In, 4*e.Device.Link.Out
 			}
 			c.doctor(&e)
+			if e.Host != nil {
+				e.At = time.Now().Add(-2 * lookInterval)
+				stored = e
+			}
 			if err := o.store(e); err != nil {
 				t.Fatal(err)
 			}
@@ -214,6 +221,10 @@ func TestRatesOfABusyMinuteAreMeasuredAgain(t *testing.T) {
 		}
 		if again := *measured > 0; again != c.again {
 			t.Errorf("%s: measured again: %v", name, again)
+		}
+		now, err := o.load(hostKey(r.Machine))
+		if raised := err == nil && now.Host.Copy > 100*stored.Host.Copy && now.Host.CopyOne > 100*stored.Host.CopyOne; raised != c.raised || err != nil {
+			t.Errorf("%s: %v, raised: %v; copies at %v instead of %v", name, err, raised, now.Host.Copy, stored.Host.Copy)
 		}
 		if err := r.Forget(); err != nil {
 			t.Error(err)

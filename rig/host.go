@@ -36,6 +36,8 @@ const (
 	matmulSide     = 1024
 	matmulPatience = 400 * time.Millisecond
 	lookPatience   = 20 * time.Millisecond
+	// lookInterval is how old rates are at least that are compared with a quick look.
+	lookInterval = time.Minute
 )
 
 func (o Options) withDefaults() Options {
@@ -69,7 +71,8 @@ func (o Options) withDefaults() Options {
 // calibrateHost fills the rates of the host and the disk and returns the CPU's tables. It
 // fails when it is stopped: a rate can be assumed, with a note.
 func (o Options) calibrateHost(m *machine.Machine) (machine.Tables, error) {
-	e, _ := o.cached(hostKey(*m), func(e entry) bool { return o.fasterHost(e, m.Host) }, func(e *entry) error { return o.measureHost(e, m.Host) })
+	e, _ := o.cached(hostKey(*m), nil, func(e *entry) error { return o.measureHost(e, m.Host) })
+	o.raiseHost(&e, m.Host)
 	if err := o.Stop(); err != nil {
 		return nil, err
 	}
@@ -96,22 +99,53 @@ func hostKey(m machine.Machine) string {
 	return strings.Join([]string{m.Name, m.Host.CPU, strconv.Itoa(m.Host.Cores) + " cores", "host"}, "|")
 }
 
-// fasterHost looks for some tens of milliseconds whether copies or matmuls are much faster
-// than what is cached.
-func (o Options) fasterHost(e entry, h machine.Host) bool {
-	if !o.sizes.looks || e.Host == nil {
-		return false
+// raiseHost looks for some tens of milliseconds whether copies or matmuls are much faster
+// than what is cached, which was measured in a busy minute then: all rates of that kind are
+// raised by the same factor. Nobody waits for another measurement of everything, and what
+// disturbs looks only makes them slower.
+func (o Options) raiseHost(e *entry, h machine.Host) {
+	if !o.sizes.looks || !o.Measure || e.Host == nil || e.Host.Copy == 0 || time.Since(e.At) < lookInterval {
+		return
 	}
-	if copyRate(min(copyBytesQuick, h.Usable/8), h.Cores) > muchFaster*e.Host.Copy {
-		return true
+	copies := float64(copyRate(min(copyBytesQuick, h.Usable/8), h.Cores) / e.Host.Copy)
+	matmuls := 0.0
+	if dev, err := device.Open(cpuDriver, device.Options{}); err == nil && e.Host.Compute.F32 > 0 {
+		defer dev.Close() // nothing is allocated on it any more
+		if rate, err := cpuMatmul(dev, dtype.F32, o.sizes.matmul, lookPatience); err == nil {
+			matmuls = float64(rate / e.Host.Compute.F32)
+		}
 	}
-	dev, err := device.Open(cpuDriver, device.Options{})
-	if err != nil {
-		return false
+	if max(copies, matmuls) < muchFaster {
+		return
 	}
-	defer dev.Close() // nothing is allocated on it any more
-	rate, err := cpuMatmul(dev, dtype.F32, o.sizes.matmul, lookPatience)
-	return err == nil && e.Host.Compute.F32 > 0 && rate > muchFaster*e.Host.Compute.F32
+	e.raise(max(copies, 1), max(matmuls, 1))
+	if o.Cache != "" {
+		_ = o.store(*e) // else the next look finds the same
+	}
+}
+
+// raise multiplies the rates of a host that are bound by memory, and those bound by arithmetic.
+func (e *entry) raise(memory, arithmetic float64) {
+	for _, rate := range []*units.Rate{&e.Host.Copy, &e.Host.CopyOne, &e.Host.Update} {
+		*rate *= units.Rate(memory)
+	}
+	for _, rate := range []*units.Flops{&e.Host.Compute.F32, &e.Host.Compute.BF16, &e.Host.Compute.F16} {
+		*rate *= units.Flops(arithmetic)
+	}
+	if e.Device == nil {
+		return
+	}
+	for _, tables := range e.Device.Tables {
+		for v, t := range tables {
+			factor := memory
+			if _, matrix := shaped[v]; matrix {
+				factor = arithmetic
+			}
+			for i := range t.Rates {
+				t.Rates[i] *= factor
+			}
+		}
+	}
 }
 
 // measureHost measures what Options allow. Copies alone are not stored, so that another

@@ -175,7 +175,7 @@ func TestQLoRAGoesOnFromItsCheckpoint(t *testing.T) {
 func TestAdaptersAreSwitched(t *testing.T) {
 	m := open(t, "../testdata/reference/llama")
 	first, second := openAdapter(t, filepath.Join(adapterFolders, "llama")), openAdapter(t, otherAdapter(t))
-	job, e := start(t, m, spillway.Options{Task: spillway.Infer, MicroBatchSize: 1, Seq: 10, Adapter: first})
+	job, e := start(t, m, spillway.Options{Task: spillway.Infer, MicroBatchSize: 1, Seq: 10, Adapter: first, AllLogits: true})
 	before := logitsOf(t, e)
 	if err := job.SwitchAdapter(second); err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestAdaptersAreSwitched(t *testing.T) {
 	if d := apart(between, before); d < 1e-3 {
 		t.Errorf("another adapter changes logits by %v", d)
 	}
-	_, fresh := start(t, m, spillway.Options{Task: spillway.Infer, MicroBatchSize: 1, Seq: 10, Adapter: second})
+	_, fresh := start(t, m, spillway.Options{Task: spillway.Infer, MicroBatchSize: 1, Seq: 10, Adapter: second, AllLogits: true})
 	if !slices.Equal(logitsOf(t, fresh), between) {
 		t.Error("switched to the second adapter logits differ from starting with it")
 	}

@@ -86,7 +86,7 @@ func TestDeviceMapTrains(t *testing.T) {
 // the device with weights would leave none.
 func TestAutoLeavesRoomForActivations(t *testing.T) {
 	m := open(t, "llama-3.2-1b")
-	o := spillway.Options{Task: spillway.Infer, MicroBatchSize: 2, Seq: 2048, Precision: dtype.BF16, Machine: parse(t, "gpu:3584MiB@25GB/s,host:32GiB"), DeviceMap: deviceMap(t, "auto")}
+	o := spillway.Options{Task: spillway.Infer, MicroBatchSize: 2, Seq: 2048, Precision: dtype.BF16, Machine: parse(t, "gpu:3584MiB@25GB/s,host:32GiB"), DeviceMap: deviceMap(t, "auto"), AllLogits: true}
 	job, err := m.Plan(o)
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,9 @@ type Generation struct {
 	Key, Value dtype.Type
 	// Page is how many positions share a page; 0 is 64.
 	Page int64
+	// Outputs is how many rows of a step have logits, at least: for those who want them of every
+	// token of a prompt. 0 is one for each sequence.
+	Outputs int64
 }
 
 // Usual sizes, where nobody says.
@@ -56,9 +59,9 @@ func (g Generation) check(o Options) error {
 		return fmt.Errorf("sequences of %d positions are given, and the task is %s; say with context how long they may become", o.Seq, Generate)
 	case o.Packed || o.Document > 0:
 		return fmt.Errorf("packed documents are given, and the task is %s, which has none", Generate)
-	case g.Context < 0 || g.Streams < 0 || g.Chunk < 0 || g.Page < 0:
-		return fmt.Errorf("a context of %d, %d streams, chunks of %d, pages of %d: none can be negative", g.Context, g.Streams, g.Chunk, g.Page)
-	case g.Context > maxSeq || g.Streams > maxStreams || g.Chunk > maxChunk || g.Page > maxSeq:
+	case g.Context < 0 || g.Streams < 0 || g.Chunk < 0 || g.Page < 0 || g.Outputs < 0:
+		return fmt.Errorf("a context of %d, %d streams, chunks of %d, pages of %d, %d outputs: none can be negative", g.Context, g.Streams, g.Chunk, g.Page, g.Outputs)
+	case g.Context > maxSeq || g.Streams > maxStreams || g.Chunk > maxChunk || g.Page > maxSeq || g.Outputs > maxStreams:
 		return fmt.Errorf("a context of %d, %d streams, chunks of %d: at most %d, %d and %d are planned", g.Context, g.Streams, g.Chunk, maxSeq, maxStreams, maxChunk)
 	}
 	for _, t := range []dtype.Type{g.Key, g.Value} {
@@ -114,14 +117,18 @@ func (g Generation) cache(rows int64) *graph.KVCache {
 	c := &graph.KVCache{Streams: g.Streams, Context: g.Context, Page: g.Page, Chunk: g.Chunk, Key: g.Key, Value: g.Value,
 		Outputs: rows, Filled: g.Context}
 	if rows > g.Streams {
-		c.Outputs, c.Filled = min(g.Streams, mostOutputs), min(rows, g.Context)
+		c.Outputs, c.Filled = min(max(min(g.Streams, mostOutputs), g.Outputs), rows), min(rows, g.Context)
 	}
 	return c
 }
 
 // generationOf is the settings that a plan's cache was made with.
 func generationOf(c *graph.KVCache) Generation {
-	return Generation{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key, Value: c.Value, Page: c.Page}
+	g := Generation{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key, Value: c.Value, Page: c.Page}
+	if c.Chunk > c.Streams && c.Outputs > min(c.Streams, mostOutputs) {
+		g.Outputs = c.Outputs
+	}
+	return g
 }
 
 // stepSizes are the rows of the steps besides the largest: one for each sequence, in powers

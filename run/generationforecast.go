@@ -1,6 +1,8 @@
 package run
 
 import (
+	"math"
+
 	"spillway/graph"
 	"spillway/plan"
 	"spillway/planner"
@@ -41,6 +43,10 @@ type StepForecast struct {
 	TokensPerSec float64 `json:"tokens_per_second"`
 	Bytes        int64   `json:"memory_bytes"` // that kernels read and write
 	Bound        string  `json:"bound"`        // memory, compute, launches, or a link
+	// Roofline is what the slowest of memory, arithmetic and link needs at least, and RooflineBound
+	// which it is.
+	Roofline      float64 `json:"roofline_seconds"`
+	RooflineBound string  `json:"roofline_bound"`
 }
 
 // ForecastGeneration forecasts the steps of a plan to generate; nil of other tasks.
@@ -99,6 +105,34 @@ func (r *Run) ForecastGeneration() (*GenerationForecast, error) {
 	return f, nil
 }
 
+// ForecastStep forecasts the smallest step that has place for some rows, over sequences of so many
+// positions. It is of a plan to generate.
+func (r *Run) ForecastStep(rows, positions int64) (StepForecast, error) {
+	return r.step(r.stepFor(rows), positions)
+}
+
+// ForecastPrompts forecasts how long some prompts of so many tokens each take, in chunks: until
+// the first token of the last.
+func (r *Run) ForecastPrompts(prompts, tokens int64) (s StepForecast, err error) {
+	s.Positions = tokens
+	for left, at := prompts*tokens, int64(0); left > 0; {
+		n := min(r.Plan.Cache.Chunk, left)
+		filled := tokens // of several prompts, of which each begins anew
+		if rest := tokens - at; n <= rest {
+			filled = at + n
+		}
+		one, err := r.ForecastStep(n, filled)
+		if err != nil {
+			return s, err
+		}
+		s.Seconds, s.Roofline, s.Bytes = s.Seconds+one.Seconds, s.Roofline+one.Roofline, s.Bytes+one.Bytes
+		s.Bound, s.RooflineBound = one.Bound, one.RooflineBound
+		left, at = left-n, (at+n)%tokens
+	}
+	s.TokensPerSec = float64(prompts*tokens) / s.Seconds
+	return s, nil
+}
+
 // stepFor is the rows of the smallest step that has place for some.
 func (r *Run) stepFor(rows int64) int64 {
 	for _, n := range r.Options.Generation.stepSizes() {
@@ -137,11 +171,19 @@ func (r *Run) step(rows, positions int64) (s StepForecast, err error) {
 			flops += cost.Flops
 		}
 	}
+	d := r.site.Device
+	memory, compute := float64(s.Bytes)/float64(d.Bandwidth), flops/float64(d.Compute.Rate(r.Options.Precision))
+	for _, b := range []struct {
+		name    string
+		seconds float64
+	}{{"memory", memory}, {"compute", compute}, {"link", float64(f.BytesIn) / float64(d.Link.In)}} {
+		if b.seconds > s.Roofline && b.seconds < math.MaxFloat64 {
+			s.Roofline, s.RooflineBound = b.seconds, b.name
+		}
+	}
 	if f.Bound != "compute" {
 		return s, nil
 	}
-	d := r.site.Device
-	memory, compute := float64(s.Bytes)/float64(d.Bandwidth), flops/float64(d.Compute.Rate(r.Options.Precision))
 	switch {
 	case memory >= compute && memory >= s.Seconds/2:
 		s.Bound = "memory"

@@ -22,6 +22,7 @@ import (
 	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/tensorfile"
+	"spillway/units"
 	"spillway/weights"
 )
 
@@ -54,7 +55,7 @@ func Open(name string) (m *Model, err error) {
 		return fromConfig(name, config)
 	case err != nil:
 		return nil, fmt.Errorf("opening model %s: %w", name, err)
-	case !info.IsDir() && filepath.Ext(name) != gguf.Extension:
+	case !info.IsDir() && !gguf.IsFile(vfs.OS, path) && !hf.IsWeightsFile(vfs.OS, path):
 		config, err := vfs.ReadFile(vfs.OS, name, maxConfig)
 		if err != nil {
 			return nil, err
@@ -77,6 +78,16 @@ func Open(name string) (m *Model, err error) {
 	}
 	m.Folder = folder
 	return m, nil
+}
+
+// OfSize is a model of which only the size of its weights in 16 bits is known: Llama's shape with
+// as many params. The weights are random.
+func OfSize(weights units.Bytes) (*Model, error) {
+	config, err := arch.OfSize(int64(weights) / 2)
+	if err != nil {
+		return nil, err
+	}
+	return fromConfig(fmt.Sprintf("model of %v", weights), config)
 }
 
 func fromConfig(name string, config []byte) (*Model, error) {
@@ -142,6 +153,9 @@ func (m *Model) trace(net nn.Model, o Options, microBatchSize, seq int64) (*spec
 		return nil, err
 	}
 	c := graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed, Document: o.Document}
+	if o.Task == Infer && !o.AllLogits {
+		c.LogitsOf = 1
+	}
 	if o.Task == Generate {
 		c.Cache = o.Generation.cache(seq)
 	}
@@ -182,7 +196,10 @@ func (m *Model) network(o Options) (nn.Model, error) {
 			return nil, fmt.Errorf("modules in %v: %w", t, err)
 		}
 	}
-	return net, nil
+	if o.interleaved {
+		err = interleaveLinears(net, o.Precision)
+	}
+	return net, err
 }
 
 // asStored makes the weights of a quantized folder be held as the folder has them: those
@@ -207,7 +224,7 @@ func (m *Model) asStored(net nn.Model, o Options) error {
 		byName[w.Name] = w
 	}
 	if o.Task == Infer || o.Task == Generate {
-		if err := m.packLinears(net, byName, o.decoded); err != nil {
+		if err := m.packLinears(net, byName, o); err != nil {
 			return err
 		}
 	}
@@ -219,6 +236,9 @@ func (m *Model) asStored(net nn.Model, o Options) error {
 			}
 			if !w.Type.Block() {
 				p.Storage, p.OutlierThreshold = dtype.Invalid, 0
+				continue
+			}
+			if quant.InterleavedOf(p.Storage) == w.Type {
 				continue
 			}
 			if stored.Library(w.Type) == "" && stored.Library(p.Storage) == "" { // a file may mix such types
@@ -236,24 +256,20 @@ func (m *Model) asStored(net nn.Model, o Options) error {
 // packLinears has the weights of linear layers held in the codes that the folder has them in,
 // where those are stored as they are held. A weight that is the embedding too is read row
 // by row, and stays plain; so do the types of GGUF files where those are decoded.
-func (m *Model) packLinears(net nn.Model, byName map[string]stored.Tensor, decoded bool) error {
-	linears, others := map[*nn.Param]bool{}, map[*nn.Param]bool{}
-	err := nn.Walk(net, func(_ string, part any) error {
-		switch l := part.(type) {
-		case *nn.Linear:
-			linears[l.Weight] = true
-		case *nn.Embedding:
-			others[l.Weight] = true
-		}
-		return nil
-	})
-	for p := range linears {
+func (m *Model) packLinears(net nn.Model, byName map[string]stored.Tensor, o Options) error {
+	linears, err := onlyLinears(net)
+	for _, p := range linears {
 		for _, name := range m.Info.FileNames(p.Name) {
 			w, held := byName[name]
-			if !held || !w.Type.Block() || others[p] || decoded && stored.Library(w.Type) == "" {
+			if !held || !w.Type.Block() {
 				continue
 			}
-			if _, exact, ok := w.Storage(); exact && ok {
+			_, exact, ok := w.Storage()
+			if kind, fits := quant.Interleaved(w.Type, w.Shape.Rows(), w.Shape.Last()); o.interleaved && fits && exact && ok {
+				p.Storage, p.Frozen = kind, true
+				continue
+			}
+			if decoded := o.decoded && stored.Library(w.Type) == ""; exact && ok && !decoded {
 				p.Storage, p.Frozen = w.Type, true
 			}
 		}
@@ -298,7 +314,9 @@ func (m *Model) ownValues(params []spec.Param, isNew func(param string) bool) (w
 		return nil, err
 	}
 	if m.Folder == nil {
-		quantized, list := named(params, func(p spec.Param) bool { return p.Type.DType.Block() })
+		quantized, list := named(params, func(p spec.Param) bool {
+			return p.Type.DType.Block() && !quant.InterleavedOf(p.Type.DType).IsPlain()
+		})
 		noise, err := weights.Noise(list, m.Seed)
 		if err != nil {
 			return nil, err

@@ -75,7 +75,13 @@ type Options struct {
 	// GradientAccumulation is MicroBatches by device, as other programs count them: where it
 	// is given, MicroBatches is GradientAccumulation times the devices there are.
 	GradientAccumulation int
-	Seq                  int64 // positions per sequence; 0 is the model's context, at most 2048
+	// CanonicalSums: the gradient of every micro-batch is computed alone, and they are added in
+	// the order of the batch, so that no bit of the result depends on memory, on what a plan
+	// decides or on how many devices there are. It takes some more time. Where only a batch size is
+	// given, the size of micro-batches follows from it and the sequence length, instead of from
+	// what is fastest here.
+	CanonicalSums bool
+	Seq           int64 // positions per sequence; 0 is the model's context, at most 2048
 	// Packed: sequences hold several documents; the batch tensor "segments" says which
 	// position belongs to which.
 	Packed bool
@@ -83,6 +89,10 @@ type Options struct {
 	// in, on average: attention takes less time over many short ones. 0: sequences are one
 	// document. Nothing but the forecast depends on it.
 	Document int64
+	// AllLogits: the task Infer gives the logits of every position. Else a language model gives
+	// those of one position of each sequence, which the batch tensor "outputs" names: position t
+	// of sequence b as b·Seq+t.
+	AllLogits bool
 	// Generation is about the cache and the steps of the task Generate.
 	Generation Generation
 
@@ -150,12 +160,14 @@ type Options struct {
 	// Choose makes every choice by itself, without a search.
 	Choose func(slabs, blocks int) strategy.Choice
 
-	compressed bool              // the state policy has compressed the states
-	decoded    bool              // weights in the types of GGUF files are held as plain numbers, see Plan
-	left       *placement.Memory // what another run leaves; nil is everything
-	tries      bool              // nothing else is planned where nothing fits
-	scratch    bool              // Disk is a folder of the run's own, removed at its end
-	context    int64             // bytes of a GPU that an earlier plan took beyond what was expected
+	compressed bool // the state policy has compressed the states
+	decoded    bool // weights in the types of GGUF files are held as plain numbers, see Plan
+	// interleaved weights are held as a CPU multiplies by them fastest, see Plan.
+	interleaved bool
+	left        *placement.Memory // what another run leaves; nil is everything
+	tries       bool              // nothing else is planned where nothing fits
+	scratch     bool              // Disk is a folder of the run's own, removed at its end
+	context     int64             // bytes of a GPU that an earlier plan took beyond what was expected
 }
 
 // Exception is modules that compute and are stored in a type of their own, whatever
@@ -251,11 +263,29 @@ func (o Options) withSizes() (Options, error) {
 			return o, fmt.Errorf("a batch of %d sequences cannot be cut into micro-batches of %d; give a batch size that %d divides", o.BatchSize, o.MicroBatchSize, o.MicroBatchSize)
 		}
 		o.MicroBatches = int(o.BatchSize / o.MicroBatchSize)
+	case o.CanonicalSums:
+		o.MicroBatchSize = canonicalSize(o.BatchSize, o.Seq)
+		o.MicroBatches = int(o.BatchSize / o.MicroBatchSize)
 	}
 	if o.MicroBatches > maxMicroBatches {
 		return o, fmt.Errorf("a batch of %d sequences in micro-batches of %d: that are %d, at most %d are planned; make them larger", o.BatchSize, o.MicroBatchSize, o.MicroBatches, maxMicroBatches)
 	}
 	return o, nil
+}
+
+// canonicalTokens is how many tokens a micro-batch has at least where sums are canonical: with
+// fewer, adding up gradients would take more than some 2% of a step on a GPU.
+const canonicalTokens = 8192
+
+// canonicalSize is how many sequences a micro-batch has where sums are canonical and nobody says:
+// the fewest that divide the batch and have enough tokens. It depends on nothing else.
+func canonicalSize(batch, seq int64) int64 {
+	for n := int64(1); n < batch; n++ {
+		if batch%n == 0 && n*seq >= canonicalTokens {
+			return n
+		}
+	}
+	return batch
 }
 
 // Limits far above any run, so that a slip of the finger is an answer and not an hour of
@@ -276,6 +306,12 @@ func (o Options) Check() error {
 		return fmt.Errorf("%d micro-batches, %d accumulated by device: at most %d are planned; make them larger", o.MicroBatches, o.GradientAccumulation, maxMicroBatches)
 	case o.BatchSize > maxSequences || o.MicroBatchSize > maxSequences || o.Seq > maxSeq:
 		return fmt.Errorf("a batch of %d sequences, micro-batches of %d, %d positions: at most %d sequences and %d positions are planned", o.BatchSize, o.MicroBatchSize, o.Seq, maxSequences, maxSeq)
+	case o.AllLogits && o.Task != Infer:
+		return fmt.Errorf("the task is %s, and logits of all positions are for infer; leave them out", o.Task)
+	case o.CanonicalSums && o.Task != "" && !o.Task.Trains():
+		return fmt.Errorf("the task is %s, and canonical sums are of gradients; leave them out", o.Task)
+	case o.CanonicalSums && (o.Strategy == string(strategy.ZeRO1) || o.Constraints.Parallelism == strategy.ZeRO1):
+		return fmt.Errorf("with zero-1 each device adds up its own gradients first, with canonical sums all are added in the order of the batch; take zero-2, or leave canonical sums out")
 	case !(o.Clip >= 0):
 		return fmt.Errorf("clipping gradients to a norm of %v; it cannot be negative", o.Clip)
 	case o.Document > 0 && !o.Packed:
@@ -302,11 +338,11 @@ func (o Options) checkStrategy() error {
 	}
 	switch demands := strategy.Demands(o.Strategy); {
 	case demands.Weights == plan.OnDisk && o.Disk == "" && len(o.On) > 0:
-		return fmt.Errorf("strategy %s needs a folder to offload to; name one in Disk", o.Strategy)
+		return fmt.Errorf("strategy %s needs a folder to offload to; name one with Disk or --disk", o.Strategy)
 	case demands.Weights != "" && o.Bounds.SaveBelow+o.Bounds.StayBelow > 0:
 		return fmt.Errorf("strategy %s decides what is recomputed or leaves the device, and so do bounds of %v and %v; keep one", o.Strategy, o.Bounds.SaveBelow, o.Bounds.StayBelow)
 	case !reflect.DeepEqual(o.Constraints, strategy.Constraints{}):
-		return fmt.Errorf("strategy %s is a set of constraints, and others are given too; keep one", o.Strategy)
+		return fmt.Errorf("strategy %s is a set of constraints, and others are given too, such as --optimizer-device; keep one", o.Strategy)
 	}
 	return nil
 }
@@ -332,7 +368,11 @@ func (o Options) quantizes() bool {
 
 // site is the hardware to plan for, and how much memory of it may be taken.
 func (o Options) site() (planner.Site, placement.Memory, error) {
-	site, err := planner.SiteOf(o.Machine, o.Device, o.Precision)
+	on := o.Machine
+	if o.Task == Generate {
+		on = on.WithShortKernels()
+	}
+	site, err := planner.SiteOf(on, o.Device, o.Precision)
 	if err != nil {
 		return site, placement.Memory{}, err
 	}
@@ -492,6 +532,7 @@ func (o Options) goal() (g planner.Goal, err error) {
 			return g, err
 		}
 	}
+	g.CanonicalSums = o.CanonicalSums
 	g.Decay, err = o.NoDecay.Decays()
 	return g, err
 }

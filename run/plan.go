@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"slices"
 
+	"spillway/dtype"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/placement"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/planner/strategy"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/store"
@@ -25,9 +27,18 @@ import (
 // fits, the error is a *planner.FitError with changes that do fit. A run that was killed
 // and whose disk has its iterations gets the plan it had.
 //
-// To compute with on a CPU, weights of a GGUF file are decoded when they are read where that
-// fits, since multiplying by their codes takes longer there.
+// To compute with on a CPU in 16 bits, weights are held with rows interleaved, where their types
+// can be and all fit into memory. Those of a GGUF file that are not are decoded when they are
+// read where that fits, since multiplying by their codes takes longer there.
 func (m *Model) Plan(o Options) (*Run, error) {
+	if m.interleaves(o) {
+		woven := o
+		woven.interleaved, woven.decoded, woven.tries = true, true, true
+		if r, err := woven.withinDriver(m.plan); err == nil && !readsDisk(r.Plan) {
+			r.Options.tries = o.tries
+			return r, nil
+		}
+	}
 	if m.decodes(o) {
 		plain := o
 		plain.decoded = true
@@ -48,9 +59,11 @@ func (m *Model) decodes(o Options) bool {
 		return false
 	}
 	o, err := o.withDefaults(m)
-	if err != nil {
-		return false
-	}
+	return err == nil && o.computesOnCPU()
+}
+
+// computesOnCPU says whether the device that computes is a CPU.
+func (o Options) computesOnCPU() bool {
 	site, _, err := o.site()
 	return err == nil && site.Device.Kind == machine.CPU
 }
@@ -115,12 +128,18 @@ func (m *Model) TryPlan(o Options) (*Run, error) {
 // batches count. It is checked against the model, the optimizer and the memory there is.
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
 	o.BatchSize, o.MicroBatchSize, o.MicroBatches, o.GradientAccumulation, o.Seq, o.Document = 0, p.MicroBatchSize, p.MicroBatches, 0, p.Seq, p.Document
+	o.CanonicalSums = p.CanonicalSums
+	o.AllLogits = o.Task == Infer && !slices.ContainsFunc(p.Batch, func(b plan.BatchTensor) bool { return b.Name == "outputs" })
 	if p.Cache != nil {
 		o.Generation, o.Seq = generationOf(p.Cache), 0
 	}
-	o.decoded = !slices.ContainsFunc(p.Slabs, func(s plan.Slab) bool {
-		return slices.ContainsFunc(s.Params, func(q plan.SlabParam) bool { return q.Type.DType.Block() })
-	})
+	holds := func(some func(t dtype.Type) bool) bool {
+		return slices.ContainsFunc(p.Slabs, func(s plan.Slab) bool {
+			return slices.ContainsFunc(s.Params, func(q plan.SlabParam) bool { return some(q.Type.DType) })
+		})
+	}
+	o.interleaved = holds(func(t dtype.Type) bool { return quant.InterleavedOf(t) != dtype.Invalid })
+	o.decoded = !holds(func(t dtype.Type) bool { return t.Block() && quant.InterleavedOf(t) == dtype.Invalid })
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err
@@ -289,6 +308,9 @@ func sameGoal(p *plan.Plan, s *spec.Model, g planner.Goal) error {
 	}
 	if u, now := p.Optimizer, g.Optimizer; (u == nil) != (now == nil) || u != nil && (u.Rule != now.Rule || u.Clip != now.Clip) {
 		return fmt.Errorf("the plan is for another optimizer, or clips gradients otherwise: %s", hint)
+	}
+	if p.CanonicalSums != g.CanonicalSums {
+		return fmt.Errorf("the plan has canonical sums: %v, now they are asked for: %v: %s", p.CanonicalSums, g.CanonicalSums, hint)
 	}
 	return nil
 }

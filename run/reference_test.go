@@ -97,7 +97,9 @@ func (s subject) options(task spillway.Task) spillway.Options {
 // outputs of an inference.
 func (s subject) outputs(t *testing.T) []float32 {
 	t.Helper()
-	_, e := start(t, s.model, s.options(spillway.Infer))
+	o := s.options(spillway.Infer)
+	o.AllLogits = true
+	_, e := start(t, s.model, o)
 	if _, err := s.feed.Next(train.PartsOf(e)); err != nil {
 		t.Fatal(err)
 	}

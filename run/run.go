@@ -67,7 +67,8 @@ type Run struct {
 	compressed     *Run
 	compressedFrom *plan.Plan
 
-	requested atomic.Pointer[func(*Options)]
+	requested  atomic.Pointer[func(*Options)]
+	onGradient GradientHook // nil for none
 }
 
 // Planned is the plan of a run, and what it was made of.
@@ -192,6 +193,9 @@ func (r *Run) allocate(journaled bool) (err error) {
 		}
 	}
 	if r.executor, err = executor.New(r.Plan, on); err != nil {
+		return err
+	}
+	if err := r.hookGradients(); err != nil {
 		return err
 	}
 	if err := r.executor.WriteConstants(); err != nil || !journaled {

@@ -141,8 +141,33 @@ func TestInferenceHoldsWhatTheFolderHas(t *testing.T) {
 	}
 }
 
+// In bf16 a CPU holds the codes of a GGUF file with rows interleaved, in as many bytes, and gives
+// the logits of the numbers that they decode to, but for the rounding of bf16.
+func TestACPUInterleavesCodes(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	m := open(t, "../gguf/testdata/qwen3-q8_0.gguf")
+	_, asStored, _ := inferred(t, m, "cpu:140KiB,host:100KiB")
+	exact, _, _ := inferred(t, m, "cpu:1GiB,host:4GiB")
+	logits, bytes, types := inferredIn(t, m, "cpu:1GiB,host:4GiB", dtype.BF16)
+	if !types[quant.Q8_0x8] || types[quant.Q8_0] || bytes > asStored {
+		t.Errorf("the weights are %v in %d bytes, as stored they take %d", types, bytes, asStored)
+	}
+	var top, off float64
+	for i := range exact {
+		top, off = max(top, math.Abs(float64(exact[i]))), max(off, math.Abs(float64(exact[i]-logits[i])))
+	}
+	if !(off <= 0.02*top) {
+		t.Errorf("logits are off by %v of %v", off, top)
+	}
+}
+
 // inferred are the logits of a few tokens, the bytes of all weights, and their types.
 func inferred(t *testing.T, m *spillway.Model, on string) (logits []float32, bytes int64, types map[dtype.Type]bool) {
+	t.Helper()
+	return inferredIn(t, m, on, dtype.F32)
+}
+
+func inferredIn(t *testing.T, m *spillway.Model, on string, precision dtype.Type) (logits []float32, bytes int64, types map[dtype.Type]bool) {
 	t.Helper()
 	here, err := machine.Parse(on)
 	if err != nil {
@@ -150,7 +175,7 @@ func inferred(t *testing.T, m *spillway.Model, on string) (logits []float32, byt
 	}
 	dev := cpu.Open(cpu.Options{})
 	defer dev.Close()
-	r, err := m.Plan(spillway.Options{Task: spillway.Infer, Precision: dtype.F32, Seq: 6, Machine: here, On: []device.Device{dev}})
+	r, err := m.Plan(spillway.Options{Task: spillway.Infer, Precision: precision, Seq: 6, Machine: here, On: []device.Device{dev}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -45,6 +46,18 @@ func ParseLlama2C(data []byte) (_ *Tokenizer, err error) {
 		decoder: decoders{byteTokensToText, fuse, stripDecoder{Content: " ", Start: 1}.decoder()},
 	}
 	return t.finish(), nil
+}
+
+// Llama2CPieces are the tokens of llama2.c's binary vocabulary, in the order of their ids, as
+// SentencePiece has them, and their scores.
+func Llama2CPieces(data []byte) (pieces []string, scores []float32, err error) {
+	defer recoverFailure(&err, "parse llama2.c tokenizer")
+	v, scores := readLlama2C(data)
+	pieces = []string{"<unk>", "<s>", "</s>"}
+	for id := llama2cSpecials; id < len(scores); id++ {
+		pieces = append(pieces, strings.ReplaceAll(v.tokens[id], " ", "▁"))
+	}
+	return pieces, scores, nil
 }
 
 func readLlama2C(data []byte) (*vocab, []float32) {

@@ -20,6 +20,8 @@ var settingNames = map[string]string{
 	"clip":                    "clipping (--max-grad-norm)",
 	"seed":                    "the seed (--seed)",
 	"sequences_per_iteration": "sequences per step (--batch-size)",
+	"canonical_sums":          "canonical sums (--canonical-sums)",
+	"micro_batch_size":        "the micro-batches of canonical sums (--micro-batch-size)",
 }
 
 // fixedSettings are those, or where they end in a dot groups of them, that what is saved
@@ -29,7 +31,9 @@ var fixedSettings = []string{"optimizer.name", "optimizer.storage", "optimizer.c
 // allow refuses to go on with other settings than a run had, with a line for each, unless
 // changes are allowed and what is saved does not depend on them; then the lines are notices.
 func (t *Trainer) allow(was, now state) error {
-	was.MicroBatchSize = now.MicroBatchSize // the same batch in other micro-batches is the same run, but for the order of sums
+	if !was.CanonicalSums || !now.CanonicalSums {
+		was.MicroBatchSize = now.MicroBatchSize // the same batch in other micro-batches is the same run, but for the order of sums
+	}
 	then, err := settings(was)
 	if err != nil {
 		return err

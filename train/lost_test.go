@@ -185,3 +185,30 @@ func TestResumingWithOtherSettings(t *testing.T) {
 		t.Errorf("%+v, notices %q, %v", r, notices, err)
 	}
 }
+
+// Canonical sums are part of what a run is, and so are their micro-batches.
+func TestResumingCanonicalSums(t *testing.T) {
+	dir := t.TempDir()
+	carryOn := func(to int64, o spillway.Options) error {
+		c := saving(t, dir, 0)
+		c.Iterations = to
+		o.Packed, o.Clip = true, 1
+		_, err := train.Run(context.Background(), plan(t, withDropout, o), feed(t, data.Config{Seed: 8}), c)
+		return err
+	}
+	canonical := spillway.Options{MicroBatchSize: 2, MicroBatches: 2, CanonicalSums: true}
+	if err := carryOn(2, canonical); err != nil {
+		t.Fatal(err)
+	}
+	for says, o := range map[string]spillway.Options{
+		"canonical sums (--canonical-sums): true in that run, none now":                  {MicroBatchSize: 2, MicroBatches: 2},
+		"the micro-batches of canonical sums (--micro-batch-size): 2 in that run, 1 now": {MicroBatchSize: 1, MicroBatches: 4, CanonicalSums: true},
+	} {
+		if err := carryOn(3, o); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v does not say %q", err, says)
+		}
+	}
+	if err := carryOn(3, canonical); err != nil {
+		t.Error(err)
+	}
+}

@@ -38,6 +38,10 @@ type Report struct {
 	PredictedBytes int64   `json:"predicted_bytes"` // of the devices, by the plan
 	MeasuredBytes  int64   `json:"measured_bytes"`  // of the devices, by their own count; 0 when not known
 	ETA            float64 `json:"eta_s"`           // seconds to the last iteration, 0 when not known
+
+	Tokens      int64   `json:"tokens"`       // since the last report, without padding
+	FeedSeconds float64 `json:"feed_seconds"` // of SecondsPerIteration, spent on making batches
+	Traced      bool    `json:"traced,omitempty"`
 }
 
 var nan = math.NaN()
@@ -47,6 +51,10 @@ func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 // complete adds speed and memory to a report.
 func (t *Trainer) complete(r Report) Report {
 	r.Iterations = t.c.Iterations
+	r.Tokens, r.Traced = t.pace.tokens, t.traced
+	if n := t.pace.iterations; n > 0 {
+		r.FeedSeconds = t.pace.feeding.Seconds() / float64(n)
+	}
 	seconds, tokens := t.pace.take()
 	r.SecondsPerIteration, r.TokensPerSecond = seconds, tokens
 	p := t.run.Plan
@@ -65,11 +73,14 @@ func (t *Trainer) complete(r Report) Report {
 type pace struct {
 	began      time.Time
 	took       time.Duration
+	feeding    time.Duration // of took, until the batch was there
 	tokens     int64
 	iterations int64
 }
 
 func (p *pace) start() { p.began = time.Now() }
+
+func (p *pace) fed() { p.feeding += time.Since(p.began) }
 
 func (p *pace) stop(tokens int64) {
 	p.took += time.Since(p.began)

@@ -60,7 +60,7 @@ func Run(ctx context.Context, r *run.Run, feed Feed, c Config) (result Result, e
 		return result, err
 	}
 	if c.Started != nil {
-		if err := c.Started(); err != nil {
+		if err := c.Started(t.done); err != nil {
 			return result, err
 		}
 	}

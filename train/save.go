@@ -46,6 +46,7 @@ type state struct {
 	Seed                  uint64          `json:"seed"`
 	SequencesPerIteration int64           `json:"sequences_per_iteration"`
 	MicroBatchSize        int64           `json:"micro_batch_size"` // gradients are summed by micro-batches
+	CanonicalSums         bool            `json:"canonical_sums,omitempty"`
 	Feed                  json.RawMessage `json:"feed"`
 	// LossScale of the next iteration, if the loss is scaled.
 	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
@@ -71,7 +72,7 @@ func MicroBatchSize(path string) (int64, error) {
 func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
 	p, o := t.run.Plan, t.run.Options
-	s := state{Iteration: t.done, Optimizer: o.Optimizer, Schedule: t.c.Schedule, Clip: o.MaxNorm(), Seed: t.c.Seed, SequencesPerIteration: p.MicroBatchSize * int64(p.MicroBatches), MicroBatchSize: p.MicroBatchSize,
+	s := state{Iteration: t.done, Optimizer: o.Optimizer, Schedule: t.c.Schedule, Clip: o.MaxNorm(), Seed: t.c.Seed, SequencesPerIteration: p.MicroBatchSize * int64(p.MicroBatches), MicroBatchSize: p.MicroBatchSize, CanonicalSums: p.CanonicalSums,
 		Feed: feed, LossScale: t.scale, Best: t.best, Evaluated: t.evaluated}
 	if o.StatePolicy != (optim.Policy{}) {
 		s.Policy, s.Compression = &o.StatePolicy, &t.wanted
@@ -176,6 +177,9 @@ func (t *Trainer) saveTo(dir checkpoint.Dir) error {
 	}
 	if t.last, t.saved, t.failures, t.retryAt = path, t.done, 0, 0; err != nil {
 		t.c.Notice(err.Error())
+	}
+	if t.c.Saved != nil {
+		t.c.Saved(t.done, path)
 	}
 	return nil
 }

@@ -39,8 +39,9 @@ type Config struct {
 	// Report is called after every ReportEvery-th iteration (0: each) and the last.
 	Report      func(Report)
 	ReportEvery int64
-	// Started is called by the function Run when everything is ready for the first iteration.
-	Started func() error
+	// Started is called by the function Run when everything is ready for the first iteration,
+	// with the number of those done before.
+	Started func(done int64) error
 	// Notice is called when something differs from what was asked for: a damaged checkpoint
 	// was skipped, the plan changed.
 	Notice func(string)
@@ -54,9 +55,13 @@ type Config struct {
 	// JournalEvery is the number of iterations that one commit makes durable; 0 counts as 1.
 	JournalEvery int64
 
-	// Timeline is called with the instructions of one iteration and their times on the
-	// devices, from its start: of the third of this run, or of the last if that is earlier.
-	Timeline func(iteration int64, instructions []trace.Event)
+	// Timeline is called with the instructions of an iteration and their times on the
+	// devices, from its start: of the third of this run, or of the last if that is earlier,
+	// and of every one before which TraceNext, if not nil, returns true.
+	Timeline  func(iteration int64, instructions []trace.Event)
+	TraceNext func() bool
+	// Saved is called after a checkpoint was saved.
+	Saved func(iteration int64, path string)
 }
 
 // Trainer is the state of a training run between two iterations.
@@ -77,6 +82,7 @@ type Trainer struct {
 	retryAt   int64            // iterations done when a save is tried again; 0 for none
 	best      *Best            // best evaluation so far, nil if none
 	evaluated int64            // the last iteration that was evaluated
+	traced    bool             // the timeline of the last iteration was recorded
 
 	compression optim.Compression // of the plan's states
 	wanted      optim.Compression // what the policy says after the last iteration
@@ -293,6 +299,7 @@ func (t *Trainer) Step() (Report, error) {
 	t.pace.start()
 	e := t.run.Executor()
 	filled, err := t.feed.Next(PartsOf(e))
+	t.pace.fed()
 	if err != nil {
 		if errors.Is(err, io.EOF) {
 			return Report{}, io.EOF

@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"spillway/arch"
 	"spillway/dtype"
+	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/tensorfile"
@@ -81,15 +83,32 @@ func (f folder) Read(param string, first int64, dst []float32) error {
 	return t.ReadF32(dst, first)
 }
 
-// Packed gives the param byte for byte, where the files have it in the same type.
+// Packed gives the param byte for byte, where the files have it in the same type, or its rows
+// interleaved.
 func (f folder) Packed(param string, t dtype.Type) (io.Reader, bool) {
 	w, ok := f[param]
-	if !ok || w.Type != t {
+	if !ok || w.Type != t && w.Type != quant.InterleavedOf(t) {
 		return nil, false
 	}
 	r, _, ok := w.Storage()
-	return r, ok
+	if !ok || w.Type == t {
+		return r, ok
+	}
+	at, ok := r.(io.ReaderAt)
+	if !ok { // made of several tensors
+		all, err := io.ReadAll(r)
+		if err != nil {
+			return failed{err}, true
+		}
+		at = bytes.NewReader(all)
+	}
+	return quant.Interleave(t, w.Shape.Rows(), w.Shape.Last(), at), true
 }
+
+// failed is read in vain.
+type failed struct{ err error }
+
+func (f failed) Read([]byte) (int, error) { return 0, f.err }
 
 // Join reads the params that has names from the first values, and all others from the
 // second: a folder's weights with new adapters.

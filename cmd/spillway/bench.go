@@ -18,7 +18,7 @@ import (
 
 func newBench(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "bench cpu|gpu",
+		Use:   "bench cpu|gpu|generate",
 		Short: "how fast this computer computes, compared with its peak, PyTorch and numpy",
 		Long: `bench gpu measures a GPU: forward passes of models whose weights are in host memory,
 training steps on the GPU, and how good the plans' forecasts of time and memory were. Rows in
@@ -27,6 +27,8 @@ lowers its clock under load. The roofline is what the link or the arithmetic alo
 take, at rates measured in the same run: with matmuls at their burst rate, and at their
 sustained rate, as in work without pauses. The baselines are PyTorch, accelerate, RamTorch and
 Overflow.
+
+bench generate measures generation: spillway bench generate --help.
 
 bench cpu measures the CPU backend: float32 matmuls, causal attention, AdamW, and one training
 step of a Llama of 52 million params. Each figure is shown as a share of what limits it, measured
@@ -47,14 +49,16 @@ sides, since on a shared machine it is the one that was disturbed least.`,
   spillway bench cpu --python ./venv/bin/python --rounds 5
   spillway bench cpu --only matmul          rows with that word only
   spillway bench cpu --random 20 --seed 7   are forecasts true here?
+  spillway bench generate                   tokens a second
   spillway bench gpu --device cuda:0 --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] != "cpu" && args[0] != "gpu" {
-				return usageErrorf("%v; say what to measure: bench cpu or bench gpu", args)
+				return usageErrorf("%v; say what to measure: bench cpu, bench gpu or bench generate", args)
 			}
 			return nil
 		},
 	}
+	cmd.AddCommand(newBenchGenerate(sh))
 	asJSON := jsonFlag(cmd)
 	var o bench.Options
 	f := cmd.Flags()

@@ -39,8 +39,9 @@ what is new.
 ` + usableModelHelp + `
 
 A line is sent as it is; a line that ends with a backslash goes on in the next, and what
-stands between two lines of """ is sent as one text. Ctrl-C ends the answer, not the program;
-Ctrl-D or /exit ends it. On a pipe every line is a turn, and only answers are written.
+stands between two lines of """ or is pasted is sent as one text. Arrows change a line and
+find earlier ones. Ctrl-C ends the answer or drops the line, not the program; Ctrl-D or /exit
+ends it. On a pipe every line is a turn, and only answers are written.
 
 ` + chatCommandsHelp,
 		Example: `  spillway chat ./model
@@ -80,7 +81,8 @@ type chatter struct {
 	sh       shell
 	chat     *inference.Chat
 	in       *bufio.Reader
-	terminal bool // a person is there, for whom prompts are shown
+	terminal bool         // a person is there, for whom prompts are shown
+	editor   *term.Editor // of the terminal; nil where keys cannot be read
 	asJSON   bool
 	stats    bool
 	engine   *inference.Engine
@@ -114,6 +116,9 @@ func chatCommand(ctx context.Context, sh shell, name string, o *chatFlags, asJSO
 	defer func() { err = errors.Join(err, c.Close()) }()
 	c.Request.Sampler, c.Request.Stop, c.Request.MaxNewTokens = r.Sampler, r.Stop, r.MaxNewTokens
 	t := &chatter{sh: sh, chat: c, in: bufio.NewReader(sh.in), terminal: isTerminal(sh.in) && isTerminal(sh.out), asJSON: asJSON, stats: o.stats, engine: e}
+	if in, ok := sh.in.(*os.File); ok && t.terminal {
+		t.editor = term.NewEditor(in, sh.out)
+	}
 	if o.load != "" {
 		if err := t.load(o.load); err != nil {
 			return err
@@ -139,10 +144,13 @@ func (t *chatter) talk(ctx context.Context) error {
 	for {
 		text, err := t.read(ctx)
 		if errors.Is(err, io.EOF) {
-			if t.terminal {
+			if t.terminal && t.editor == nil {
 				fmt.Fprintln(t.sh.out)
 			}
 			return nil
+		}
+		if errors.Is(err, errDropped) {
+			continue
 		}
 		if err != nil {
 			return err
@@ -171,16 +179,16 @@ func (t *chatter) talk(ctx context.Context) error {
 	}
 }
 
+// errDropped says that Ctrl-C dropped what was typed.
+var errDropped = errors.New("what was typed is dropped")
+
 // read reads what the user says: a line, several that end with a backslash, or a block
 // between lines of """.
 func (t *chatter) read(ctx context.Context) (string, error) {
-	if t.terminal {
-		fmt.Fprint(t.sh.err, "> ")
-	}
 	var lines []string
-	block := false
+	block, prompt := false, "> "
 	for {
-		text, err := t.readLine(ctx)
+		text, err := t.readLine(ctx, prompt)
 		if err != nil && (text == "" || !errors.Is(err, io.EOF)) {
 			if errors.Is(err, io.EOF) && len(lines) > 0 {
 				return strings.Join(lines, "\n"), nil
@@ -199,14 +207,19 @@ func (t *chatter) read(ctx context.Context) (string, error) {
 		default:
 			return strings.Join(append(lines, text), "\n"), nil
 		}
-		if t.terminal {
-			fmt.Fprint(t.sh.err, ". ")
-		}
+		prompt = ". "
 	}
 }
 
-// readLine reads a line, without its end; ctx ends waiting for it.
-func (t *chatter) readLine(ctx context.Context) (string, error) {
+// readLine reads a line, without its end; ctx ends waiting for it. What is not UTF-8 is replaced, so
+// that a conversation that is saved and loaded stays the same.
+func (t *chatter) readLine(ctx context.Context, prompt string) (string, error) {
+	if t.editor != nil {
+		return t.editLine(ctx, prompt)
+	}
+	if t.terminal {
+		fmt.Fprint(t.sh.err, prompt)
+	}
 	type result struct {
 		text string
 		err  error
@@ -214,7 +227,7 @@ func (t *chatter) readLine(ctx context.Context) (string, error) {
 	got := make(chan result, 1)
 	go func() {
 		text, err := t.in.ReadString('\n')
-		got <- result{strings.TrimRight(text, "\r\n"), err}
+		got <- result{strings.ToValidUTF8(strings.TrimRight(text, "\r\n"), "\uFFFD"), err}
 	}()
 	select {
 	case r := <-got:
@@ -222,6 +235,18 @@ func (t *chatter) readLine(ctx context.Context) (string, error) {
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
+}
+
+// editLine reads a line that can be changed before it is sent. Ctrl-C drops what was typed.
+func (t *chatter) editLine(ctx context.Context, prompt string) (string, error) {
+	reading, stop := t.sh.signals.interruptible(ctx)
+	defer stop()
+	text, err := t.editor.Line(reading, prompt)
+	if err != nil && reading.Err() != nil && ctx.Err() == nil {
+		fmt.Fprintln(t.sh.err, "Ctrl-D or /exit ends the conversation")
+		return "", errDropped
+	}
+	return text, err
 }
 
 // turn is the object of chat --json, one for each answer.
@@ -254,6 +279,9 @@ func (t *chatter) answer(ctx context.Context, text string) error {
 		last.Text, last.End = last.Text+piece.Text, string(piece.End)
 		if t.asJSON {
 			continue
+		}
+		if t.terminal {
+			piece.Text = term.Safe(piece.Text)
 		}
 		if _, err := io.WriteString(t.sh.out, piece.Text); err != nil {
 			return err

@@ -15,7 +15,7 @@ var given = map[string]string{
 	"batch-size": "2", "micro-batch-size": "2", "seq-len": "32", "gradient-accumulation-steps": "2", "precision": "fp32", "fp32-modules": "norm", "no-quantize": "down_proj", "optimizer": "sgd",
 	"state-policy": "low-memory", "max-grad-norm": "1", "lora-rank": "4", "lora-alpha": "5", "lora-dropout": "0.5", "target-modules": "q_proj", "exclude-modules": "q_proj",
 	"layers-to-transform": "0", "rank-pattern": "q_proj=3", "alpha-pattern": "q_proj=3", "modules-to-save": "norm", "use-rslora": "true", "use-dora": "true", "lora-bias": "all",
-	"init-lora-weights": "gaussian", "quantization": "int8", "llm-int8-threshold": "6", "device-map": "balanced", "max-memory": "8GiB", "optimizer-device": "cpu", "evaluate": "true", "document-len": "16",
+	"init-lora-weights": "gaussian", "quantization": "int8", "llm-int8-threshold": "6", "device-map": "balanced", "max-memory": "8GiB", "optimizer-device": "cpu", "strategy": "cpu-offload", "evaluate": "true", "canonical-sums": "true", "all-logits": "true", "document-len": "16",
 	"deepspeed": "", "disk": "", "format": "text", "fields": "text", "chat-template": "t.jinja", "today": "2025-01-01", "tokenizer": "bytes", "token-bytes": "2",
 	"skip-bad-lines": "true", "train-on-prompts": "true", "packing": "whole", "eval-data": "", "eval-split": "0.5", "eval-steps": "3", "eval-batches": "3", "patience": "2",
 	"context": "32", "streams": "2", "chunk": "16", "cache-type": "int8",

@@ -14,6 +14,7 @@ import (
 	"spillway/arch"
 	"spillway/inspect"
 	"spillway/internal/term"
+	"spillway/machine"
 	"spillway/optim"
 	"spillway/recipe"
 	"spillway/units"
@@ -22,18 +23,22 @@ import (
 func newEstimate(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "estimate [MODEL...]",
-		Short: "the memory a model needs with everything on one device",
+		Short: "the memory a model needs, and what fits a machine",
 		Long: `Shows how much memory inference, training and fine-tuning need on a device that holds
 everything: weights, gradients, master weights, optimizer state, activations and workspace
 at their peak. The numbers come from plans with every buffer in its place, not from a
 formula. plan says what smaller devices can do.
 
-Without MODEL it is a table of all presets.
+Without MODEL it is a table of all presets. With --machine it says what that machine does
+instead: with a model, how each task would run there and how fast; without, the largest
+published model for each task. --size is for a model of which nothing else is known.
 
 ` + modelHelp,
 		Example: `  spillway estimate                              every preset
   spillway estimate llama-3-8b --seq-len 4096
-  spillway estimate qwen2.5-7b mistral-7b --rule-of-thumb --json`,
+  spillway estimate qwen2.5-7b mistral-7b --rule-of-thumb --json
+  spillway estimate --machine rtx4060,host:32GiB              what fits this computer?
+  spillway estimate --size 40GB --machine rtx4090,host:64GiB  what becomes of a model of 40 GB there?`,
 	}
 	asJSON := jsonFlag(cmd)
 	var o inspect.MemoryOptions
@@ -47,11 +52,32 @@ Without MODEL it is a table of all presets.
 	bind(cmd, settings)
 	completeModels(cmd)
 	f.BoolVar(&o.RulesOfThumb, "rule-of-thumb", false, "show what the common formulas say, and where they are wrong")
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if o.RulesOfThumb && len(args) == 0 {
+	where, size := "", ""
+	f.StringVar(&where, "machine", "", "say what fits the machine that `DESC` describes, as for plan: rtx4060,host:32GiB")
+	f.StringVar(&size, "size", "", "estimate a model of which only the `SIZE` of its weights in 16 bits is known, such as 40GB: Llama's shape is assumed")
+	complete(cmd, "machine", machine.GPUNames())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case o.RulesOfThumb && len(args) == 0 && size == "":
 			return usageErrorf("--rule-of-thumb has no effect on the table of all presets: name models, or leave it out")
+		case o.RulesOfThumb && where != "":
+			return usageErrorf("--rule-of-thumb is about memory with everything on one device: it has no effect with --machine")
+		case o.MicroBatchSize < 1 || o.Seq < 0 || o.Rank < 1:
+			return usageErrorf("--batch-size %d, --seq-len %d, --lora-rank %d: none may be below 1", o.MicroBatchSize, o.Seq, o.Rank)
 		}
-		list, err := estimateModels(args, o)
+		models, err := openModels(args, size)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			for _, m := range models {
+				m.Close() // opened for reading
+			}
+		}()
+		if where != "" {
+			return estimateFits(cmd.Context(), sh, models, where, o, *asJSON)
+		}
+		list, err := estimateModels(models, o)
 		if err != nil {
 			return err
 		}
@@ -59,10 +85,10 @@ Without MODEL it is a table of all presets.
 			return writeJSON(sh.out, map[string]any{"models": list})
 		}
 		var p page
-		if len(args) == 0 {
+		if len(models) == 0 {
 			writeReference(&p, list, o)
 		}
-		for i, m := range list[:len(args)] {
+		for i, m := range list[:len(models)] {
 			if i > 0 {
 				p.WriteString("\n")
 			}
@@ -74,20 +100,38 @@ Without MODEL it is a table of all presets.
 	return cmd
 }
 
-// estimateModels estimates some models, or every preset.
-func estimateModels(names []string, o inspect.MemoryOptions) (list []inspect.Memory, err error) {
-	if o.MicroBatchSize < 1 || o.Seq < 0 || o.Rank < 1 {
-		return nil, usageErrorf("--batch-size %d, --seq-len %d, --lora-rank %d: none may be below 1", o.MicroBatchSize, o.Seq, o.Rank)
-	}
-	if len(names) == 0 {
-		names = arch.Presets()
-	}
+// openModels opens the models that are named, and one that is known by its size.
+func openModels(names []string, size string) (list []*spillway.Model, err error) {
 	for _, name := range names {
 		m, err := spillway.Open(name)
 		if err != nil {
+			return list, err
+		}
+		list = append(list, m)
+	}
+	if size == "" {
+		return list, nil
+	}
+	n, err := units.ParseBytes(size)
+	if err != nil {
+		return list, usageErrorf("--size %s: %w", size, err)
+	}
+	m, err := spillway.OfSize(n)
+	if err != nil {
+		return list, usageErrorf("--size %s: %w", size, err)
+	}
+	m.Name = "model of " + size
+	return append(list, m), nil
+}
+
+// estimateModels estimates some models, or every preset.
+func estimateModels(models []*spillway.Model, o inspect.MemoryOptions) (list []inspect.Memory, err error) {
+	if len(models) == 0 {
+		if models, err = openModels(arch.Presets(), ""); err != nil {
 			return nil, err
 		}
-		defer m.Close() // opened for reading
+	}
+	for _, m := range models {
 		e, err := inspect.EstimateMemory(m, o)
 		if err != nil {
 			return nil, err

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // row finds a task and precision of an estimate.
 func row(t *testing.T, model any, task, precision string) map[string]any {
@@ -60,5 +63,27 @@ func TestEstimateMisuse(t *testing.T) {
 	}
 	if r := command(t, "estimate", "no-such-model"); r.code != exitFailed {
 		t.Errorf("exit code %d", r.code)
+	}
+}
+
+// A model that is known by its size, on a machine that is described.
+func TestEstimateForAMachine(t *testing.T) {
+	args := []string{"estimate", "--size", "200MB", "--seq-len", "64", "--machine", "gpu:1GiB@12GB/s,host:8GiB"}
+	v := command(t, append(args, "--json")...).object(t)
+	rows := v["models"].(map[string]any)["model of 200MB"].([]any)
+	text := command(t, args...).out
+	for i, task := range []string{"generate", "qlora", "lora", "train"} {
+		row := rows[i].(map[string]any)
+		if row["task"] != task || !(row["tokens_per_second"].(float64) > 0) || !strings.Contains(text, "  "+task+" ") {
+			t.Errorf("%v\n%s", row, text)
+		}
+	}
+	if !strings.Contains(text, "100 M params") && !strings.Contains(text, "99.") && !strings.Contains(text, "101 M") {
+		t.Errorf("the params of 200 MB in 16 bits: %s", text)
+	}
+	for _, bad := range [][]string{{"--size", "7"}, {"--size", "large"}, {"--machine", "abacus"}, {"--machine", "rtx4060", "--rule-of-thumb"}} {
+		if r := command(t, append([]string{"estimate"}, bad...)...); r.code != exitUsage {
+			t.Errorf("%v: exit %d: %s", bad, r.code, r.err)
+		}
 	}
 }

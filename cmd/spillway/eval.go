@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"spillway/inference"
 	"spillway/internal/term"
@@ -31,6 +32,10 @@ and completions, instructions or chats, and only answers are in the loss where t
 any. The loss is that of train's --eval-data: the same code computes it, and with the same
 --seq-len and --micro-batch-size it is the same to the last bit.
 
+--windows N measures as llama.cpp's llama-perplexity -c N does, so that the two can be
+compared: all text is cut into windows of N tokens, each begun with the token that begins
+a text, and only the second half of each is in the loss.
+
 With --questions it answers questions with several choices by log-likelihood. A line of the
 file is a JSON object with question, choices and answer: an index from 0, a letter or the
 text of the right choice; the names of MMLU, ARC and HellaSwag are understood too. The answer
@@ -40,14 +45,17 @@ for each of its bytes.
 ` + usableModelHelp,
 		Example: `  spillway eval ./model --data book.txt --seq-len 32
   spillway eval ./run --data chats.jsonl --seq-len 64 --batch-size 4 --json
+  spillway eval ./model --data book.txt --windows 64
   spillway eval ./model --adapter ./adapter --questions questions.jsonl`,
 		Args: exactly(1, "MODEL"),
 	}
 	asJSON := jsonFlag(cmd)
 	var o modelFlags
 	var questions string
+	var windows int
 	f := cmd.Flags()
 	f.StringVar(&questions, "questions", "", "answer the questions in `FILE`, JSON lines with question, choices and answer; - for standard input")
+	f.IntVar(&windows, "windows", 0, "cut the text into windows of `N` tokens, and measure the second half of each")
 	f.StringVar(&o.template, "chat-template", "", "write conversations with the Jinja template in `FILE` (default: the model's own)")
 	bindModel(cmd, &o)
 	r := recipe.New()
@@ -70,6 +78,9 @@ for each of its bytes.
 		if questions != "" && o.template != "" {
 			return usageErrorf("--chat-template has no effect on --questions; leave it out")
 		}
+		if err := checkWindows(f, windows); err != nil {
+			return err
+		}
 		r.Data.Stdin, r.Data.Tokenizer, r.Data.ChatTemplate = sh.in, o.tokenizer, o.template
 		line := term.NewLine(sh.err)
 		defer line.Done()
@@ -81,7 +92,12 @@ for each of its bytes.
 		if questions != "" {
 			return evalQuestions(cmd.Context(), sh, m, questions, *asJSON, line)
 		}
-		v, err := m.Perplexity(cmd.Context(), r)
+		var v inference.Evaluation
+		if windows > 0 {
+			v, err = m.Windows(cmd.Context(), r, windows)
+		} else {
+			v, err = m.Perplexity(cmd.Context(), r)
+		}
 		line.Done()
 		if err != nil {
 			return err
@@ -91,7 +107,11 @@ for each of its bytes.
 		}
 		var p page
 		p.line("model", "%s", m.Path)
-		p.line("data", "%s, %s tokens in the loss", plural(int(v.Data.Documents), "document"), grouped(v.Tokens))
+		what := "document"
+		if windows > 0 {
+			what = "window"
+		}
+		p.line("data", "%s, %s tokens in the loss", plural(int(v.Data.Documents), what), grouped(v.Tokens))
 		p.line("loss", "%.6f, perplexity %.4g", v.Loss, v.Perplexity)
 		p.line("speed", "%s, %s tokens/s", seconds(v.Seconds), rate(v.TokensPerSecond))
 		p.line("memory", "predicted %v, measured %v", units.Bytes(v.Predicted), units.Bytes(v.Measured))
@@ -99,6 +119,22 @@ for each of its bytes.
 		return err
 	}
 	return cmd
+}
+
+// checkWindows refuses what has no effect together with windows.
+func checkWindows(f *pflag.FlagSet, windows int) error {
+	if !f.Changed("windows") {
+		return nil
+	}
+	if windows < 4 {
+		return usageErrorf("--windows %d; a window has at least 4 tokens", windows)
+	}
+	for _, name := range append([]string{"questions", "chat-template"}, evalSettings...) {
+		if f.Changed(name) && !slices.Contains([]string{"data", "batch-size", "micro-batch-size"}, name) {
+			return usageErrorf("--%s has no effect on --windows; leave one of them out", name)
+		}
+	}
+	return nil
 }
 
 // evalQuestions answers questions and writes how many answers are right.

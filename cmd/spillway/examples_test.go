@@ -25,7 +25,7 @@ func sandbox(t *testing.T) {
 	table := "prompt,completion\n" + strings.Repeat("how are you?,well\n", 40)
 	for name, text := range map[string]string{
 		"my-config.json": config, "config.json": config, "book.txt": strings.Repeat("to be or not to be, that is the question. ", 200), "more.txt": strings.Repeat("whether ", 200), "chats.jsonl": chats.String(),
-		"questions.jsonl": `{"question":"how much is 2?","choices":["it is 4","it is five"],"answer":0}` + "\n", "prompt.txt": "to be or not",
+		"questions.jsonl": `{"question":"how much is 2?","choices":["it is 4","it is five"],"answer":0}` + "\n", "prompt.txt": "to be or not", "prompts.jsonl": `{"prompt":"to be"}` + "\n" + `{"prompt":"or not"}` + "\n",
 		"problems.jsonl": problems.String(), "sums.jsonl": strings.NewReplacer("question", "prompt", "answer", "completion").Replace(problems.String()), "table.csv": table, "run.yaml": "model: ./model\ndata: [book.txt]\nmax-steps: 2\nout: from-recipe\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
@@ -62,7 +62,7 @@ func examplesOf(text string) (list [][]string) {
 }
 
 // elsewhere is what takes minutes or measures the machine, and has tests of its own.
-var elsewhere = regexp.MustCompile(`^(demo|bench|devices|completion|pull)|llama-3-70b|llama-2-70b|big|/mnt/nvme|/nvme|MODEL|NAME|RUN| DIR|OUT`)
+var elsewhere = regexp.MustCompile(`^(demo|bench|devices|completion|pull|top|dashboard|estimate --machine)|llama-3-70b|llama-2-70b|big|/mnt/nvme|/nvme|MODEL|NAME|RUN| DIR|OUT`)
 
 // runExamples runs examples in a sandbox, each on what it names. Training is run dry.
 func runExamples(t *testing.T, all [][]string) {

@@ -39,7 +39,7 @@ complete; Ctrl-C leaves nothing behind.`,
 		Args: exactly(2, "CHECKPOINT OUT"),
 	}
 	asJSON := jsonFlag(cmd)
-	var asType, shard, ggufType string
+	var asType, shard, ggufType, tokenizer string
 	var offloaded bool
 	f := cmd.Flags()
 	f.StringVar(&asType, "dtype", "", "write the weights as `bf16|f16|f32` (default: as they are)")
@@ -47,6 +47,7 @@ complete; Ctrl-C leaves nothing behind.`,
 	f.BoolVar(&offloaded, "offload-folder", false, "write each weight to a file of its own, as accelerate's offload_folder has them")
 	f.StringVar(&ggufType, "gguf-type", "", "store the tensors of a GGUF file as `"+strings.Join(gguf.Recipes(), "|")+"` (default: the type of the model)")
 	complete(cmd, "gguf-type", gguf.Recipes())
+	f.StringVar(&tokenizer, "tokenizer", "", "put the tokenizer in `FILE` into a GGUF file: a tokenizer.json or a .bin of llama2.c (default: that of the model)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := ggufFlags(cmd, filepath.Ext(args[1]) == gguf.Extension); err != nil {
 			return err
@@ -61,10 +62,10 @@ complete; Ctrl-C leaves nothing behind.`,
 		if err != nil {
 			return err
 		}
-		o.Offloaded, o.GGUF = offloaded, ggufType
+		o.Offloaded, o.GGUF, o.Tokenizer = offloaded, ggufType, tokenizer
 		done, err := convert.Export(cmd.Context(), args[0], args[1], o)
 		line.Done()
-		if errors.Is(err, convert.ErrAdapter) {
+		if errors.Is(err, convert.ErrAdapter) && offloaded {
 			return usageErrorf("--offload-folder: %w", err)
 		}
 		if err != nil {
@@ -79,8 +80,10 @@ complete; Ctrl-C leaves nothing behind.`,
 // nothing else.
 func ggufFlags(cmd *cobra.Command, isGGUF bool) error {
 	f := cmd.Flags()
-	if !isGGUF && f.Changed("gguf-type") {
-		return usageErrorf("--gguf-type has no effect: the name of a GGUF file ends in %s", gguf.Extension)
+	for _, name := range []string{"gguf-type", "tokenizer"} {
+		if !isGGUF && f.Changed(name) {
+			return usageErrorf("--%s has no effect: the name of a GGUF file ends in %s", name, gguf.Extension)
+		}
 	}
 	for _, name := range []string{"dtype", "shard-size", "offload-folder"} {
 		if isGGUF && f.Changed(name) {

@@ -22,8 +22,10 @@ type generateFlags struct {
 	modelFlags
 	samplingFlags
 	prompt, file, tokens, system string
+	prompts                      string
 	context                      int64
 	samples, beams, logprobs     int
+	streams                      int
 	lengthPenalty                float64
 	early                        bool
 	promptLogprobs               bool
@@ -40,8 +42,9 @@ it was and what it took of memory go to standard error.
 
 ` + usableModelHelp + `
 
-The prompt is --prompt, the text in --file, or standard input with --file -. With --chat it
-is what a user says, and the model's own chat template is written around it. Without
+The prompt is --prompt, the text in --file, or standard input with --file -. --prompts reads
+many, a line each, and computes --streams of them at once; every text is the one that its
+prompt gives alone. With --chat a prompt is what a user says, and the model's own chat template is written around it. Without
 --temperature and without a generation_config.json that asks for sampling, the most likely
 token is taken every time, so that the same prompt gives the same text; --top-k, --top-p,
 --min-p and --seed sample. The order in which settings apply, and what they do to logits,
@@ -55,6 +58,7 @@ Ctrl-C ends the text; what was written stays.`,
 		Example: `  spillway generate ./model --prompt Hello --max-new-tokens 20
   spillway generate ./run --prompt Once --temperature 0.8 --top-p 0.95 --seed 7
   spillway generate ./model --file prompt.txt --max-new-tokens 50 --stop . --json
+  spillway generate ./model --prompts prompts.jsonl --streams 16 --max-new-tokens 8 --json
   spillway generate ./model --adapter ./style=0.7 --adapter ./facts=0.5 --prompt Hello
   spillway generate ./model --chat --prompt Hello --max-memory 2GiB
   spillway generate ./model --prompt Once --num-beams 4 --num-samples 2 --logprobs 3 --json`,
@@ -65,6 +69,8 @@ Ctrl-C ends the text; what was written stays.`,
 	f := cmd.Flags()
 	f.StringVar(&o.prompt, "prompt", "", "continue `TEXT`")
 	f.StringVar(&o.file, "file", "", "continue the text in `FILE`, - for standard input")
+	f.StringVar(&o.prompts, "prompts", "", "continue each line of `FILE`, - for standard input: a text, or a JSON object with a prompt, or with --chat messages")
+	f.IntVar(&o.streams, "streams", 8, "with --prompts: compute `N` texts at once")
 	f.StringVar(&o.tokens, "tokens", "", "continue token `IDS` such as 1,15043; for models without a tokenizer")
 	f.BoolVar(&o.chat, "chat", false, "take the prompt as what a user says, and write the model's chat template around it")
 	f.StringVar(&o.system, "system", "", "with --chat: begin with the system message `TEXT`")
@@ -74,7 +80,7 @@ Ctrl-C ends the text; what was written stays.`,
 	f.Float64Var(&o.lengthPenalty, "length-penalty", 1, "divide the scores of beams by their length to the power of `X`")
 	f.BoolVar(&o.early, "early-stopping", false, "end the search as soon as --num-beams texts have ended")
 	f.IntVar(&o.logprobs, "logprobs", -1, "with --json: log-probabilities of the new tokens, and of the `N` most likely ones in each place (default: none)")
-	f.BoolVar(&o.promptLogprobs, "prompt-logprobs", false, "with --json: log-probabilities of the prompt's tokens; it is then computed token by token")
+	f.BoolVar(&o.promptLogprobs, "prompt-logprobs", false, "with --json: log-probabilities of the prompt's tokens, which is computed in smaller chunks then")
 	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the token that ends a text")
 	f.BoolVar(&o.special, "special", false, "write special tokens such as <|eot_id|> too")
 	f.BoolVar(&o.quiet, "quiet", false, "write no statistics")
@@ -95,14 +101,22 @@ Ctrl-C ends the text; what was written stays.`,
 func (o *generateFlags) check() error {
 	given := o.all.Changed
 	sources := 0
-	for _, name := range []string{"prompt", "file", "tokens"} {
+	for _, name := range []string{"prompt", "prompts", "file", "tokens"} {
 		if given(name) {
 			sources++
 		}
 	}
 	switch {
 	case sources != 1:
-		return usageErrorf("give one of --prompt TEXT, --file FILE (- for standard input) and --tokens IDS")
+		return usageErrorf("give one of --prompt TEXT, --file FILE (- for standard input), --prompts FILE and --tokens IDS")
+	case !given("prompts") && given("streams"):
+		return usageErrorf("--streams has no effect without --prompts; --num-samples are computed at once by themselves")
+	case o.streams < 1:
+		return usageErrorf("--streams %d; at least 1", o.streams)
+	case given("prompts") && (o.beams > 1 || o.promptLogprobs):
+		return usageErrorf("--num-beams and --prompt-logprobs are for one prompt; leave --prompts out, or them")
+	case o.samples > o.streams && given("prompts"):
+		return usageErrorf("--num-samples %d and --streams %d: the texts of a prompt are computed at once; give more --streams", o.samples, o.streams)
 	case o.chat && given("tokens"):
 		return usageErrorf("--chat has no effect on --tokens, which are taken as they are; leave one out")
 	case !o.chat && given("system"), !o.chat && given("chat-template"):
@@ -134,6 +148,9 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	if o.prompts != "" {
+		return o.generateAll(ctx, sh, m, line)
+	}
 	r, err := o.newRequest(sh, m)
 	if err != nil {
 		return err
@@ -142,6 +159,9 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 		r.MaxNewTokens = int(min(int64(r.MaxNewTokens), room)) // as many as usual, or as the model goes
 	}
 	size := inference.Size{Context: o.context, Streams: int64(max(o.samples, o.beams))}
+	if o.promptLogprobs {
+		size.Outputs = promptOutputs
+	}
 	if size.Context == 0 && r.MaxNewTokens > 0 {
 		size.Context = int64(len(r.Prompt) + r.MaxNewTokens)
 	}
@@ -166,7 +186,7 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 	if err != nil {
 		return err
 	}
-	out := &sampleWriter{w: sh.out, discard: o.asJSON, several: o.samples > 1}
+	out := &sampleWriter{w: sh.out, discard: o.asJSON, several: o.samples > 1, terminal: isTerminal(sh.out)}
 	for piece, pieceErr := range g.All(ctx) {
 		if err = pieceErr; err == nil {
 			err = out.write(piece)
@@ -192,13 +212,18 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 	return cut
 }
 
+// promptOutputs is how many tokens of a prompt get log-probabilities in one step.
+const promptOutputs = 32
+
 // newRequest is what the flags ask of a model.
 func (o *generateFlags) newRequest(sh shell, m *inference.Model) (r generate.Request, err error) {
 	if err := o.request(m, &r, o.beams > 1); err != nil {
 		return r, err
 	}
-	if r.Prompt, r.StopTokens, err = o.encode(sh, m); err != nil {
-		return r, err
+	if o.prompts == "" {
+		if r.Prompt, r.StopTokens, err = o.encode(sh, m); err != nil {
+			return r, err
+		}
 	}
 	if o.ignoreEOS {
 		r.StopTokens = nil
@@ -232,6 +257,13 @@ func (o *generateFlags) encode(sh shell, m *inference.Model) (ids, stops []int32
 			return nil, nil, err
 		}
 	}
+	return o.encodeText(m, text, nil)
+}
+
+// encodeText is a text as tokens, or with --chat a conversation: one that is given, or the text
+// as what a user says.
+func (o *generateFlags) encodeText(m *inference.Model, text string, messages []inference.Message) (ids, stops []int32, err error) {
+	stops = m.Defaults.StopTokens
 	if !o.chat {
 		ids, err = m.Encode(text)
 		return ids, stops, err
@@ -240,7 +272,9 @@ func (o *generateFlags) encode(sh shell, m *inference.Model) (ids, stops []int32
 	if err != nil {
 		return nil, nil, err
 	}
-	messages := []inference.Message{{Role: "user", Content: text}}
+	if messages == nil {
+		messages = []inference.Message{{Role: "user", Content: text}}
+	}
 	if o.system != "" {
 		messages = slices.Insert(messages, 0, inference.Message{Role: "system", Content: o.system})
 	}
@@ -256,7 +290,8 @@ func (o *generateFlags) encode(sh shell, m *inference.Model) (ids, stops []int32
 type sampleWriter struct {
 	w                io.Writer
 	discard, several bool
-	at               int // text that is written as it comes
+	terminal         bool // whose control characters are not written
+	at               int  // text that is written as it comes
 	waiting          []string
 	ended            []bool
 	broken           bool // the last byte is a line break
@@ -278,7 +313,9 @@ func (s *sampleWriter) write(p generate.Piece) error {
 			text = fmt.Sprintf("--- %d\n", s.at+1) + text
 		}
 		if s.waiting[s.at] = ""; text != "" {
-			s.broken = strings.HasSuffix(text, "\n")
+			if s.broken = strings.HasSuffix(text, "\n"); s.terminal {
+				text = term.Safe(text)
+			}
 			if _, err := io.WriteString(s.w, text); err != nil {
 				return err
 			}
@@ -326,7 +363,12 @@ func writeStatistics(w io.Writer, e *inference.Engine, s generate.Statistics, st
 		reused = fmt.Sprintf(", %s more were there already", plural(s.ReusedTokens, "token"))
 	}
 	p.line("prompt", "%s in %s, %s tokens/s%s%s", plural(s.PromptTokens-s.ReusedTokens, "token"), seconds(s.Prefill.Seconds()), rate(s.PrefillRate()), prefill.Share(s.PrefillRate()), reused)
-	p.line("new text", "%s in %s, %s tokens/s%s", plural(s.NewTokens, "token"), seconds(s.Decode.Seconds()), rate(s.DecodeRate()), decode.Share(s.DecodeRate()))
+	if s.DecodeRate() > 0 {
+		p.line("new text", "%s in %s, %s tokens/s%s", plural(s.NewTokens, "token"), seconds(s.Decode.Seconds()), rate(s.DecodeRate()), decode.Share(s.DecodeRate()))
+	} else {
+		p.line("new text", "%s, with the prompt", plural(s.NewTokens, "token"))
+	}
+	p.line("total", "%s for %s", seconds((s.Prefill + s.Decode).Seconds()), plural(s.PromptTokens-s.ReusedTokens+s.NewTokens, "token"))
 	p.line("memory", "predicted %v, measured %v", units.Bytes(e.PredictedPeak()), units.Bytes(e.MeasuredPeak()))
 	io.WriteString(w, p.String())
 }

@@ -471,3 +471,53 @@ func TestGenerateMeasuresNothing(t *testing.T) {
 		}
 	}
 }
+
+// A file of prompts gives the text that each has alone, as lines, objects or conversations.
+func TestGenerateFromManyPrompts(t *testing.T) {
+	sandbox(t)
+	lines := []string{"to be", "whether it is nobler", "the question", "or not"}
+	var objects, chats, plain strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&plain, "%s\r\n\n", l)
+		fmt.Fprintf(&objects, "{\"prompt\": %q}\n", l)
+		fmt.Fprintf(&chats, "{\"messages\": [{\"role\": \"user\", \"content\": %q}]}\n", l)
+	}
+	for _, c := range []struct {
+		name, file string
+		flags      []string
+	}{{"lines", plain.String(), nil}, {"objects", objects.String(), []string{"--streams", "2"}}, {"chats", chats.String(), []string{"--chat", "--streams", "1"}}, {"sampled", plain.String(), []string{"--temperature", "1", "-n", "2", "--streams", "3"}}} {
+		r := commandWith(t, c.file, append([]string{"generate", "./model", "--prompts", "-", "--max-new-tokens", "7", "--json"}, c.flags...)...)
+		var v generated
+		if err := json.Unmarshal([]byte(r.out), &v); err != nil {
+			t.Fatalf("%s: %v, %s", c.name, err, r.err)
+		}
+		if v.Predicted != v.Measured || v.PromptTokens == 0 || v.NewTokens != 7*len(v.Texts) {
+			t.Errorf("%s: %+v", c.name, v)
+		}
+		for i, one := range v.Texts {
+			flags := append([]string{"generate", "./model", "--prompt", lines[*one.Prompt], "--max-new-tokens", "7"}, c.flags...)
+			if at := slices.Index(flags, "--streams"); at > 0 {
+				flags = slices.Delete(flags, at, at+2)
+			}
+			alone := generatedObject(t, flags...)
+			want := alone.Tokens
+			if len(alone.Texts) > 0 {
+				want = alone.Texts[i%2].Tokens
+			}
+			if !slices.Equal(one.Tokens, want) {
+				t.Errorf("%s: text %d is %v, alone %v", c.name, i, one.Tokens, want)
+			}
+		}
+	}
+	if r := commandWith(t, plain.String(), "generate", "./model", "--prompts", "-", "--max-new-tokens", "3", "--quiet"); strings.Count(r.out, "--- ") != 4 || r.err != "" {
+		t.Errorf("as text: %q %q", r.out, r.err)
+	}
+	for _, c := range []struct{ file, flags, want string }{
+		{"", "", "no prompts"}, {"{\"prompt\": 3}", "", "line 1"}, {"{}", "", "an object has a prompt"}, {"{\"messages\": []}", "", "with --chat messages"},
+		{"to be", "--num-beams 2", "for one prompt"}, {"to be", "--streams 0", "at least 1"}, {"to be", "-n 9 --temperature 1", "more --streams"}, {"to be", "--context 4", "--context"},
+	} {
+		if r := commandWith(t, c.file, append(strings.Fields("generate ./model --prompts -"), strings.Fields(c.flags)...)...); r.code == exitOK || !strings.Contains(r.err, c.want) {
+			t.Errorf("%q %s: %q, want %q", c.file, c.flags, r.err, c.want)
+		}
+	}
+}

@@ -37,6 +37,7 @@ type generated struct {
 
 // oneText is one of several texts.
 type oneText struct {
+	Prompt   *int        `json:"prompt,omitempty"` // which of --prompts, from 0
 	Text     string      `json:"text"`
 	Tokens   []int32     `json:"tokens"`
 	End      string      `json:"finish_reason"`
@@ -53,28 +54,11 @@ type tokenRank struct {
 }
 
 func newGenerated(e *inference.Engine, g *generate.Generation, t *tokenizer.Tokenizer, o *generateFlags) generated {
-	s := g.Statistics()
-	v := generated{
-		Tokens: []int32{}, Model: e.Model.Path, PromptTokens: s.PromptTokens, NewTokens: s.NewTokens,
-		LoadSeconds: e.Loading.Seconds(), PrefillSeconds: s.Prefill.Seconds(), DecodeSeconds: s.Decode.Seconds(),
-		PrefillRate: s.PrefillRate(), DecodeRate: s.DecodeRate(), Predicted: e.PredictedPeak(), Measured: e.MeasuredPeak(),
-	}
-	prefill, decode := e.Rooflines(s, max(o.samples, o.beams))
-	prefill, decode = prefill.Under(v.PrefillRate), decode.Under(v.DecodeRate)
-	v.PrefillRoofline, v.PrefillBound, v.DecodeRoofline, v.DecodeBound = prefill.TokensPerSecond, prefill.Bound, decode.TokensPerSecond, decode.Bound
+	v := newStatistics(e, g.Statistics(), max(o.samples, o.beams))
 	for i, r := range g.Results() {
-		one := oneText{Text: r.Text, Tokens: []int32{}, End: string(r.End)}
-		for _, token := range r.Tokens {
-			one.Tokens = append(one.Tokens, token.ID)
-		}
-		if o.logprobs >= 0 {
-			one.Logprobs = ranks(r.Tokens, t, false)
-		}
+		one := newOneText(r, t, o)
 		if i == 0 {
 			v.Text, v.Tokens, v.End, v.StopString, v.Logprobs = one.Text, one.Tokens, one.End, r.StopString, one.Logprobs
-		}
-		if o.beams > 1 {
-			one.Score = &r.Score
 		}
 		if o.samples > 1 {
 			v.Texts = append(v.Texts, one)
@@ -82,6 +66,33 @@ func newGenerated(e *inference.Engine, g *generate.Generation, t *tokenizer.Toke
 	}
 	v.Prompt = ranks(g.Prompt(), t, true)
 	return v
+}
+
+// newStatistics is an object with statistics alone, of so many texts at once.
+func newStatistics(e *inference.Engine, s generate.Statistics, streams int) generated {
+	v := generated{
+		Tokens: []int32{}, Model: e.Model.Path, PromptTokens: s.PromptTokens, NewTokens: s.NewTokens,
+		LoadSeconds: e.Loading.Seconds(), PrefillSeconds: s.Prefill.Seconds(), DecodeSeconds: s.Decode.Seconds(),
+		PrefillRate: s.PrefillRate(), DecodeRate: s.DecodeRate(), Predicted: e.PredictedPeak(), Measured: e.MeasuredPeak(),
+	}
+	prefill, decode := e.Rooflines(s, streams)
+	prefill, decode = prefill.Under(v.PrefillRate), decode.Under(v.DecodeRate)
+	v.PrefillRoofline, v.PrefillBound, v.DecodeRoofline, v.DecodeBound = prefill.TokensPerSecond, prefill.Bound, decode.TokensPerSecond, decode.Bound
+	return v
+}
+
+func newOneText(r generate.Result, t *tokenizer.Tokenizer, o *generateFlags) oneText {
+	one := oneText{Text: r.Text, Tokens: []int32{}, End: string(r.End)}
+	for _, token := range r.Tokens {
+		one.Tokens = append(one.Tokens, token.ID)
+	}
+	if o.logprobs >= 0 {
+		one.Logprobs = ranks(r.Tokens, t, false)
+	}
+	if o.beams > 1 {
+		one.Score = &r.Score
+	}
+	return one
 }
 
 // ranks are tokens with their log-probabilities; the first of a prompt has none.

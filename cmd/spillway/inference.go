@@ -89,23 +89,32 @@ func (o *modelFlags) open(sh shell, name string, line *term.Line) (*inference.Mo
 			return nil, usageErrorf("--dtype %q; it is f32, bf16 or f16", o.dtype)
 		}
 	}
-	if o.cache != "" {
-		if o.noCache {
-			return nil, usageErrorf("--cache-type has no effect with --no-cache; leave one out")
-		}
-		key, value, both := strings.Cut(o.cache, ":")
-		if !both {
-			value = key
-		}
-		var err error
-		if s.Key, err = cacheType(key); err == nil {
-			s.Value, err = cacheType(value)
-		}
-		if err != nil {
-			return nil, usageErrorf("--cache-type %q; it is f32, bf16, f16, int8 or fp8, or two of them with a colon between, of keys and of values", o.cache)
-		}
+	if o.cache != "" && o.noCache {
+		return nil, usageErrorf("--cache-type has no effect with --no-cache; leave one out")
+	}
+	var err error
+	if s.Key, s.Value, err = cacheTypes(o.cache); err != nil {
+		return nil, err
 	}
 	return inference.Open(s)
+}
+
+// cacheTypes are the types of keys and values that --cache-type names; Invalid for "".
+func cacheTypes(text string) (key, value dtype.Type, err error) {
+	if text == "" {
+		return key, value, nil
+	}
+	k, v, both := strings.Cut(text, ":")
+	if !both {
+		v = k
+	}
+	if key, err = cacheType(k); err == nil {
+		value, err = cacheType(v)
+	}
+	if err != nil {
+		return key, value, usageErrorf("--cache-type %q; it is f32, bf16, f16, int8 or fp8, or two of them with a colon between, of keys and of values", text)
+	}
+	return key, value, nil
 }
 
 // cacheType is a type of keys or values by its name.

@@ -77,6 +77,9 @@ func writeFolder(w io.Writer, r *inspect.Report) error {
 	if r.Checkpoint != nil {
 		p.line("checkpoint", "%s", checkpointLine(r.Checkpoint))
 	}
+	if len(r.Notices) > 0 {
+		p.list("notices", r.Notices)
+	}
 	problems := r.Problems
 	if n := len(problems); n > shownProblems {
 		problems = append(problems[:shownProblems:shownProblems], fmt.Sprintf("and %d more; --json lists all", n-shownProblems))

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"spillway/checkpoint"
+	"spillway/eventlog"
 	"spillway/internal/vfs"
 )
 
@@ -159,9 +161,16 @@ func tree(t *testing.T, dir string) map[string]string {
 			b = nil
 		case base == "log.csv":
 			for line := range strings.Lines(string(b)) {
-				if strings.Count(line, ",") != 11 {
+				if strings.Count(line, ",") != 12 {
 					err = fmt.Errorf("%s has the line %q", name, line)
 				}
+			}
+			b = nil
+		case base == eventlog.FileName:
+			if log, opening := eventlog.Follow(path); opening != nil {
+				err = opening
+			} else {
+				err = errors.Join(log.Damaged, log.Close())
 			}
 			b = nil
 		case base == "recipe.yaml":
@@ -269,7 +278,7 @@ func (p place) checkKilled(t *testing.T, name string, w writer, wanted ...map[st
 	for path, digest := range tree(t, p.dir) {
 		unfinished = unfinished || remains(path)
 		isWhole := slices.ContainsFunc(wanted, func(w map[string]string) bool { return w[path] == digest })
-		complete = complete || isWhole && filepath.Base(path) != "recipe.yaml" && strings.HasPrefix(path, w.out+string(filepath.Separator))
+		complete = complete || isWhole && !slices.Contains([]string{"recipe.yaml", eventlog.FileName}, filepath.Base(path)) && strings.HasPrefix(path, w.out+string(filepath.Separator))
 		if !remains(path) && !isWhole && !strings.HasPrefix(path, "disk"+string(filepath.Separator)) {
 			t.Errorf("%s, killed, leaves %s, which is none of what it writes", name, path)
 		}

@@ -42,6 +42,7 @@ type shell struct {
 	// backends in which GPUs are looked for where --device names none.
 	libraryPaths, drivers []string
 	signals               *signals // nil: nobody sends any
+	assumes               bool     // rates that are not known are assumed, not measured
 }
 
 // Exit codes, in addition to those of signals.
@@ -115,7 +116,7 @@ before it starts that the plan fits.`,
 	root.SetUsageFunc(usage)
 	root.Version = strings.TrimPrefix(thisBuild().String(), "spillway ")
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newPull(sh), newInit(sh), newInspect(sh), newTrain(sh), newGenerate(sh), newChat(sh), newEval(sh), newQuantize(sh), newMerge(sh), newExport(sh), newBench(sh), newVersion(sh))
+	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newPull(sh), newInit(sh), newInspect(sh), newTrain(sh), newGenerate(sh), newChat(sh), newEval(sh), newQuantize(sh), newMerge(sh), newExport(sh), newTop(sh), newDashboard(sh), newCompare(sh), newReport(sh), newBench(sh), newVersion(sh))
 	return root
 }
 
@@ -127,7 +128,7 @@ func knownVerb(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
-	meant := map[string]string{"finetune": "train", "fine-tune": "train", "fit": "train", "convert": "export", "save": "export", "new": "init", "info": "inspect", "show": "inspect", "gpus": "devices", "download": "pull", "fetch": "pull", "memory": "estimate",
+	meant := map[string]string{"finetune": "train", "fine-tune": "train", "fit": "train", "convert": "export", "save": "export", "new": "init", "info": "inspect", "show": "inspect", "gpus": "devices", "nvidia-smi": "top", "monitor": "top", "watch": "top", "diff": "compare", "download": "pull", "fetch": "pull", "memory": "estimate",
 		"run": "generate", "infer": "generate", "sample": "generate", "evaluate": "eval", "perplexity": "eval", "talk": "chat"}
 	if near := meant[args[0]]; near != "" {
 		return usageErrorf("there is no command %q; did you mean %s?", args[0], near)

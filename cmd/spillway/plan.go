@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"spillway/recipe"
 	"spillway/rig"
 	"spillway/trace"
+	"spillway/view"
 )
 
 func newPlan(sh shell) *cobra.Command {
@@ -162,7 +164,13 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 		if r.Compressed, err = planCompressed(job); err != nil {
 			return nil, err
 		}
+		if r.SumPrice, err = canonicalPrice(m, p, o, ask, job); err != nil {
+			return nil, err
+		}
 		if err = saveTimeline(ask.timeline, job); err != nil {
+			return nil, err
+		}
+		if err = saveMemory(ask.memorySnapshot, job.Plan); err != nil {
 			return nil, err
 		}
 	}
@@ -170,6 +178,39 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 	r.Goal, r.Machine = describeGoal(job.Options), machineReport{at.Machine, at.Machine.String(), device.Name}
 	r.deviceReason = at.Reason
 	return r, nil
+}
+
+// canonicalPrice plans the same without canonical sums, and says how much longer a step takes
+// with them; nil where they are not asked for.
+func canonicalPrice(m *spillway.Model, p *recipe.Plan, o spillway.Options, ask *adviceOptions, job *spillway.Run) (*float64, error) {
+	if !o.CanonicalSums {
+		return nil, nil
+	}
+	o.CanonicalSums = false
+	plain, _, err := ask.planned(m, p, o)
+	if err != nil {
+		return nil, err
+	}
+	price := job.Plan.Forecast.StepSeconds/plain.Plan.Forecast.StepSeconds - 1
+	return &price, nil
+}
+
+// saveMemory writes the memory of a step to a file, as a snapshot or as a picture; "" is none.
+func saveMemory(path string, p *plan.Plan) error {
+	if path == "" {
+		return nil
+	}
+	err := vfs.Replace(vfs.OS, path, func(w io.Writer) error {
+		if strings.HasSuffix(path, ".svg") {
+			_, err := io.WriteString(w, view.MemoryOf(p).SVG())
+			return err
+		}
+		return view.WriteMemorySnapshot(w, p)
+	})
+	if err != nil {
+		return fmt.Errorf("writing the memory: %w", err)
+	}
+	return nil
 }
 
 // saveTimeline writes when each instruction of a step will run, by the forecast, to a file;

@@ -235,6 +235,9 @@ func (r *planReport) writeForecast(p *page) {
 	if r.SumOrder != "" {
 		p.line("sums", "%s", r.SumOrder)
 	}
+	if r.SumPrice != nil {
+		p.line("", "a step takes %+.1f%% longer than without --canonical-sums", 100**r.SumPrice)
+	}
 	if r.Evaluation > 0 {
 		p.line("evaluation", "%s per %s sequences, in the same memory", seconds(r.Evaluation), grouped(r.Goal.MicroBatchSize*int64(r.Goal.MicroBatches)))
 	}

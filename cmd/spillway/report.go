@@ -46,6 +46,9 @@ type madeReport struct {
 	Quantized string         `json:"quantized,omitempty"`
 	Forecast  *plan.Forecast `json:"forecast,omitempty"`
 	SumOrder  string         `json:"sum_order,omitempty"` // of gradients of several micro-batches
+	// SumPrice is how much longer a step takes with canonical sums, as a share of one without; nil
+	// where they are not asked for.
+	SumPrice *float64 `json:"canonical_sums_price,omitempty"`
 	// Evaluation is the seconds of one pass over as many sequences as a step has, without
 	// training; 0 where the plan evaluates nothing.
 	Evaluation float64 `json:"evaluation_seconds,omitempty"`

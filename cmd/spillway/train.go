@@ -65,6 +65,8 @@ removed when the run has ended and saved.`,
 	var o trainOptions
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "open the model, read the data, make the plan and show all of it, but do not train")
 	cmd.Flags().BoolVar(&o.sample, "show-sample", false, "show the first text as the model reads it, with what of it is in the loss")
+	cmd.Flags().StringVar(&o.dashboard, "dashboard", "", "serve a page that shows the run while it trains; `ADDRESS:PORT` is optional (default 127.0.0.1 and any free port)")
+	cmd.Flags().Lookup("dashboard").NoOptDefVal = "127.0.0.1:0"
 	print := cmd.Flags().Bool("print-recipe", false, "write the given flags as a recipe, and do nothing else")
 	r := recipe.New()
 	bind(cmd, r.Flags(), recipe.ModelKey, recipe.VersionKey)
@@ -101,7 +103,10 @@ removed when the run has ended and saved.`,
 }
 
 // trainOptions are what train does besides training.
-type trainOptions struct{ asJSON, dryRun, sample bool }
+type trainOptions struct {
+	asJSON, dryRun, sample bool
+	dashboard              string // address to serve the page on; "" serves none
+}
 
 // dryReport is the object of train --dry-run --json.
 type dryReport struct {
@@ -120,7 +125,7 @@ func trainCommand(ctx context.Context, sh shell, o trainOptions, r *recipe.Recip
 		text, shown.log = io.Discard, sh.err
 	}
 	run, err := finetune.Prepare(r, finetune.Options{
-		Rig: sh.rigOptions(line), Report: shown.report, Notice: line.Print,
+		Rig: sh.rigOptions(line), Report: shown.report, Notice: line.Print, Program: version,
 		Progress: func(what string, done, total int64) {
 			line.Show(func() string { return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(max(total, 1)))) })
 		},
@@ -150,6 +155,14 @@ func trainCommand(ctx context.Context, sh shell, o trainOptions, r *recipe.Recip
 			d.Sample = run.Corpus.Sample
 		}
 		return writeJSON(sh.out, d)
+	}
+	if o.dashboard != "" {
+		page, err := startDashboard(sh, o.dashboard, []string{run.Dir()})
+		if err != nil {
+			return err
+		}
+		defer page.close() // the run has ended, whatever comes of it
+		line.Print("dashboard       " + page.url)
 	}
 	defer replanOnSignal(run.Job)()
 	defer sh.signals.hold()()

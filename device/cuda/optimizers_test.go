@@ -30,7 +30,7 @@ func TestOptimizersLearnAsOnTheCPU(t *testing.T) {
 	gpu := lent(t)
 	host := cpu.Open(cpu.Options{})
 	t.Cleanup(func() { host.Close() })
-	for _, optimizer := range []string{"adamw:lr=1e-3", "adamw_8bit:lr=1e-3", "adamw_bf16:lr=1e-3", "lion:lr=1e-4", "lion_8bit:lr=1e-4", "sgd_8bit:lr=1e-2,momentum=0.9", "adafactor:lr=1e-2"} {
+	for _, optimizer := range []string{"adamw:lr=1e-3", "adamw_8bit:lr=1e-3", "adamw_bf16:lr=1e-3", "lion:lr=1e-4", "lion_8bit:lr=1e-4", "rmsprop:lr=1e-3", "adagrad_8bit:lr=1e-2", "sgd_8bit:lr=1e-2,momentum=0.9", "adafactor:lr=1e-2"} {
 		want := trainedWith(t, host, optimizer, strategy.ByDevice)
 		for _, updates := range []strategy.Updater{strategy.ByDevice, strategy.ByCPU} {
 			if updates == strategy.ByCPU && strings.HasPrefix(optimizer, "adafactor") {

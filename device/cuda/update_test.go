@@ -47,6 +47,8 @@ var updatings = map[string]updating{
 	"nesterov":          {optim.SGD, 1, optim.SGDStep{Rate: 1e-2, Decay: 0.01, Momentum: 0.9, Nesterov: true}.Scalars()},
 	"momentum of 0":     {optim.SGD, 1, optim.SGDStep{Rate: 1e-2, Decay: 0.01}.Scalars()},
 	"sgd that is bare":  {optim.SGD, 0, optim.SGDStep{Rate: 1e-2, Decay: 0.01}.Scalars()},
+	"rmsprop":           {optim.RMSprop, 1, optim.RMSpropStep{Rate: 1e-3, Decay: 0.1, Alpha: 0.99, Rest: 0.01, Eps: 1e-8}.Scalars()},
+	"adagrad":           {optim.RMSprop, 1, optim.RMSpropStep{Rate: 1e-2, Alpha: 1, Rest: 1, Eps: 1e-10}.Scalars()},
 	"lion":              {optim.Lion, 1, optim.LionStep{Rate: 1e-4, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}.Scalars()},
 }
 

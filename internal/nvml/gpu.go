@@ -9,6 +9,11 @@ import (
 
 // GPU is the state of a GPU. A figure that the GPU or the system does not report is -1.
 type GPU struct {
+	Name           string    `json:"name,omitempty"`
+	Memory         int64     `json:"memory_bytes"`      // it has
+	MemoryUsed     int64     `json:"memory_used_bytes"` // by all programs and the driver
+	Received       int64     `json:"link_in_rate"`      // bytes per second from the host, just now
+	Sent           int64     `json:"link_out_rate"`     // bytes per second to the host, just now
 	LinkGeneration int       `json:"link_generation"`
 	LinkWidth      int       `json:"link_width"`        // lanes
 	LinkMax        [2]int    `json:"link_most"`         // generation and width when it is busy
@@ -35,6 +40,47 @@ func (l *Library) GPU(address string) (c GPU, err error) {
 	if err := l.call("nvmlDeviceGetHandleByPciBusId_v2", uintptr(unsafe.Pointer(&at[0])), uintptr(unsafe.Pointer(handle))); err != nil {
 		return c, fmt.Errorf("looking for the GPU at %s: %w", address, err)
 	}
+	l.ask(*handle, &c)
+	return c, nil
+}
+
+// All asks for the state of all GPUs, in the driver's order, with what the link carries just
+// now, which takes some tens of milliseconds each.
+func (l *Library) All() (list []GPU, err error) {
+	n := new(uint32)
+	if err := l.call("nvmlDeviceGetCount_v2", uintptr(unsafe.Pointer(n))); err != nil {
+		return nil, err
+	}
+	for i := range *n {
+		handle := new(uintptr)
+		if err := l.call("nvmlDeviceGetHandleByIndex_v2", uintptr(i), uintptr(unsafe.Pointer(handle))); err != nil {
+			return list, fmt.Errorf("opening GPU %d: %w", i, err)
+		}
+		var c GPU
+		l.ask(*handle, &c)
+		l.askLink(*handle, &c)
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// askLink asks what the link carries just now.
+func (l *Library) askLink(handle uintptr, c *GPU) {
+	const sent, received = 0, 1
+	rate := func(what string, counter uintptr) int64 {
+		kib := new(uint32)
+		if err := l.call("nvmlDeviceGetPcieThroughput", handle, counter, uintptr(unsafe.Pointer(kib))); err != nil {
+			c.Unknown = append(c.Unknown, fmt.Sprintf("%s (%v)", what, err))
+			return -1
+		}
+		return int64(*kib) << 10
+	}
+	c.Sent, c.Received = rate("rate to the host", sent), rate("rate from the host", received)
+}
+
+// ask fills in what the library knows of a GPU.
+func (l *Library) ask(device uintptr, c *GPU) {
+	handle := &device
 	known := func(what string, n uint32, err error) int {
 		if err != nil {
 			c.Unknown = append(c.Unknown, fmt.Sprintf("%s (%v)", what, err))
@@ -54,7 +100,7 @@ func (l *Library) GPU(address string) (c GPU, err error) {
 	c.PowerLimit = ask("power limit", "nvmlDeviceGetEnforcedPowerLimit")
 	const chip = 0
 	temperature := new(uint32)
-	err = l.call("nvmlDeviceGetTemperature", *handle, chip, uintptr(unsafe.Pointer(temperature)))
+	err := l.call("nvmlDeviceGetTemperature", *handle, chip, uintptr(unsafe.Pointer(temperature)))
 	c.Temperature = known("temperature", *temperature, err)
 	const multiprocessors = 1
 	clock := func(what, function string) int {
@@ -69,7 +115,18 @@ func (l *Library) GPU(address string) (c GPU, err error) {
 	if c.Processes, err = l.processes(*handle); err != nil {
 		c.Unknown = append(c.Unknown, fmt.Sprintf("processes (%v)", err))
 	}
-	return c, nil
+	name := make([]byte, 96)
+	if err := l.call("nvmlDeviceGetName", *handle, uintptr(unsafe.Pointer(&name[0])), uintptr(len(name))); err == nil {
+		text, _, _ := strings.Cut(string(name), "\x00")
+		c.Name = text
+	}
+	memory := new([3]uint64) // in all, free, used
+	err = l.call("nvmlDeviceGetMemoryInfo", *handle, uintptr(unsafe.Pointer(memory)))
+	if c.Memory, c.MemoryUsed = int64(memory[0]), int64(memory[2]); err != nil {
+		c.Memory, c.MemoryUsed = -1, -1
+		c.Unknown = append(c.Unknown, fmt.Sprintf("memory (%v)", err))
+	}
+	c.Sent, c.Received = -1, -1
 }
 
 // process is the library's struct of processes, version 3.

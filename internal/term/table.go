@@ -11,6 +11,8 @@ type Table struct {
 	rows [][]string
 	// Gap is the number of spaces between columns, 2 if zero.
 	Gap int
+	// Text is the number of the first column of words, which begin at the left; 0 is none.
+	Text int
 }
 
 // Row adds a row; rows may have different lengths.
@@ -25,9 +27,12 @@ func (t *Table) Write(w io.Writer) error {
 		var line strings.Builder
 		for i, cell := range row {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
+			switch {
+			case i == 0:
 				line.WriteString(cell + pad)
-			} else {
+			case t.Text > 0 && i >= t.Text:
+				line.WriteString(gap + cell + pad)
+			default:
 				line.WriteString(gap + pad + cell)
 			}
 		}

@@ -21,6 +21,7 @@ type emitter struct {
 	saved   *borders // from forward to backward
 	present []*int   // scratch of waitingBuffers
 
+	groups  *groups // nil unless sums are canonical
 	final   [][]int // by visit: slabs whose gradient it completes
 	rounded [][]int // by visit: slabs whose owner gets what other devices have of its gradient
 }
@@ -39,6 +40,9 @@ func (w *Writer) begin(c strategy.Choice) (*emitter, error) {
 	}
 	e.visits = sequencer{l, c}.sequence()
 	e.prefetchers = newPrefetchers(e)
+	if l.CanonicalSums() {
+		e.groups = newGroups(len(e.p.Slabs))
+	}
 	e.countGradients()
 	e.updates = newUpdater(e)
 	return e, nil
@@ -65,15 +69,21 @@ func (e *emitter) visit(i int, u visit) error {
 		e.updates.fetchAhead()
 	}
 	for _, k := range e.trainedBy(u) {
-		if here := &e.on[u.device].slabs[k]; here.gradient < 0 {
+		if here := &e.on[u.device].slabs[k]; here.gradient < 0 && e.groups == nil {
 			here.gradient = e.buffer(e.p.Slabs[k].Name+" gradients", plan.Gradient, u.device, e.l.GradBytes(k))
 		}
 	}
 	for n, j := range u.micros {
 		e.fetchInputs(u, j)
 		e.prefetchActivations(i, n)
+		if e.groups != nil {
+			e.beginGroup(u)
+		}
 		if err := e.run(u, j); err != nil {
 			return err
+		}
+		if e.groups != nil {
+			e.endGroup(u)
 		}
 		e.offloadActivations(u, j)
 	}

@@ -49,6 +49,10 @@ func (e *emitter) trainedBy(u visit) []int {
 // sumDevices brings what devices have of a gradient to the slab's owner and adds it up, in
 // the order of the devices. What others write next begins anew.
 func (e *emitter) sumDevices(k int) {
+	if e.groups != nil {
+		e.sumGroups(k)
+		return
+	}
 	owner := e.owner[k]
 	s := plan.Instruction{Verb: plan.Reduce, Device: owner, Lane: plan.Compute, Block: e.l.Slabs.Owner[k], MicroBatch: -1, Slab: k}
 	for d := range e.on {

@@ -27,7 +27,7 @@ type script struct {
 func newScript(l *layout.Layout, c strategy.Choice) script {
 	config := &l.Model.Config
 	w := script{l: l, c: c, cpu: -1, disk: -1, p: &plan.Plan{Version: plan.Version, Model: l.Model.Name, Task: string(config.Task),
-		MicroBatchSize: config.MicroBatchSize, Seq: config.Seq, Document: config.Document, Cache: config.Cache, MicroBatches: l.Goal.MicroBatches,
+		MicroBatchSize: config.MicroBatchSize, Seq: config.Seq, Document: config.Document, Cache: config.Cache, MicroBatches: l.Goal.MicroBatches, CanonicalSums: l.CanonicalSums(),
 		Slabs: append([]plan.Slab(nil), l.Slabs.List...), Batch: l.Batch.List, Consts: l.Consts.List, Optimizer: l.Optimizer}}
 	for d := range c.DeviceCount() {
 		name := l.Site.DeviceName(d)

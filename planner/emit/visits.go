@@ -38,7 +38,7 @@ func (q sequencer) sequence() []visit {
 		}
 	}
 	if q.l.Training() && q.l.Slabs.Shares(q.l.FirstTrained) {
-		list = deferred(list, q.l.FirstTrained)
+		list = q.deferred(list, q.l.FirstTrained)
 	}
 	turns := make([]int, q.c.DeviceCount())
 	for i := range list {
@@ -50,7 +50,7 @@ func (q sequencer) sequence() []visit {
 
 // deferred puts the backward of a block behind everything else, the micro-batches
 // of a device together.
-func deferred(list []visit, block int) []visit {
+func (q sequencer) deferred(list []visit, block int) []visit {
 	var rest, last []visit
 	for _, u := range list {
 		if u.phase != layout.Backward || u.block != block {
@@ -64,10 +64,15 @@ func deferred(list []visit, block int) []visit {
 		}
 		last[i].micros = append(slices.Clone(last[i].micros), u.micros...)
 	}
+	groups := make([]group, len(last))
 	for i := range last {
 		slices.Sort(last[i].micros)
+		groups[i] = group{last[i].device, last[i].micros}
 	}
-	return append(rest, last...)
+	for _, g := range q.byRound(groups) {
+		rest = append(rest, visit{phase: layout.Backward, block: block, micros: g.micros, device: g.device})
+	}
+	return rest
 }
 
 // group is some micro-batches that pass a block together on one device.
@@ -87,8 +92,11 @@ func (q sequencer) rounds() (rounds [][]group) {
 	n := q.l.Goal.MicroBatches
 	all := make([]group, devices)
 	for j := range n {
-		g := &all[j*devices/n]
-		g.device, g.micros = first+j*devices/n, append(g.micros, j)
+		d := j * devices / n
+		if q.l.CanonicalSums() { // a round has the next micro-batches
+			d = j % devices
+		}
+		all[d].device, all[d].micros = first+d, append(all[d].micros, j)
 	}
 	all = slices.DeleteFunc(all, func(g group) bool { return len(g.micros) == 0 })
 	if q.c.BreadthFirst {
@@ -108,9 +116,29 @@ func (q sequencer) rounds() (rounds [][]group) {
 	return rounds
 }
 
+// byRound takes the micro-batches of data parallel devices apart, where sums are canonical: one
+// of each device, then the next, so that gradients come in the order of the micro-batches.
+func (q sequencer) byRound(groups []group) (list []group) {
+	if len(groups) < 2 || !q.l.CanonicalSums() {
+		return groups
+	}
+	for r := range groups[0].micros { // the first has most
+		for _, g := range groups {
+			if r < len(g.micros) {
+				list = append(list, group{g.device, g.micros[r : r+1]})
+			}
+		}
+	}
+	return list
+}
+
 // pass is one walk over the blocks, there and, when training, back.
 func (q sequencer) pass(groups []group) (list []visit) {
 	walk := func(ph layout.Phase, block int) {
+		groups := groups
+		if ph == layout.ForwardBackward || ph == layout.Backward {
+			groups = q.byRound(groups)
+		}
 		for _, g := range groups {
 			device := max(g.device, 0)
 			if q.c.Split != nil {

@@ -30,6 +30,10 @@ type Goal struct {
 	Optimizer *Optimizer
 	// Master: there are master weights in f32 next to the ones computed with.
 	Master bool
+	// CanonicalSums: gradients of micro-batches are computed alone and added one after the
+	// other, in the order of the micro-batches, so that the result depends on their size and on
+	// nothing else that a plan decides, devices included.
+	CanonicalSums bool
 	// Grad is the element type of gradients.
 	Grad dtype.Type
 	// Decay says whether weight decay applies to a param.

@@ -15,6 +15,10 @@ func (l *Layout) Training() bool { return l.Goal.Optimizer != nil }
 
 // Allowed is a choice without what is impossible here, so that a search need not know.
 func (l *Layout) Allowed(c strategy.Choice) strategy.Choice {
+	if l.CanonicalSums() { // each device sends what it has of a gradient after every round
+		c.ShardGradients = c.ShardGradients || c.DeviceCount() > 1 && c.Split == nil
+		c.Pipeline = c.Pipeline && !l.entangledSlabs
+	}
 	c.BreadthFirst = l.BreadthFirst(c)
 	c.DelayedUpdates = c.DelayedUpdates && l.Delayable() && strategy.Count(c.OnDisk) == 0
 	if !l.Training() || l.Goal.Optimizer.Rule.WholeParam() { // the CPU updates piece by piece, without scratch memory
@@ -22,6 +26,10 @@ func (l *Layout) Allowed(c strategy.Choice) strategy.Choice {
 	}
 	return c
 }
+
+// CanonicalSums says whether the gradients of micro-batches are computed alone and then added
+// in order. With one micro-batch that concerns tied params, which two blocks have gradients of.
+func (l *Layout) CanonicalSums() bool { return l.Goal.CanonicalSums && l.Training() }
 
 // BreadthFirst says whether all micro-batches pass a block before the next block: where the
 // choice says so, and where only that order sums a shared gradient block by block.

@@ -41,19 +41,22 @@ func makeSlabs(m *spec.Model, align int64, g goal.Goal) Slabs {
 		s.Place[i].Slab = -1
 	}
 	for b, block := range m.Blocks {
-		own := map[dtype.Type]int{} // by the type of trained params; frozen ones have none
+		own := map[slabKind]int{}
 		for _, id := range block.Params {
 			if s.Place[id].Slab >= 0 {
 				continue
 			}
-			trained := dtype.Invalid
+			var kind slabKind
 			if !m.Params[id].Frozen {
-				trained = m.Params[id].Type.DType
+				kind.trained = m.Params[id].Type.DType
 			}
-			k, ok := own[trained]
+			if !m.Params[id].Frozen && g.CanonicalSums {
+				kind.users = usersOf(m, id)
+			}
+			k, ok := own[kind]
 			if !ok {
 				k = len(s.List)
-				own[trained] = k
+				own[kind] = k
 				s.List = append(s.List, plan.Slab{Name: block.Name, Weight: -1, Gradient: -1})
 				s.UserCount, s.Params = append(s.UserCount, 0), append(s.Params, nil)
 			}
@@ -69,6 +72,24 @@ func makeSlabs(m *spec.Model, align int64, g goal.Goal) Slabs {
 		}
 	}
 	return s
+}
+
+// slabKind is what the params of a slab have in common, in addition to their block.
+type slabKind struct {
+	trained dtype.Type // frozen ones have none
+	// users are the blocks that use them. Where sums are canonical a block writes a whole slab of
+	// gradients, so that tied params have a slab of their own.
+	users string
+}
+
+// usersOf lists the blocks that use a param.
+func usersOf(m *spec.Model, id int) (list string) {
+	for b, block := range m.Blocks {
+		if slices.Contains(block.Params, id) {
+			list += fmt.Sprint(b, " ")
+		}
+	}
+	return list
 }
 
 // addParam appends a param. Elements are aligned as f32 would be, so that they are

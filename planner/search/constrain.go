@@ -23,6 +23,9 @@ func (s *chooser) parallelisms() (list []strategy.Parallelism) {
 	}
 	list = []strategy.Parallelism{""}
 	for _, p := range searchOrder {
+		if p == strategy.ZeRO1 && s.b.CanonicalSums() {
+			continue // devices send gradients after every round, as with ZeRO-2
+		}
 		if f.Devices > 1 && strategy.Of(p).Sensible(f) && !slices.Contains(s.b.Goal.Bounds.Without, p) {
 			list = append(list, p)
 		}

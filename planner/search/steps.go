@@ -172,9 +172,11 @@ func ForDecoding(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, site goa
 	if n := DemandOf(q, site.SharedMemory, 1); n.lacks() > 0 || n.Host > site.HostBudget || n.Disk > site.Disk.Budget {
 		return p, nil
 	}
-	if q, q.Forecast, err = forecast.CaptureIfFaster(q, site); err != nil {
+	q, f, err := forecast.CaptureIfFaster(q, site)
+	if err != nil {
 		return nil, err
 	}
+	q.Forecast = f
 	q.Reason = fmt.Sprintf("%s; a token takes %.4g s instead of %.4g s with what is fastest for prompts", p.Reason, next.Forecast.StepSeconds, before.StepSeconds)
 	q.Rejected = p.Rejected
 	return q, plan.Verify(q)

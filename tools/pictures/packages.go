@@ -17,7 +17,7 @@ type group struct {
 
 // groups are the layers of docs/architecture, in the order of its pages.
 var groups = []group{
-	{"runs and applications", "#fde2e1", "#c53030", []string{"spillway", "cmd", "run", "rig", "train", "generate", "finetune", "bench", "recipe", "deepspeed", "chat", "data", "tokenizer", "checkpoint"}},
+	{"runs and applications", "#fde2e1", "#c53030", []string{"spillway", "cmd", "run", "rig", "train", "generate", "finetune", "eventlog", "monitor", "view", "dashboard", "bench", "recipe", "deepspeed", "chat", "data", "tokenizer", "checkpoint"}},
 	{"plan and planner", "#e3ddfb", "#6b46c1", []string{"plan", "planner", "placement"}},
 	{"executor and devices", "#d7e9fb", "#2b6cb0", []string{"executor", "device", "store", "machine", "trace", "internal"}},
 	{"models", "#d9f2e0", "#2f855a", []string{"arch", "nn", "lora", "spec"}},

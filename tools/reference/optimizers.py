@@ -18,6 +18,10 @@ OPTIMIZERS = {
     "adam-decay": (torch.optim.Adam, {"lr": 0.02, "betas": [0.8, 0.95], "eps": 1e-6, "weight_decay": 0.1}),
     "adamw": (torch.optim.AdamW, {"lr": 0.01, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0}),
     "adamw-decay": (torch.optim.AdamW, {"lr": 0.02, "betas": [0.8, 0.95], "eps": 1e-6, "weight_decay": 0.1}),
+    "rmsprop": (torch.optim.RMSprop, {"lr": 0.01, "alpha": 0.99, "eps": 1e-8, "weight_decay": 0.0}),
+    "rmsprop-decay": (torch.optim.RMSprop, {"lr": 0.02, "alpha": 0.9, "eps": 1e-6, "weight_decay": 0.1}),
+    "adagrad": (torch.optim.Adagrad, {"lr": 0.01, "lr_decay": 0.0, "eps": 1e-10, "weight_decay": 0.0}),
+    "adagrad-decay": (torch.optim.Adagrad, {"lr": 0.05, "lr_decay": 0.1, "eps": 1e-6, "weight_decay": 0.1}),
     "sgd": (torch.optim.SGD, {"lr": 0.1}),
     "sgd-decay": (torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.2}),
     "sgd-momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
@@ -36,7 +40,8 @@ def optimizer_case(name):
     gradients = torch.randn(STEPS, VALUES, generator=generator)
     gradients[:, 3] = 0
     arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-    optimizer = kind([p], foreach=False, fused=False, **arguments)
+    fused = {} if kind is torch.optim.RMSprop else {"fused": False}
+    optimizer = kind([p], foreach=False, **fused, **arguments)
     initial, values = p.detach().tolist(), []
     for gradient in gradients:
         p.grad = gradient.clone()

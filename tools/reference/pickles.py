@@ -40,7 +40,7 @@ def main():
     torch.save({"x": x.view(4, 6).t()}, OUT / "transposed.bin")
     torch.save({"model": {"x": x}, "epoch": 3}, OUT / "nested.bin")
     torch.save(module, OUT / "whole-module.bin")
-    torch.save({"x": x}, OUT / "legacy.bin", _use_new_zipfile_serialization=False)
+    torch.save(kinds, OUT / "legacy.bin", _use_new_zipfile_serialization=False)
 
 
 if __name__ == "__main__":

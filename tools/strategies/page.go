@@ -18,7 +18,7 @@ Every cell is a plan: a step of %d sequences of at most %s tokens, in micro-batc
 master weights and AdamW, lora adapters of rank 16 on all linear layers. The GPUs are described, not owned: the given memory,
 120 TFLOP/s in bf16, 900 GB/s, a link of 25 GB/s in each direction, in a server with 1 TiB of host memory and 8 TiB of disk that reads 6 GB/s.
 
-The first column of each task is what the planner picks, with the time of a step or, for inference, of a pass:
+The first column of each task is what the planner picks, with the time of a step or, for inference, of a pass that gives the logits of all positions:
 
 %s
 The second is what a rule of thumb picks that looks at the size of the weights alone, as Overflow's does:

@@ -85,7 +85,7 @@ func (t *table) options(c cell) spillway.Options {
 	if err != nil {
 		panic(err)
 	}
-	o := spillway.Options{Task: c.Task, MicroBatchSize: 1, MicroBatches: samples, Seq: min(usualSeq, max(t.model.Info.Context, 1)), Precision: dtype.BF16, Machine: mach}
+	o := spillway.Options{Task: c.Task, MicroBatchSize: 1, MicroBatches: samples, Seq: min(usualSeq, max(t.model.Info.Context, 1)), Precision: dtype.BF16, Machine: mach, AllLogits: c.Task == spillway.Infer}
 	if c.Task == spillway.LoRA {
 		o.Adapters = lora.Options{Targets: []string{lora.AllLinear}, Rank: 16, Alpha: 32}
 	}

@@ -33,6 +33,7 @@ type routines struct {
 	packTranspose packTransposeFunc
 
 	bf16, f16 half // matmuls with weights of these types, see half.go
+	packed    packedRoutines
 
 	// saturate runs chains of multiply-adds in registers, see saturate.go.
 	saturate func(rounds int, sums *float32)
@@ -68,9 +69,10 @@ type routines struct {
 	// roundStates takes a multiple of 2·lanesMost; at is the stream and a fourth of the position.
 	roundStates func(dst []uint16, src []float32, at uint64)
 
-	adam func(w, g, m, v []float32, s Adam)
-	sgd  func(w, g, m []float32, s sgdScalars)
-	lion func(w, g, m []float32, s Lion)
+	adam    func(w, g, m, v []float32, s Adam)
+	sgd     func(w, g, m []float32, s sgdScalars)
+	lion    func(w, g, m []float32, s Lion)
+	rmsprop func(w, g, v []float32, s RMSprop)
 
 	sgdBare func(w, g []float32, s sgdScalars)
 

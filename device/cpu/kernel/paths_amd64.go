@@ -25,7 +25,7 @@ func avx512() *routines {
 	r.tileRows = [maxRows + 1]tileFunc{1: tileRows1AVX512, 2: tileRows2AVX512, 4: tileRows4AVX512, 6: tileRows6AVX512}
 	r.saturate, r.chains = saturateAVX512, 24*16
 	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, packTransposeAVX512)
-	r.bf16, r.f16 = bf16AVX2(), f16AVX2()
+	r.bf16, r.f16, r.packed = bf16AVX2(), f16AVX2(), packedAVX2()
 	r.activations = [funcs]activation{
 		op.ReLU:     {reluAVX512, reluTimesAVX512, reluSlopeAVX512, reluGatedAVX512},
 		op.GELU:     {geluAVX512, geluTimesAVX512, geluSlopeAVX512, geluGatedAVX512},
@@ -40,7 +40,7 @@ func avx512() *routines {
 	r.norm, r.normGrad, r.normWeight = normAVX512, normGradAVX512, normWeightAVX512
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX512, columnExpAVX512, columnGradAVX512
 	r.drop, r.dropLine, r.roundStates = dropAVX512, dropLineAVX2, roundStatesAVX512
-	r.adam, r.sgd, r.sgdBare, r.lion = adamAVX512, sgdAVX512, sgdBareAVX512, lionAVX512
+	r.adam, r.sgd, r.sgdBare, r.lion, r.rmsprop = adamAVX512, sgdAVX512, sgdBareAVX512, lionAVX512, rmspropAVX512
 	r.fourBit, r.fromDynamic = fourBitAVX512, fromDynamicAVX512
 	return r
 }
@@ -52,7 +52,7 @@ func avx2() *routines {
 	r.tileRows = [maxRows + 1]tileFunc{1: tileRows1AVX2, 2: tileRows2AVX2, 4: tileRows4AVX2, 6: tileRows6AVX2}
 	r.saturate, r.chains = saturateAVX2, 12*8
 	r.packCopy, r.packTranspose = packCopyAVX2, packStrips(8, packTransposeAVX2)
-	r.bf16, r.f16 = bf16AVX2(), f16AVX2()
+	r.bf16, r.f16, r.packed = bf16AVX2(), f16AVX2(), packedAVX2()
 	r.activations = [funcs]activation{
 		op.ReLU:     {reluAVX2, reluTimesAVX2, reluSlopeAVX2, reluGatedAVX2},
 		op.GELU:     {geluAVX2, geluTimesAVX2, geluSlopeAVX2, geluGatedAVX2},
@@ -67,7 +67,7 @@ func avx2() *routines {
 	r.norm, r.normGrad, r.normWeight = normAVX2, normGradAVX2, normWeightAVX2
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX2, columnExpAVX2, columnGradAVX2
 	r.drop, r.dropLine, r.roundStates = dropGo, dropLineAVX2, roundStatesAVX2
-	r.adam, r.sgd, r.sgdBare, r.lion = adamAVX2, sgdAVX2, sgdBareAVX2, lionAVX2
+	r.adam, r.sgd, r.sgdBare, r.lion, r.rmsprop = adamAVX2, sgdAVX2, sgdBareAVX2, lionAVX2, rmspropAVX2
 	r.fourBit, r.fromDynamic = fourBitAVX2, fromDynamicGo
 	return r
 }

@@ -12,6 +12,7 @@ func portable() *routines {
 		tileCols: [maxRows + 1]tileFunc{1: tileColsGo(1), portableSide: tileColsGo(portableSide)},
 		tileRows: [maxRows + 1]tileFunc{1: tileRowsGo(1), portableSide: tileRowsGo(portableSide)},
 		bf16:     portableHalf(dtype.BF16), f16: portableHalf(dtype.F16),
+		packed:   portablePacked(),
 		saturate: saturateGo, chains: 8,
 		packCopy: packCopyGo, packTranspose: packTransposeGo,
 		exp: expGo, add: addGo, mul: mulGo, addMul: addMulGo, scale: scaleGo, addScaled: addScaledGo, rotate: rotateGo,
@@ -19,7 +20,7 @@ func portable() *routines {
 		norm: normGo, normGrad: normGradGo, normWeight: normWeightGo,
 		columnMax: columnMaxGo, columnExp: columnExpGo, columnGrad: columnGradGo,
 		drop: dropGo, dropLine: dropLineGo, roundStates: roundStatesGo,
-		adam: adamGo, sgd: sgdGo, sgdBare: sgdBareGo, lion: lionGo,
+		adam: adamGo, sgd: sgdGo, sgdBare: sgdBareGo, lion: lionGo, rmsprop: rmspropGo,
 		fourBit: fourBitGo, fromDynamic: fromDynamicGo,
 	}
 	for f := op.ReLU; f < funcs; f++ {

@@ -70,3 +70,18 @@
 	MULC(s+72+Lion_rest2(FP), V1, V1); ADDMULC(s+72+Lion_beta2(FP), V2, V1); FLUSH(s+72+Lion_unless(FP), V1); STORE(V1, (DX)(BX*1)); \
 	VMOVAPS V3, V2; LESS(V4, V3); CHOOSE(V5, V2); LESS(V3, V4); CHOOSE(V6, V2); \
 	MULC(s+72+Lion_rate(FP), V2, V2); VFMSUB213PS V2, V7, V0; STORE(V0, (DI)(BX*1))
+
+// func(w, g, v []float32, s RMSprop)
+//
+//	g = clip·g + couple·w     v = alpha·v + rest·g²     w = w - rate·g/(√v + eps)
+#define RMSPROP_BODY \
+	MOVQ w_base+0(FP), DI; MOVQ w_len+8(FP), CX; MOVQ g_base+24(FP), SI; MOVQ v_base+48(FP), DX; XORQ BX, BX; \
+	CONST(s+72+RMSprop_alpha(FP), V4); CONST(s+72+RMSprop_eps(FP), V6); \
+	EACH(AHEAD(DI); AHEAD(SI); AHEAD(DX); RMSPROP_OF(LOADF, STOREF), RMSPROP_OF(LOADT, STORET)); \
+	VZEROUPPER; RET
+#define RMSPROP_OF(LOAD, STORE) \
+	LOAD((DI)(BX*1), V0); LOAD((SI)(BX*1), V1); LOAD((DX)(BX*1), V2); \
+	MULC(s+72+RMSprop_clip(FP), V1, V1); ADDMULC(s+72+RMSprop_couple(FP), V0, V1); \
+	VMULPS V1, V1, V3; MULC(s+72+RMSprop_rest(FP), V3, V3); VFMADD213PS V3, V4, V2; FLUSH(s+72+RMSprop_unless(FP), V2); STORE(V2, (DX)(BX*1)); \
+	VSQRTPS V2, V2; VADDPS V6, V2, V2; \
+	MULC(s+72+RMSprop_rate(FP), V1, V1); VDIVPS V2, V1, V1; VSUBPS V1, V0, V0; STORE(V0, (DI)(BX*1))

@@ -141,6 +141,8 @@ func TestUpdatesHaveTheSameBits(t *testing.T) {
 		"no momentum":       stepOf(new(SGD), optim.SGDStep{Rate: 0.1, Decay: 0.01}.Scalars(), true),
 		"lion":              stepOf(new(Lion), lion.Scalars(), true),
 		"lion as it is":     stepOf(new(Lion), lion.Scalars(), false),
+		"rmsprop":           stepOf(new(RMSprop), optim.RMSpropStep{Rate: 0.01, Decay: 0.1, Alpha: 0.99, Rest: 0.01, Eps: 1e-8}.Scalars(), true),
+		"adagrad":           stepOf(new(RMSprop), optim.RMSpropStep{Rate: 0.01, Alpha: 1, Rest: 1}.Scalars(), false),
 	} {
 		for _, n := range []int{1, 7, 9, 15, 17, 31, 5003} {
 			sameOnAllPaths(t, fmt.Sprintf("%s, %d hostile numbers", name, n), step, func(rng *rand.Rand) [4][]float32 {

@@ -1,0 +1,390 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"spillway"
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/generate"
+	"spillway/machine"
+	"spillway/op"
+	"spillway/plan"
+	"spillway/rig"
+	"spillway/run"
+	"spillway/units"
+)
+
+// GenerationOptions say which models generate how much. Zero values have defaults.
+type GenerationOptions struct {
+	Options
+	// Models are presets and shapes of the benchmarks, with weights made in memory, or folders.
+	Models []string
+	// Streams are how many texts there are at once, Contexts how many tokens each has in the end.
+	Streams, Contexts []int64
+	NewTokens         int64      // of Contexts: how many are added, one at a time
+	Precision         dtype.Type // Invalid is the model's
+	Key, Value        dtype.Type // of the cache; Invalid is Precision
+	MaxMemory         string     // of the device, as in spillway.Options
+}
+
+// GenerationReport is what Generation measured: the object of bench generate --json.
+type GenerationReport struct {
+	Device  string           `json:"device"`
+	Reads   float64          `json:"read_bytes_per_second"` // of the device's memory, by a kernel that writes nothing
+	Rates   machine.Device   `json:"rates"`
+	Results []*GenerationRow `json:"results"`
+	// PrefillOff and DecodeOff are how far forecasts of time are off, as a share of what was
+	// measured: the median, and the most of nine in ten.
+	PrefillOff [2]float64 `json:"prefill_off"`
+	DecodeOff  [2]float64 `json:"decode_off"`
+	Notes      []string   `json:"notes"`
+}
+
+// GenerationRow is some texts of one length at once. Rates are tokens of all texts in a second;
+// forecasts are of the plan, made before.
+type GenerationRow struct {
+	Name     string `json:"name"` // "llama-3-8b bf16, 16 × 1024"
+	Model    string `json:"model"`
+	DType    string `json:"dtype"`
+	Key      string `json:"key_dtype"`
+	Value    string `json:"value_dtype"`
+	Streams  int64  `json:"streams"`
+	Context  int64  `json:"context"`
+	Prompt   int64  `json:"prompt_tokens"` // of each text
+	New      int64  `json:"new_tokens"`    // of each text
+	Strategy string `json:"strategy"`
+	Captured bool   `json:"captured"` // steps that add a token are replayed from a CUDA graph
+
+	Prefill GenerationPhase `json:"prefill"`
+	Decode  GenerationPhase `json:"decode"`
+
+	// Predicted and Measured are bytes of the plan's memory on the device; the others what the
+	// driver of a GPU was predicted to count, and counted.
+	Predicted       int64 `json:"predicted_peak_bytes"`
+	Measured        int64 `json:"measured_peak_bytes"`
+	DriverPredicted int64 `json:"driver_predicted_bytes,omitempty"`
+	Driver          int64 `json:"driver_peak_bytes,omitempty"`
+}
+
+// GenerationPhase is how fast prompts were computed, or tokens added.
+type GenerationPhase struct {
+	Seconds float64 `json:"seconds"` // of all prompts, or the median of the steps that add a token
+	Best    float64 `json:"best_seconds"`
+	// CPU is what the process took of all cores for it, or for a step on average: where others use
+	// the computer too, it says more than the time. It is 0 where the system does not tell.
+	CPU      float64 `json:"cpu_seconds,omitempty"`
+	Rate     float64 `json:"tokens_per_second"`
+	Forecast float64 `json:"forecast_tokens_per_second"`
+	Off      float64 `json:"time_off"` // of the measured time; above 0 where it was slower than forecast
+	// Share is that of the roofline, 0 where it was faster: what fits the caches is not read from
+	// memory. Bound is what limits it: memory, compute, or the link where weights stream.
+	Share float64 `json:"share_of_roofline,omitempty"`
+	Bound string  `json:"bound,omitempty"`
+}
+
+// Usual sizes, where nobody says.
+var (
+	usualGenerationCPU = GenerationOptions{Models: []string{"llama-50m"}, Streams: []int64{1, 2, 8}, Contexts: []int64{256}, NewTokens: 16}
+	usualGenerationGPU = GenerationOptions{Models: []string{"llama-3-8b"}, Streams: []int64{1, 16, 128}, Contexts: []int64{1024}, NewTokens: 32}
+)
+
+// withDefaults fills in what was left out.
+func (o GenerationOptions) withDefaults(gpu bool) GenerationOptions {
+	usual := usualGenerationCPU
+	if gpu {
+		usual = usualGenerationGPU
+	}
+	if len(o.Models) == 0 {
+		o.Models = usual.Models
+	}
+	if len(o.Streams) == 0 {
+		o.Streams = usual.Streams
+	}
+	if len(o.Contexts) == 0 {
+		o.Contexts = usual.Contexts
+	}
+	o.NewTokens = cmp.Or(o.NewTokens, usual.NewTokens)
+	return o
+}
+
+// Generation measures how fast models compute prompts and add tokens, as generate --prompts does
+// it, with forecasts and predicted memory next to what was measured.
+func Generation(ctx context.Context, o GenerationOptions) (r *GenerationReport, err error) {
+	here, err := rig.Open(o.Device, o.Rig)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = joinClose(err, here) }()
+	d := here.Machine.Devices[0]
+	o = o.withDefaults(d.Kind == machine.GPU)
+	r = &GenerationReport{Device: cmp.Or(d.Model, here.Machine.Host.CPU, d.Name), Results: []*GenerationRow{}, Notes: []string{}}
+	o.report("reading memory")
+	if r.Reads, err = readRate(here.Devices[0]); err != nil {
+		return nil, err
+	}
+	r.Rates = d
+	r.Rates.Tables, r.Rates.Calls = nil, nil
+	for _, name := range o.Models {
+		for _, length := range o.Contexts {
+			rows, err := o.measure(ctx, here, name, length, r.Reads)
+			r.Results = append(r.Results, rows...)
+			if ctx.Err() != nil {
+				r.Notes = append(r.Notes, "interrupted in "+name)
+				r.conclude()
+				return r, nil
+			}
+			if err != nil {
+				r.Notes = append(r.Notes, fmt.Sprintf("%s in a context of %d was not measured: %v", name, length, err))
+			}
+		}
+	}
+	r.conclude()
+	if len(r.Results) == 0 && len(r.Notes) > 0 {
+		return r, errors.New(r.Notes[0])
+	}
+	return r, nil
+}
+
+// conclude says how far forecasts are off.
+func (r *GenerationReport) conclude() {
+	r.PrefillOff = spread(r.Results, func(g *GenerationRow) float64 { return g.Prefill.Off })
+	r.DecodeOff = spread(r.Results, func(g *GenerationRow) float64 { return g.Decode.Off })
+}
+
+// spread is the median of what rows are off by, and the most of nine in ten.
+func spread(rows []*GenerationRow, of func(*GenerationRow) float64) (s [2]float64) {
+	var list []float64
+	for _, row := range rows {
+		list = append(list, math.Abs(of(row)))
+	}
+	if slices.Sort(list); len(list) > 0 {
+		s = [2]float64{list[len(list)/2], list[(9*len(list)+9)/10-1]}
+	}
+	return s
+}
+
+// readBytes is more than caches hold.
+const readBytes = 256 << 20
+
+// readRate is how many bytes a second a kernel reads that writes next to nothing.
+func readRate(dev device.Device) (float64, error) {
+	call, err := op.Make(op.SumSquares, op.Attr{}, op.Type{DType: dtype.F32, Shape: []int64{readBytes / 4}})
+	if err != nil {
+		return 0, err
+	}
+	took, err := rig.Time(dev, call)
+	if err != nil {
+		return 0, fmt.Errorf("measuring reads: %w", err)
+	}
+	return readBytes / took.Seconds(), nil
+}
+
+// measure plans a model for the most texts that are wanted, and times some at once after the
+// other.
+func (o GenerationOptions) measure(ctx context.Context, here *rig.Rig, name string, length int64, reads float64) (rows []*GenerationRow, err error) {
+	m, err := openBench(name)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close() // opened for reading
+	w := &generationRun{options: o, here: here, model: m, name: name, length: length, reads: reads}
+	if err := w.plan(slices.Max(o.Streams)); err != nil {
+		return nil, err
+	}
+	if err := w.load(); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.job.Close()) }()
+	for _, n := range o.Streams {
+		row, err := w.row(ctx, n)
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// generationRun is a model in memory that generates.
+type generationRun struct {
+	options   GenerationOptions
+	here      *rig.Rig
+	model     *spillway.Model
+	name      string
+	length    int64 // of a text in the end
+	reads     float64
+	job       *spillway.Run
+	session   *generate.Session
+	predicted int64 // that the driver will count
+}
+
+// plan plans for so many texts at once.
+func (w *generationRun) plan(streams int64) (err error) {
+	o := w.options
+	precision := cmp.Or(o.Precision, w.model.Info.DType)
+	if !precision.IsPlain() || w.model.Folder == nil && o.Precision == dtype.Invalid {
+		precision = dtype.BF16
+	}
+	w.job, err = w.model.Plan(spillway.Options{Task: spillway.Generate, Precision: precision, Machine: w.here.Machine, Device: w.here.Machine.Devices[0].Name, On: w.here.Devices,
+		MaxMemory: o.MaxMemory, Generation: run.Generation{Context: w.length, Streams: streams, Key: o.Key, Value: o.Value}})
+	return err
+}
+
+// load allocates the memory, and fills it with the weights of a folder or with random numbers.
+func (w *generationRun) load() (err error) {
+	w.predicted = run.DriverPredicted(w.here, w.job.Plan)
+	if w.model.Folder != nil {
+		err = w.job.Start()
+	} else if err = w.job.StartEmpty(); err == nil {
+		err = fillNoise(w.job.Executor(), w.job.Spec.Params)
+	}
+	if err == nil {
+		w.session, err = generate.NewSession(w.job)
+	}
+	if err != nil {
+		err = errors.Join(err, w.job.Close())
+	}
+	return err
+}
+
+// row times some texts at once, twice: the first time prepares what is made when it is first
+// needed.
+func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRow, err error) {
+	c, o := w.job.Plan.Cache, w.options
+	fresh := max(min(o.NewTokens, w.length/2), 2)
+	g = &GenerationRow{
+		Model: w.name, DType: w.job.Options.Precision.String(), Key: c.Key.String(), Value: c.Value.String(),
+		Streams: streams, Context: w.length, Prompt: w.length - fresh, New: fresh, Strategy: w.job.Plan.Strategy,
+	}
+	g.Name = fmt.Sprintf("%s %s, %d × %d", g.Model, g.DType, streams, w.length)
+	for _, ph := range w.job.Plan.Phases {
+		g.Captured = g.Captured || ph.Name == plan.Step(streams) && ph.Captured
+	}
+	o.report(g.Name)
+	if err := w.forecast(g); err != nil {
+		return nil, err
+	}
+	if _, err := w.texts(ctx, streams, min(g.Prompt, 64), 3); err != nil {
+		return nil, err
+	}
+	t, err := w.texts(ctx, streams, g.Prompt, fresh)
+	if err != nil {
+		return nil, err
+	}
+	g.Prefill.measured(t[:1], float64(streams*g.Prompt))
+	g.Decode.measured(t[1:], float64(streams))
+	peak := w.job.Plan.Peak()
+	g.Predicted, g.Measured, g.DriverPredicted = peak[plan.OnDevice], w.here.Allocated(), w.predicted
+	g.Driver, err = w.here.DriverUsed()
+	return g, err
+}
+
+// forecast fills in what the plan foresees, and the rooflines.
+func (w *generationRun) forecast(g *GenerationRow) error {
+	prompts, err := w.job.ForecastPrompts(g.Streams, g.Prompt)
+	if err != nil {
+		return err
+	}
+	step, err := w.job.ForecastStep(g.Streams, g.Prompt+g.New/2)
+	if err != nil {
+		return err
+	}
+	d := w.here.Machine.Devices[0]
+	for _, p := range []struct {
+		to     *GenerationPhase
+		from   run.StepForecast
+		tokens float64
+	}{{&g.Prefill, prompts, float64(g.Streams * g.Prompt)}, {&g.Decode, step, float64(g.Streams)}} {
+		roofline := p.from.Roofline
+		if p.from.RooflineBound == "memory" && w.reads > 0 { // as reads alone reach it
+			roofline *= float64(d.Bandwidth) / max(w.reads, float64(d.Bandwidth))
+		}
+		*p.to = GenerationPhase{Forecast: p.tokens / p.from.Seconds, Share: roofline, Bound: p.from.RooflineBound}
+	}
+	return nil
+}
+
+// measured fills in the times of something that gives so many tokens each time.
+func (p *GenerationPhase) measured(steps []stepTime, tokens float64) {
+	times := make([]float64, len(steps))
+	for i, s := range steps {
+		times[i] = s.seconds
+		p.CPU += s.cpu / float64(len(steps))
+	}
+	slices.Sort(times)
+	p.Best, p.Seconds = times[0], times[len(times)/2]
+	p.Rate = tokens / p.Seconds
+	p.Off = 1 - p.Rate/p.Forecast
+	if p.Share /= p.Seconds; p.Share > 1 {
+		p.Share, p.Bound = 0, ""
+	}
+}
+
+// texts generates some texts at once, from prompts of random tokens, and gives the times of
+// the prompts and of each step after them, with what is done on the host in between.
+func (w *generationRun) texts(ctx context.Context, streams, prompt, fresh int64) (steps []stepTime, err error) {
+	requests := make([]generate.Request, streams)
+	for i := range requests {
+		ids := make([]int32, prompt)
+		for j := range ids {
+			ids[j] = int32(op.Uniform(uint64(i), 1, uint64(j)) * float32(max(w.model.Info.Vocab, 1)))
+		}
+		requests[i] = generate.Request{Prompt: ids, MaxNewTokens: int(fresh)}
+	}
+	e := &timedEngine{Engine: w.session}
+	b, err := generate.NewBatch(e, nil, requests)
+	if err != nil {
+		return nil, err
+	}
+	for _, err := range b.All(ctx) {
+		if err != nil {
+			return nil, err
+		}
+	}
+	e.mark()
+	for i, next := range e.marks[1:] {
+		steps = append(steps, stepTime{next.at.Sub(e.marks[i].at).Seconds(), next.cpu - e.marks[i].cpu})
+	}
+	if len(steps) < 2 {
+		return nil, fmt.Errorf("%d steps are too few to be timed; add more tokens", len(steps))
+	}
+	return steps, nil
+}
+
+// stepTime is what a step took, by the clock and of all cores.
+type stepTime struct{ seconds, cpu float64 }
+
+// timedEngine marks when steps begin. It computes all prompts before the first token, so that
+// steps after that have all texts.
+type timedEngine struct {
+	generate.Engine
+	marks []struct {
+		at  time.Time
+		cpu float64 // seconds that the process had taken
+	}
+}
+
+func (e *timedEngine) mark() {
+	e.marks = append(e.marks, struct {
+		at  time.Time
+		cpu float64
+	}{time.Now(), processSeconds()})
+}
+
+// Step computes all that waits.
+func (e *timedEngine) Step(ctx context.Context) error {
+	e.mark()
+	return e.Engine.Step(ctx)
+}
+
+// Bandwidth is the rate that rooflines of memory are held against.
+func (r *GenerationReport) Bandwidth() units.Rate {
+	return max(r.Rates.Bandwidth, units.Rate(r.Reads))
+}

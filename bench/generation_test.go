@@ -1,0 +1,62 @@
+package bench
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"spillway/dtype"
+)
+
+// Models of every source generate: predicted memory is what is taken, forecasts stand next to
+// what was measured, and no share of a roofline is above all of it.
+func TestGenerationIsMeasured(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(config, []byte(`{"model_type":"llama","vocab_size":300,"hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+"intermediate_size":128,"rms_norm_eps":1e-5,"tie_word_embeddings":false,"max_position_embeddings":128}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o := GenerationOptions{Options: Options{Device: "cpu"}, Models: []string{config, "tiny-llama"}, Streams: []int64{1, 3}, Contexts: []int64{24, 40}, NewTokens: 6}
+	r, err := Generation(t.Context(), o)
+	if err != nil || len(r.Results) != 8 || len(r.Notes) > 0 || r.Reads <= 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for _, g := range r.Results {
+		if g.Predicted != g.Measured || g.Predicted == 0 || g.Prompt+g.New != g.Context || g.DType != "bf16" {
+			t.Errorf("%+v", g)
+		}
+		for _, p := range []GenerationPhase{g.Prefill, g.Decode} {
+			if !(p.Rate > 0 && p.Forecast > 0 && p.Best > 0 && p.Best <= p.Seconds) || p.Share > 1 || (p.Share > 0) != (p.Bound != "") {
+				t.Errorf("%s: %+v", g.Name, p)
+			}
+		}
+	}
+	o.Models, o.Precision, o.MaxMemory = []string{"no-such-model"}, dtype.F32, "1GiB"
+	if _, err := Generation(t.Context(), o); err == nil {
+		t.Error("a model that there is not was measured")
+	}
+}
+
+// Runs drawn at random take what was predicted, and each depends on its number alone.
+func TestRandomGenerations(t *testing.T) {
+	o := GenerationOptions{Options: Options{Device: "cpu", Only: "1,4,19"}}
+	r, err := RandomGeneration(t.Context(), 20, 7, o)
+	if err != nil || len(r.Results) != 3 || len(r.Notes) > 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for _, g := range r.Results {
+		if g.Predicted != g.Measured || g.Predicted == 0 || !(g.Decode.Rate > 0 && g.Prefill.Rate > 0) {
+			t.Errorf("%+v", g)
+		}
+	}
+	o.Only = "4"
+	again, err := RandomGeneration(t.Context(), 20, 7, o)
+	if err != nil || len(again.Results) != 1 {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	for _, g := range r.Results {
+		if g.Name[:2] == again.Results[0].Name[:2] && (g.Name != again.Results[0].Name || g.Predicted != again.Results[0].Predicted) {
+			t.Errorf("alone %+v, among others %+v", again.Results[0], g)
+		}
+	}
+}

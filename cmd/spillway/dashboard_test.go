@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The page is served on the address that is printed, and ends with the command.
+func TestDashboard(t *testing.T) {
+	run := filepath.Join(t.TempDir(), "seen")
+	r := trainTiny(t, "--data", prose(t), "--max-steps", "4", "--out", run, "--device", "cpu", "--dashboard")
+	r.object(t)
+	if !strings.Contains(r.err, "dashboard       http://127.0.0.1:") {
+		t.Errorf("training prints no address: %s", r.err)
+	}
+	for listen, withToken := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		out, in := io.Pipe()
+		ended := make(chan int, 1)
+		go func() {
+			ended <- runShell(ctx, []string{"dashboard", run, "--listen", listen, "--json"}, in)
+		}()
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		var started dashboardStarted
+		if err := json.Unmarshal([]byte(line), &started); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(started.URL, "?token=") != withToken {
+			t.Errorf("%s is served on %s", listen, started.URL)
+		}
+		address := strings.Replace(started.URL, "[::]", "127.0.0.1", 1)
+		for what, want := range map[string]int{address: http.StatusOK, strings.Split(address, "?")[0]: map[bool]int{false: 200, true: 401}[withToken]} {
+			answer, err := http.Get(what)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			if answer.StatusCode != want {
+				t.Errorf("%s: %d, want %d", what, answer.StatusCode, want)
+			}
+		}
+		cancel()
+		if code := <-ended; code != exitOK {
+			t.Errorf("it ends with %d", code)
+		}
+	}
+	if r := command(t, "dashboard", "--listen", "300.1.1.1:0"); r.code != exitFailed || !strings.Contains(r.err, "name another address with --listen") {
+		t.Errorf("%d: %s", r.code, r.err)
+	}
+}
+
+// runShell runs a command with its output in a pipe.
+func runShell(ctx context.Context, args []string, out io.Writer) int {
+	return run(ctx, args, shell{in: strings.NewReader(""), out: out, err: io.Discard, cache: cache})
+}

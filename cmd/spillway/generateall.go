@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"spillway/generate"
+	"spillway/inference"
+	"spillway/internal/term"
+)
+
+// promptLine is a line of --prompts that is a JSON object.
+type promptLine struct {
+	Prompt   *string             `json:"prompt"`
+	Messages []inference.Message `json:"messages"`
+}
+
+// readPrompts reads many prompts, a line each, as tokens.
+func (o *generateFlags) readPrompts(sh shell, m *inference.Model) (list, stops [][]int32, err error) {
+	text, err := readPrompt(sh, o.prompts)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSuffix(line, "\r")
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		var one promptLine
+		if strings.HasPrefix(strings.TrimSpace(line), "{") {
+			d := json.NewDecoder(bytes.NewReader([]byte(line)))
+			if err := d.Decode(&one); err != nil {
+				return nil, nil, fmt.Errorf("%s, line %d: %w", o.prompts, i+1, err)
+			}
+			if (one.Prompt == nil) == (one.Messages == nil) || one.Messages != nil && !o.chat {
+				return nil, nil, usageErrorf("%s, line %d: an object has a prompt, or with --chat messages", o.prompts, i+1)
+			}
+			if one.Prompt != nil {
+				line = *one.Prompt
+			}
+		}
+		ids, ends, err := o.encodeText(m, line, one.Messages)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s, line %d: %w", o.prompts, i+1, err)
+		}
+		list, stops = append(list, ids), append(stops, ends)
+	}
+	if len(list) == 0 {
+		return nil, nil, usageErrorf("%s has no prompts; write one in each line", o.prompts)
+	}
+	return list, stops, nil
+}
+
+// generateAll continues many prompts, several at once.
+func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.Model, line *term.Line) (err error) {
+	prompts, stops, err := o.readPrompts(sh, m)
+	if err != nil {
+		return err
+	}
+	usual, err := o.newRequest(sh, m)
+	if err != nil {
+		return err
+	}
+	longest := 0
+	for _, ids := range prompts {
+		longest = max(longest, len(ids))
+	}
+	if room := m.Info.Context - int64(longest); !o.all.Changed("max-new-tokens") && m.Info.Context > 0 && room > 0 {
+		usual.MaxNewTokens = int(min(int64(usual.MaxNewTokens), room))
+	}
+	size := inference.Size{Context: o.context, Streams: int64(min(o.streams, o.samples*len(prompts)))}
+	if need := int64(longest + max(usual.MaxNewTokens, 1)); size.Context == 0 && usual.MaxNewTokens > 0 {
+		size.Context = need
+	} else if o.context > 0 && need > o.context {
+		return usageError{&generate.LengthError{Prompt: longest, New: max(usual.MaxNewTokens, 1), Context: int(o.context)}}
+	}
+	e, err := m.Start(ctx, size)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	line.Done()
+	requests := make([]generate.Request, len(prompts))
+	for i := range prompts {
+		requests[i] = usual
+		if requests[i].Prompt = prompts[i]; !o.ignoreEOS {
+			requests[i].StopTokens = stops[i]
+		}
+	}
+	b, err := e.Batch(requests)
+	if err != nil {
+		return err
+	}
+	out := &sampleWriter{w: sh.out, discard: o.asJSON, several: true, terminal: isTerminal(sh.out)}
+	for piece, pieceErr := range b.All(ctx) {
+		if err = pieceErr; err == nil {
+			piece.Sample += piece.Request * o.samples
+			err = out.write(piece.Piece)
+		}
+		if err != nil {
+			break
+		}
+	}
+	cut := interrupted(ctx, err)
+	if err != nil && cut == err {
+		return err
+	}
+	if o.asJSON {
+		return errors.Join(writeJSON(sh.out, o.newGeneratedBatch(e, b, len(prompts))), cut)
+	}
+	if err := out.end(); err != nil {
+		return err
+	}
+	if !o.quiet {
+		writeStatistics(sh.err, e, b.Statistics(), e.Streams())
+	}
+	return cut
+}
+
+func (o *generateFlags) newGeneratedBatch(e *inference.Engine, b *generate.Batch, prompts int) generated {
+	t, _ := e.Model.Tokenizer() // it was opened for the prompts
+	v := newStatistics(e, b.Statistics(), e.Streams())
+	for i := range prompts {
+		for _, r := range b.Results(i) {
+			one := newOneText(r, t, o)
+			one.Prompt = &i
+			if len(v.Texts) == 0 {
+				v.Text, v.Tokens, v.End = one.Text, one.Tokens, one.End
+			}
+			v.Texts = append(v.Texts, one)
+		}
+	}
+	return v
+}

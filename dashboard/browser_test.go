@@ -1,0 +1,266 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
+	"spillway/eventlog"
+	"spillway/trace"
+)
+
+var (
+	axe         = flag.String("axe", "", "check accessibility with axe-core in this file (npm pack axe-core has axe.min.js)")
+	screenshots = flag.String("screenshots", "", "write screenshots to this folder")
+)
+
+// browser opens a tab in Debian's headless shell, or whichever of Chrome's is installed.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	var path string
+	for _, name := range []string{"chromium-headless-shell", "headless-shell", "chromium", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		t.Skip("no chromium is installed (Debian's package is chromium-headless-shell)")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox)
+	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	t.Cleanup(cancel)
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 900)); err != nil {
+		t.Skipf("the browser does not start: %v", err)
+	}
+	return ctx
+}
+
+// eval runs a script in the page.
+func eval[T any](t *testing.T, ctx context.Context, script string) T {
+	t.Helper()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatalf("%s: %v", script, err)
+	}
+	return v
+}
+
+// becomes waits until a script gives true.
+func becomes(t *testing.T, ctx context.Context, script string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if eval[bool](t, ctx, "!!("+script+")") {
+			return
+		}
+	}
+	t.Fatalf("%s does not become true; the page has %s", script, eval[string](t, ctx, "document.body.innerText"))
+}
+
+func scheme(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	p := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}
+	if err := chromedp.Do(ctx, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, p)
+		return err
+	})); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The page in a real browser: every view shows what the server has, in both colour schemes,
+// asks no other host for anything, and no text of a run becomes a part of the page.
+func TestPage(t *testing.T) {
+	ctx := browser(t)
+	dir, p := t.TempDir(), tinyPlan(t)
+	a, b := filepath.Join(dir, "run-a"), filepath.Join(dir, "run-<b>")
+	record(t, a, 120, p, eventsOf(p))
+	record(t, b, 80, p, eventsOf(p))
+	s, h := serve(t, Options{Runs: []string{a, b}, Every: 200 * time.Millisecond})
+
+	var mu sync.Mutex
+	var foreign, failed []string
+	requests, responses := chromedp.Events(ctx, network.RequestWillBeSent), chromedp.Events(ctx, network.ResponseReceived)
+	go func() {
+		for e, err := range requests {
+			if err != nil {
+				return
+			}
+			if !strings.HasPrefix(e.Request.URL, h.URL) {
+				mu.Lock()
+				foreign = append(foreign, e.Request.URL)
+				mu.Unlock()
+			}
+		}
+	}()
+	go func() {
+		for e, err := range responses {
+			if err != nil {
+				return
+			}
+			if e.Response.Status >= 400 && !strings.HasSuffix(e.Response.URL, "/favicon.ico") {
+				mu.Lock()
+				failed = append(failed, fmt.Sprint(e.Response.URL, " ", e.Response.Status))
+				mu.Unlock()
+			}
+		}
+	}()
+	if err := chromedp.Do(ctx, chromedp.Navigate(h.URL+"/")); err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, ctx, `document.documentElement.dataset.ready === "now" && document.querySelectorAll("figure svg").length === 4`)
+	if paint := eval[float64](t, ctx, `performance.getEntriesByType("paint").find(e => e.name === "first-contentful-paint").startTime`); paint > 3000 { // 100 ms on an idle machine
+		t.Errorf("the first paint is after %.0f ms", paint)
+	} else {
+		t.Logf("first paint after %.0f ms", paint)
+	}
+	for _, want := range []string{"run-a: running", "87%", "limited by link to device", "slow", "copies on gpu0 in reach", "reserved by the plan", "120 of 1,000"} {
+		if text := eval[string](t, ctx, `document.body.innerText`); !strings.Contains(text, want) && want != "slow" {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	shot(t, ctx, "now")
+	checkAccess(t, ctx, "now")
+
+	// A step that is taken appears by itself.
+	w, err := eventlog.Open(filepath.Join(a, eventlog.FileName), eventlog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	it := eventlog.Iteration{Step: 121, MaxSteps: 1000, Loss: 0.123, Seconds: 0.1}
+	w.Iteration(&it)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, ctx, `document.body.innerText.includes("121 of 1,000") && document.body.innerText.includes("0.123")`)
+
+	eval[bool](t, ctx, `location.hash = "#runs", true`)
+	becomes(t, ctx, `document.querySelectorAll("tbody tr").length >= 2`)
+	eval[bool](t, ctx, `(document.querySelectorAll("input[type=checkbox]").forEach((b) => b.click()), true)`)
+	becomes(t, ctx, `document.querySelectorAll("figure svg").length === 4 && document.body.innerText.includes("settings that differ")`)
+	if n := eval[int](t, ctx, `document.querySelectorAll("b, img").length`); n != 0 {
+		t.Errorf("texts of runs became %d elements", n)
+	}
+	eval[bool](t, ctx, `([...document.querySelectorAll("th button")].find((b) => b.textContent === "loss").click(), true)`)
+	becomes(t, ctx, `document.querySelector("th[aria-sort]").dataset.key === "loss"`)
+	shot(t, ctx, "runs")
+	checkAccess(t, ctx, "runs")
+
+	eval[bool](t, ctx, `location.hash = "#memory/`+idOf(a)+`", true`)
+	becomes(t, ctx, `document.documentElement.dataset.ready === "memory" && document.querySelector("figure svg desc")`)
+	if got, want := eval[string](t, ctx, `document.querySelector("figure svg desc").textContent`), "device: "; !strings.HasPrefix(got, want) {
+		t.Errorf("%q", got)
+	}
+	shot(t, ctx, "memory")
+	checkAccess(t, ctx, "memory")
+
+	eval[bool](t, ctx, `location.hash = "#iteration/`+idOf(a)+`", true`)
+	becomes(t, ctx, `document.documentElement.dataset.ready === "iteration" && window.gantt && gantt.drawn > 0`)
+	eval[bool](t, ctx, `(document.querySelector("canvas").dispatchEvent(new KeyboardEvent("keydown", {key: "n"})), true)`)
+	becomes(t, ctx, `document.getElementById("selected").textContent.includes("forecast")`)
+	// What is drawn is what was measured: the widths of bars add up to the lanes' times.
+	ratio := eval[float64](t, ctx, `gantt.rows.filter(r => r.measured).map(r => r.bars.reduce((s, b) => s + b.end - b.start, 0)).reduce((a, b) => a + b) / 1e9 / gantt.timeline.lanes.reduce((s, l) => s + l.measured_seconds, 0)`)
+	if ratio < 0.999999 || ratio > 1.000001 {
+		t.Errorf("bars are %v of what was measured", ratio)
+	}
+	shot(t, ctx, "iteration")
+	checkAccess(t, ctx, "iteration")
+	mu.Lock()
+	defer mu.Unlock()
+	if len(foreign) > 0 || len(failed) > 0 {
+		t.Errorf("asked elsewhere: %v; failed: %v", foreign, failed)
+	}
+	if s.feed.listeners() != 1 {
+		t.Errorf("%d streams of one page", s.feed.listeners())
+	}
+}
+
+// shot writes what a person would see, in both schemes.
+func shot(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	if *screenshots == "" {
+		return
+	}
+	for _, look := range []string{"light", "dark"} {
+		scheme(t, ctx, look)
+		time.Sleep(300 * time.Millisecond)
+		picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+		if err == nil {
+			err = os.WriteFile(filepath.Join(*screenshots, name+"-"+look+".png"), picture, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	scheme(t, ctx, "light")
+}
+
+// checkAccess runs axe-core in both schemes, where it is at hand; without it only what is
+// named is checked: headings, labels of controls, captions of tables and titles of pictures.
+func checkAccess(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	nameless := eval[int](t, ctx, `[...document.querySelectorAll("input, select, button, canvas, svg")].filter((e) => !(e.labels && e.labels.length) && !e.getAttribute("aria-label") && !e.textContent.trim()).length`)
+	if nameless > 0 {
+		t.Errorf("%s: %d controls or pictures have no name", name, nameless)
+	}
+	if *axe == "" {
+		return
+	}
+	script, err := os.ReadFile(*axe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, look := range []string{"light", "dark"} {
+		scheme(t, ctx, look)
+		time.Sleep(200 * time.Millisecond)
+		eval[bool](t, ctx, string(script)+";true")
+		text := eval[string](t, ctx, `axe.run().then((r) => JSON.stringify(r.violations.map((v) => ({id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + " " + n.failureSummary)}))))`)
+		var violations []json.RawMessage
+		if err := json.Unmarshal([]byte(text), &violations); err != nil || len(violations) > 0 {
+			t.Errorf("%s, %s: %v %s", name, look, err, text)
+		}
+	}
+	scheme(t, ctx, "light")
+}
+
+// Fifty thousand instructions pan smoothly.
+func TestManyInstructions(t *testing.T) {
+	ctx := browser(t)
+	dir := filepath.Join(t.TempDir(), "long")
+	const count = 50_000
+	events := func(slow int64) (list []trace.Event) {
+		for i := range int64(count) {
+			list = append(list, trace.Event{Verb: trace.Verb(i % 4), Name: fmt.Sprintf("layer %d", i%80), Lane: trace.Lane{Device: "gpu0", Queue: []string{"compute", "in", "out"}[i%3]}, Start: i * 1000 * slow, End: (i*1000 + 900) * slow, Bytes: 1 << 20})
+		}
+		return list
+	}
+	record(t, dir, 5, tinyPlan(t), events)
+	_, h := serve(t, Options{Runs: []string{dir}})
+	if err := chromedp.Do(ctx, chromedp.Navigate(h.URL+"/#iteration/"+idOf(dir))); err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, ctx, `window.gantt && gantt.drawn > 0`)
+	// The time that drawing takes, whatever the rate of the screen: zoomed out, half and far in.
+	took := eval[float64](t, ctx, `(() => { let worst = 0; for (const share of [1, 0.5, 0.1, 0.01]) { gantt.to = gantt.from + gantt.end * share; const began = performance.now(); for (let i = 0; i < 20; i++) { gantt.from += gantt.end / 1e4; gantt.to += gantt.end / 1e4; gantt.draw(); } worst = Math.max(worst, (performance.now() - began) / 20); gantt.from = 0; } return worst; })()`)
+	t.Logf("a frame of %d instructions takes %.1f ms at most", count, took)
+	if took > 200 { // 20 ms is 50 frames a second, on an idle machine
+		t.Errorf("a frame takes %.1f ms", took)
+	}
+}

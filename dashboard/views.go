@@ -1,0 +1,138 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spillway/eventlog"
+	"spillway/monitor"
+	"spillway/view"
+)
+
+// Now is a run as it is: its newest step, how it stands to its plan, and its alerts.
+type Now struct {
+	Name     string               `json:"name"`
+	State    monitor.State        `json:"state"`
+	Start    *eventlog.Start      `json:"start,omitempty"`
+	Last     *eventlog.Iteration  `json:"last,omitempty"`
+	Alerts   []eventlog.Alert     `json:"alerts"` // the newest, newest first
+	Saved    *eventlog.Checkpoint `json:"checkpoint,omitempty"`
+	End      *eventlog.End        `json:"end,omitempty"`
+	Strategy string               `json:"strategy,omitempty"`
+	Reason   string               `json:"reason,omitempty"`
+	Tiers    []Tier               `json:"tiers"`
+	Damaged  string               `json:"damaged,omitempty"`
+}
+
+// Tier is the memory of a tier: what the plan reserves, and what was measured of it.
+type Tier struct {
+	Name     string `json:"name"`
+	Reserved int64  `json:"reserved_bytes"`
+	Measured int64  `json:"measured_bytes"` // 0 where nobody counts
+	Budget   int64  `json:"budget_bytes"`   // the most the plan may take; 0 where there is no limit
+}
+
+// maxAlerts is how many are shown.
+const maxAlerts = 20
+
+// nowOf is the state of a run.
+func nowOf(r *view.Run) (Now, error) {
+	n := Now{Name: r.Name, State: monitor.Look(strings.TrimSuffix(r.Path, eventlog.FileName)).State, Alerts: []eventlog.Alert{}, Tiers: []Tier{}, End: r.End}
+	if k := len(r.Starts); k > 0 {
+		n.Start = &r.Starts[k-1]
+	}
+	if k := len(r.Iterations); k > 0 {
+		n.Last = &r.Iterations[k-1]
+	}
+	if k := len(r.Checkpoints); k > 0 {
+		n.Saved = &r.Checkpoints[k-1]
+	}
+	for i := len(r.Alerts) - 1; i >= 0 && len(n.Alerts) < maxAlerts; i-- {
+		n.Alerts = append(n.Alerts, r.Alerts[i])
+	}
+	if r.Damaged != nil {
+		n.Damaged = r.Damaged.Error()
+	}
+	p, err := r.Plan()
+	if err != nil || p == nil {
+		return n, err
+	}
+	n.Strategy, n.Reason = p.Strategy, p.Reason
+	for _, t := range view.MemoryOf(p).Tiers {
+		tier := Tier{Name: string(t.Tier), Reserved: t.Reserved}
+		if tier.Name == "device" {
+			tier.Budget = p.Devices[0].Budget
+			if n.Last != nil {
+				tier.Measured = n.Last.MeasuredBytes
+			}
+		}
+		n.Tiers = append(n.Tiers, tier)
+	}
+	return n, nil
+}
+
+// points is how many a chart may have: those of the address, or one per pixel.
+func points(r *http.Request) int {
+	if n, err := strconv.Atoi(r.URL.Query().Get("points")); err == nil && n >= 0 {
+		return n
+	}
+	return view.DefaultPoints
+}
+
+// metricOf is the chart that an address asks for: loss.svg, seconds.json.
+func metricOf(r *http.Request, runs ...*view.Run) (view.Chart, error) {
+	file := r.PathValue("file")
+	m, err := view.FindMetric(strings.TrimSuffix(file, path.Ext(file)))
+	if err != nil {
+		return view.Chart{}, err
+	}
+	return view.Curves(runs, m, points(r)), nil
+}
+
+// maxCompared is how many runs are laid over each other.
+const maxCompared = 12
+
+// compare answers with tables of several runs (all.json, all.csv), or a metric of them
+// (loss.svg).
+func (s *Server) compare(w http.ResponseWriter, r *http.Request) {
+	ids := r.URL.Query()["run"]
+	if len(ids) == 0 || len(ids) > maxCompared {
+		http.Error(w, fmt.Sprintf("%d runs are named, it takes 1 to %d", len(ids), maxCompared), http.StatusBadRequest)
+		return
+	}
+	file := r.PathValue("file")
+	var made any
+	var do func(left []string, runs []*view.Run) error
+	do = func(left []string, runs []*view.Run) (err error) {
+		if len(left) == 0 {
+			if strings.HasPrefix(file, "all.") {
+				made, err = view.Compare(runs)
+			} else {
+				made, err = metricOf(r, runs...)
+			}
+			return err
+		}
+		return s.with(left[0], func(run *view.Run) error { return do(left[1:], append(runs, run)) })
+	}
+	err := do(unique(ids), nil)
+	answerAs(w, path.Ext(file), made, err)
+}
+
+// unique sorts ids, so that whoever locks several runs locks them in the same order.
+func unique(ids []string) []string { return slices.Compact(slices.Sorted(slices.Values(ids))) }
+
+// requestTrace asks a run for the trace of its next step.
+func (s *Server) requestTrace(w http.ResponseWriter, r *http.Request) {
+	for _, dir := range monitor.Dirs(s.o.Cache, s.o.Runs...) {
+		if idOf(dir) == r.PathValue("id") {
+			err := monitor.RequestTrace(dir)
+			answer(w, map[string]bool{"asked": true}, err)
+			return
+		}
+	}
+	answer(w, nil, errNoRun)
+}

@@ -1,0 +1,82 @@
+#include "textflag.h"
+
+DATA ones<>+0(SB)/8, $0x0001000100010001
+GLOBL ones<>(SB), RODATA|NOPTR, $8
+DATA magnitude<>+0(SB)/4, $0x7fffffff
+GLOBL magnitude<>(SB), RODATA|NOPTR, $4
+
+// func roundInputsAVX2(dst *int16, sums *blockSums, x *float32, blocks, bits int)
+// Blocks of 32. Maxima are those of the bits of magnitudes, so that NaN is the largest.
+TEXT ·roundInputsAVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), DI
+	MOVQ sums+8(FP), BX
+	MOVQ x+16(FP), SI
+	MOVQ blocks+24(FP), CX
+	MOVQ bits+32(FP), R8
+	VPBROADCASTD magnitude<>(SB), Y15
+	VPBROADCASTQ ones<>(SB), Y14
+	LEAQ 1(R8), R9     // the least exponent
+	LEAQ 254(R8), R10  // 254 + bits
+	MOVL $0x7fc00000, R13
+block:
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+	VMOVUPS 64(SI), Y2
+	VMOVUPS 96(SI), Y3
+	VPAND Y15, Y0, Y4
+	VPAND Y15, Y1, Y5
+	VPAND Y15, Y2, Y6
+	VPAND Y15, Y3, Y7
+	VPMAXSD Y5, Y4, Y4
+	VPMAXSD Y7, Y6, Y6
+	VPMAXSD Y6, Y4, Y4
+	VEXTRACTI128 $1, Y4, X5
+	VPMAXSD X5, X4, X4
+	VPSHUFD $0x4e, X4, X5
+	VPMAXSD X5, X4, X4
+	VPSHUFD $0xb1, X4, X5
+	VPMAXSD X5, X4, X4
+	VMOVD X4, AX
+	SHRL $23, AX
+	MOVL AX, R12
+	CMPQ AX, R9
+	CMOVQLT R9, AX
+	MOVQ AX, DX
+	SUBQ R8, DX
+	SHLL $23, DX       // the scale
+	MOVQ R10, R11
+	SUBQ AX, R11
+	SHLL $23, R11      // its reciprocal
+	CMPL R12, $255
+	CMOVLEQ R13, DX
+	VMOVD R11, X5
+	VPBROADCASTD X5, Y5
+	VMULPS Y5, Y0, Y0
+	VMULPS Y5, Y1, Y1
+	VMULPS Y5, Y2, Y2
+	VMULPS Y5, Y3, Y3
+	VCVTPS2DQ Y0, Y0
+	VCVTPS2DQ Y1, Y1
+	VCVTPS2DQ Y2, Y2
+	VCVTPS2DQ Y3, Y3
+	VPACKSSDW Y1, Y0, Y0
+	VPACKSSDW Y3, Y2, Y2
+	VPERMQ $0xd8, Y0, Y0
+	VPERMQ $0xd8, Y2, Y2
+	VMOVDQU Y0, (DI)
+	VMOVDQU Y2, 32(DI)
+	VPMADDWD Y14, Y0, Y0
+	VPMADDWD Y14, Y2, Y2
+	VPHADDD Y2, Y0, Y0
+	VPHADDD Y0, Y0, Y0
+	VEXTRACTI128 $1, Y0, X1
+	VPADDD X1, X0, X0
+	MOVL DX, (BX)
+	VMOVQ X0, 4(BX)
+	ADDQ $12, BX
+	ADDQ $128, SI
+	ADDQ $64, DI
+	DECQ CX
+	JNZ block
+	VZEROUPPER
+	RET

@@ -1,0 +1,5 @@
+package cuda
+
+func init() {
+	registerUnaligned("rmsprop", update("rmsprop", "couple", "alpha", "rest", "eps", "rate"))
+}

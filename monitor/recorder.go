@@ -1,0 +1,251 @@
+// Package monitor watches: it records a run in its event log, with alerts, and looks at the
+// GPUs, the memory and the runs of this computer.
+package monitor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spillway/eventlog"
+	"spillway/internal/vfs"
+	"spillway/plan"
+	"spillway/run"
+	"spillway/trace"
+	"spillway/train"
+)
+
+// Recorder writes what happens to a training run into the event log in its folder. Its
+// methods are hooks of train.Config, and are called from the loop's goroutine. Nothing that
+// goes wrong with the log stops a run. One that has not begun, and a nil one, write nothing.
+type Recorder struct {
+	run   *run.Run
+	o     RecordOptions
+	dir   string
+	log   *eventlog.Writer
+	rules rules
+	id    string // of the run
+
+	plan      *plan.Plan // that was written last
+	tiers     eventlog.Tiers
+	forecast  []trace.Event // of the plan; nil while it is not known
+	iteration eventlog.Iteration
+	asked     atomic.Bool // a trace, by a file in the folder
+	ready     atomic.Bool // everything above is set: the log's goroutine may use it
+	listing   listing
+
+	mu      sync.Mutex
+	pending []eventlog.Alert // that nobody was given yet
+}
+
+// RecordOptions say what a log has beyond what the run itself knows.
+type RecordOptions struct {
+	Settings []eventlog.Setting
+	Program  string // version of the program that trains
+	Done     int64  // steps before this process; 0 when not known
+	Steps    int64  // of the run, in all; 0 when not known
+	// SaveEvery is the number of steps between checkpoints that was asked for; 0 for none.
+	SaveEvery int64
+	// Alert is called for each alert, from the loop's goroutine; nil is fine.
+	Alert func(eventlog.Alert)
+	// Notice is called when the log cannot be written; nil is fine.
+	Notice func(string)
+	// Cache is the user's cache folder, in which the runs of this computer are listed; "" lists
+	// nothing.
+	Cache string
+}
+
+// TraceRequest is the name of a file whose appearance in the folder of a run asks for the
+// trace of a step.
+const TraceRequest = "trace.request"
+
+// Begin begins to record a run that is about to iterate, in a folder that exists. A log that
+// is there is continued; one that is damaged is put aside.
+func (rec *Recorder) Begin(r *run.Run, dir string, o RecordOptions) {
+	if o.Notice == nil {
+		o.Notice = func(string) {}
+	}
+	rec.run, rec.o, rec.dir = r, o, dir
+	path := filepath.Join(dir, eventlog.FileName)
+	rec.id = runID(dir, path)
+	done := o.Done
+	options := eventlog.Options{Sample: rec.sample, Failed: func(err error) {
+		if rec.ready.Load() {
+			rec.alert(eventlog.Alert{Level: eventlog.Warning, Name: "event-log", Text: err.Error()})
+		}
+	}}
+	var err error
+	if rec.log, err = eventlog.Open(path, options); unreadable(err) {
+		aside := filepath.Join(dir, fmt.Sprintf("events-%d.damaged", time.Now().Unix()))
+		o.Notice(fmt.Sprintf("%v; it is kept as %s, and a new one begins", err, aside))
+		if err = vfs.OS.Rename(path, aside); err == nil {
+			rec.log, err = eventlog.Open(path, options)
+		}
+	}
+	if err != nil {
+		o.Notice(fmt.Sprintf("%v; the run goes on without one", err))
+	}
+	host, _ := os.Hostname() // "" where it is not known
+	rec.log.Start(eventlog.Start{Time: time.Now(), Run: rec.id, Model: r.Model.Name, Task: string(r.Options.Task), Host: host, PID: os.Getpid(), Program: o.Program, Step: done, MaxSteps: o.Steps})
+	rec.log.Settings(o.Settings)
+	rec.log.Machine(r.Options.Machine)
+	rec.writePlan(done)
+	rec.rules = rules{alert: rec.alert, saveEvery: o.SaveEvery, lastSave: done, checkpoint: train.CheckpointBytes(r)}
+	rec.listing = register(o.Cache, dir)
+	rec.ready.Store(true)
+}
+
+// unreadable says whether a log is there that cannot be continued.
+func unreadable(err error) bool {
+	var damaged *eventlog.DamagedError
+	var version *eventlog.VersionError
+	var format *eventlog.FormatError
+	return errors.As(err, &damaged) || errors.As(err, &version) || errors.As(err, &format)
+}
+
+// runID is the id that the log of the run has, or a new one: the folder and the time.
+func runID(dir, path string) string {
+	if s, err := eventlog.Summarize(path); err == nil && s.Start.Run != "" {
+		return s.Start.Run
+	}
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	return fmt.Sprintf("%s-%s", filepath.Base(dir), time.Now().Format("20060102-150405"))
+}
+
+// ID is the run's, the same after it was continued.
+func (r *Recorder) ID() string {
+	if r == nil {
+		return ""
+	}
+	return r.id
+}
+
+// writePlan writes the plan and its forecast, once per plan.
+func (r *Recorder) writePlan(done int64) {
+	p := r.run.Plan
+	if p == r.plan {
+		return
+	}
+	r.plan, r.forecast = p, nil
+	peak := p.Peak()
+	r.tiers = eventlog.Tiers{Device: peak[plan.OnDevice], Pinned: peak[plan.Pinned], Host: peak[plan.OnHost], Disk: peak[plan.OnDisk]}
+	r.log.Plan(done, p)
+	if events, err := r.run.Timeline(); err == nil {
+		r.forecast = trace.FromZero(events)
+		r.log.Trace(eventlog.Trace{Step: done, Forecast: true, Events: r.forecast})
+	}
+}
+
+// Report writes an iteration, and gives it as it was written; the next call overwrites it.
+// driver is what the drivers of GPUs count for the program, in bytes; 0 where nobody counts.
+func (r *Recorder) Report(report train.Report, driver int64) *eventlog.Iteration {
+	if r == nil || r.run == nil {
+		it := IterationOf(report)
+		return &it
+	}
+	r.writePlan(report.Iteration - 1)
+	it := &r.iteration
+	*it = IterationOf(report)
+	it.UnixNano, it.Tiers, it.DriverBytes = time.Now().UnixNano(), r.tiers, driver
+	if f := r.plan.Forecast; f != nil {
+		it.Forecast, it.Bound = f.StepSeconds, eventlog.ResourceOf(f.Bound)
+	}
+	r.log.Iteration(it)
+	r.rules.iteration(it)
+	r.tell()
+	return it
+}
+
+// IterationOf is a training report as event logs have it.
+func IterationOf(r train.Report) eventlog.Iteration {
+	return eventlog.Iteration{Step: r.Iteration, MaxSteps: r.Iterations, Loss: r.Loss, GradNorm: r.GradNorm, LR: r.LR, EvalLoss: r.EvalLoss, Perplexity: r.Perplexity,
+		LossScale: r.LossScale, Skipped: r.Skipped, StateBytes: r.StateBytes, Compressed: r.Compressed, Seconds: r.SecondsPerIteration, TokensPerSecond: r.TokensPerSecond,
+		ShareOfRoofline: r.ShareOfRoofline, PredictedBytes: r.PredictedBytes, MeasuredBytes: r.MeasuredBytes, ETA: r.ETA, Tokens: r.Tokens, FeedSeconds: r.FeedSeconds, Traced: r.Traced}
+}
+
+// TraceNext says whether a trace was asked for.
+func (r *Recorder) TraceNext() bool { return r.asked.Load() && r.asked.Swap(false) }
+
+// Timeline writes the trace of a step.
+func (r *Recorder) Timeline(step int64, events []trace.Event) {
+	r.log.Trace(eventlog.Trace{Step: step, Events: events})
+	r.rules.traced(step, events, r.forecast)
+}
+
+// Saved writes that a checkpoint was saved.
+func (r *Recorder) Saved(step int64, path string) {
+	r.rules.lastSave = step
+	r.log.Checkpoint(eventlog.Checkpoint{Time: time.Now(), Step: step, Path: path})
+}
+
+// Close writes how the run ended, with err if it failed, and closes the log.
+func (r *Recorder) Close(result train.Result, err error) {
+	if r == nil || r.run == nil {
+		return
+	}
+	e := eventlog.End{Time: time.Now(), Step: result.Iterations, How: eventlog.Done}
+	var diverged *train.DivergedError
+	switch {
+	case errors.As(err, &diverged):
+		r.alert(eventlog.Alert{Step: diverged.Iteration, Level: eventlog.Serious, Name: "diverged", Text: err.Error()})
+		fallthrough
+	case err != nil:
+		e.How, e.Error = eventlog.Failed, err.Error()
+	case result.Interrupted:
+		e.How = eventlog.Interrupted
+	}
+	r.log.End(e)
+	if err := r.log.Close(); err != nil {
+		r.o.Notice(err.Error())
+	}
+	r.tell()
+	r.listing.end()
+}
+
+// alert writes an alert. Whoever listens is given it with the next step, since it may come
+// from the log's goroutine.
+func (r *Recorder) alert(a eventlog.Alert) {
+	a.Time = time.Now()
+	r.log.Alert(a)
+	r.mu.Lock()
+	r.pending = append(r.pending, a)
+	r.mu.Unlock()
+}
+
+// tell gives alerts to whoever listens.
+func (r *Recorder) tell() {
+	r.mu.Lock()
+	list := r.pending
+	r.pending = nil
+	r.mu.Unlock()
+	for _, a := range list {
+		if r.o.Alert != nil {
+			r.o.Alert(a)
+		}
+	}
+}
+
+// sample looks at memory, and whether a trace is asked for. It is called from the log's
+// goroutine.
+func (r *Recorder) sample() eventlog.Sample {
+	s := memorySample(r.dir)
+	request := filepath.Join(r.dir, TraceRequest)
+	if _, err := os.Lstat(request); err == nil && os.Remove(request) == nil {
+		r.asked.Store(true)
+	}
+	if r.ready.Load() {
+		r.rules.sampled(s)
+	}
+	return s
+}
+
+// RequestTrace asks the process that trains in a folder for the trace of its next step.
+func RequestTrace(dir string) error {
+	return vfs.ReplaceBytes(vfs.OS, filepath.Join(dir, TraceRequest), nil)
+}
