@@ -83,17 +83,10 @@ func TestVocabulariesOfLlamaCPP(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no vocabularies in %s (%v)", dir, err)
 	}
-	refused := map[string]string{"bert-bge": `"bert"`, "gemma-4": `"gemma4"`, "falcon": `"falcon"`, "deepseek-llm": `"deepseek-llm"`, "deepseek-coder": `"deepseek-coder"`}
 	for _, inputs := range paths {
 		path := strings.TrimSuffix(inputs, ".inp")
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			raw, err := gguf.Tokenizer(path)
-			if why := refused[strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "ggml-vocab-"), ".gguf")]; why != "" {
-				if err == nil || !strings.Contains(err.Error(), why) {
-					t.Errorf("%v, want a refusal with %s", err, why)
-				}
-				return
-			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +103,10 @@ func TestVocabulariesOfLlamaCPP(t *testing.T) {
 				t.Fatal(err)
 			}
 			texts, lines := strings.Split(string(in), "\n__ggml_vocab_test__\n"), strings.Split(strings.TrimRight(string(out), "\n"), "\n")
-			again := written(t, raw, tok.VocabSize())
+			again := tok
+			if _, err := gguf.TokenizerMetadata(raw, tok.VocabSize()); err == nil || !strings.Contains(err.Error(), "WordPiece") { // which no model has that is written
+				again = written(t, raw, tok.VocabSize())
+			}
 			wrong := 0
 			for i, text := range texts {
 				if i >= len(lines) {

@@ -3,43 +3,12 @@ package gguf
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 )
-
-// Patterns that split a text into words before pairs of letters are joined, as the
-// tokenizer.json files of these models have them.
-const (
-	endings      = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
-	blanks       = `|\s*[\r\n]+|\s+(?!\S)|\s+`
-	upper, lower = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`, `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
-
-	llama3Words = endings + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` + blanks
-	qwen2Words  = endings + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*` + blanks
-	qwen35Words = endings + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*` + blanks
-	tekkenWords = `[^\r\n\p{L}\p{N}]?` + upper + `*` + lower + `+|[^\r\n\p{L}\p{N}]?` + upper + `+` + lower + `*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*` + blanks
-)
-
-// preTokenizer is what a name in tokenizer.ggml.pre stands for.
-type preTokenizer struct {
-	words        string // pattern; "" is that of GPT-2
-	digits       bool   // every digit is a word
-	nfc          bool   // texts are composed first
-	ignoreMerges bool   // a word that is a token is that token, whatever pairs there are
-	bos          bool   // texts begin with a token by default
-}
-
-// preTokenizers by name. Any other name is refused: words would be split elsewhere.
-var preTokenizers = map[string]preTokenizer{
-	"gpt-2": {}, "mpt": {}, "olmo": {}, "jais": {},
-	"smollm": {digits: true}, "starcoder": {digits: true}, "refact": {digits: true}, "command-r": {digits: true}, "exaone": {digits: true},
-	"llama-bpe": {words: llama3Words, ignoreMerges: true, bos: true}, "llama3": {words: llama3Words, ignoreMerges: true, bos: true}, "llama-v3": {words: llama3Words, ignoreMerges: true, bos: true},
-	"qwen2": {words: qwen2Words, nfc: true}, "deepseek-r1-qwen": {words: qwen2Words, nfc: true},
-	"qwen35": {words: qwen35Words},
-	"tekken": {words: tekkenWords, ignoreMerges: true, bos: true},
-}
 
 // object is a JSON object.
 type object = map[string]any
@@ -84,10 +53,12 @@ func (v *vocabulary) tokenizer() ([]byte, error) {
 	switch kind := v.m.textOr("tokenizer.ggml.model", ""); kind {
 	case "gpt2":
 		file, err = v.byteLevel()
-	case "llama":
+	case "llama", "gemma4":
 		file, err = v.sentencePiece()
+	case "bert":
+		file, err = v.wordPiece()
 	default:
-		return nil, fmt.Errorf("its tokenizer is of kind %q; read are gpt2 and llama", kind)
+		return nil, fmt.Errorf("its tokenizer is of kind %q; read are gpt2, llama, gemma4 and bert", kind)
 	}
 	if err != nil {
 		return nil, err
@@ -157,6 +128,28 @@ func (v *vocabulary) byteLevel() (object, error) {
 	if !known {
 		return nil, fmt.Errorf("its texts are split into words as %q, which is not known; known are %s", name, strings.Join(slices.Sorted(maps.Keys(preTokenizers)), ", "))
 	}
+	merges, err := v.merges()
+	if err != nil {
+		return nil, err
+	}
+	steps := make([]object, len(pre.steps))
+	for i, step := range pre.steps {
+		steps[i] = step.object()
+	}
+	file := object{
+		"model":         object{"type": "BPE", "vocab": v.ids(tokenControl, tokenUser), "merges": merges, "ignore_merges": pre.ignoreMerges},
+		"pre_tokenizer": object{"type": "Sequence", "pretokenizers": steps},
+		"decoder":       object{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+	}
+	if pre.nfc {
+		file["normalizer"] = object{"type": "NFC"}
+	}
+	file["post_processor"], err = v.ends(pre.bos)
+	return file, err
+}
+
+// merges are the pairs of tokens that are joined, the first first.
+func (v *vocabulary) merges() ([][2]string, error) {
 	lines, _ := v.m["tokenizer.ggml.merges"].([]string)
 	merges := make([][2]string, len(lines))
 	for i, line := range lines {
@@ -166,32 +159,49 @@ func (v *vocabulary) byteLevel() (object, error) {
 		}
 		merges[i] = [2]string{left, right}
 	}
-	var steps []object
-	if pre.digits {
-		steps = append(steps, object{"type": "Digits", "individual_digits": true})
+	return merges, nil
+}
+
+// wordPiece is a tokenizer that takes the longest tokens of a word, as BERT's does. Files have a
+// mark before tokens that begin a word, BERT has one before all others.
+func (v *vocabulary) wordPiece() (object, error) {
+	const begins, goesOn = "▁", "##"
+	ids := make(map[string]int, len(v.tokens))
+	for id, token := range v.tokens {
+		word, isFirst := strings.CutPrefix(token, begins)
+		switch {
+		case isFirst:
+			token = word
+		case v.kind(id) == tokenNormal && !(strings.HasPrefix(token, "[") && strings.HasSuffix(token, "]")):
+			token = goesOn + token
+		}
+		if _, twice := ids[token]; !twice {
+			ids[token] = id
+		}
 	}
-	if pre.words != "" {
-		steps = append(steps, object{"type": "Split", "pattern": object{"Regex": pre.words}, "behavior": "Isolated", "invert": false})
+	unknown, err := v.special("unknown", -1)
+	if err != nil || unknown == "" {
+		return nil, errors.Join(errors.New("its tokenizer names no unknown token"), err)
 	}
-	steps = append(steps, object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": pre.words == ""})
 	file := object{
-		"model":         object{"type": "BPE", "vocab": v.ids(tokenControl, tokenUser), "merges": merges, "ignore_merges": pre.ignoreMerges},
-		"pre_tokenizer": object{"type": "Sequence", "pretokenizers": steps},
-		"decoder":       object{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+		"model":         object{"type": "WordPiece", "vocab": ids, "unk_token": unknown, "continuing_subword_prefix": goesOn, "max_input_chars_per_word": 100},
+		"normalizer":    object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": nil, "lowercase": true},
+		"pre_tokenizer": object{"type": "BertPreTokenizer"},
+		"decoder":       object{"type": "WordPiece", "prefix": goesOn, "cleanup": true},
 	}
-	if pre.nfc {
-		file["normalizer"] = object{"type": "NFC"}
-	}
-	var err error
-	file["post_processor"], err = v.ends(pre.bos)
+	file["post_processor"], err = v.around("cls", "seperator")
 	return file, err
 }
 
 // sentencePiece is a tokenizer whose pairs are joined in the order of the scores of what they
 // become.
 func (v *vocabulary) sentencePiece() (object, error) {
+	merges, err := v.merges()
+	if err != nil {
+		return nil, err
+	}
 	scores, _ := v.m["tokenizer.ggml.scores"].([]float64)
-	if len(scores) != len(v.tokens) {
+	if len(scores) != len(v.tokens) && len(merges) == 0 {
 		return nil, fmt.Errorf("its tokenizer has %d tokens and the scores of %d", len(v.tokens), len(scores))
 	}
 	for id, token := range v.tokens {
@@ -200,6 +210,9 @@ func (v *vocabulary) sentencePiece() (object, error) {
 		}
 	}
 	ids := v.ids()
+	if len(merges) == 0 {
+		merges = scoreMerges(v.tokens, scores, ids)
+	}
 	unknown, err := v.special("unknown", 0)
 	if err != nil {
 		return nil, err
@@ -211,7 +224,7 @@ func (v *vocabulary) sentencePiece() (object, error) {
 		strip = []object{{"type": "Strip", "content": " ", "start": 1, "stop": 0}}
 	}
 	file := object{
-		"model":      object{"type": "BPE", "vocab": ids, "merges": scoreMerges(v.tokens, scores, ids), "byte_fallback": true, "fuse_unk": true, "unk_token": unknown},
+		"model":      object{"type": "BPE", "vocab": ids, "merges": merges, "byte_fallback": true, "fuse_unk": true, "unk_token": unknown},
 		"normalizer": object{"type": "Sequence", "normalizers": normalizers},
 		"decoder": object{"type": "Sequence", "decoders": append([]object{
 			{"type": "Replace", "pattern": object{"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
@@ -273,25 +286,34 @@ func (v *vocabulary) special(name string, otherwise int64) (string, error) {
 
 // ends is what is put around a text: nil for nothing.
 func (v *vocabulary) ends(bosByDefault bool) (any, error) {
+	var before, after string
+	if v.flag("add_bos_token", bosByDefault) {
+		before = "bos"
+	}
+	if v.flag("add_eos_token", false) {
+		after = "eos"
+	}
+	return v.around(before, after)
+}
+
+// around puts two tokens that the metadata names around a text, where it names them.
+func (v *vocabulary) around(before, after string) (any, error) {
 	template, special := []object{{"Sequence": object{"id": "A", "type_id": 0}}}, object{}
-	for _, end := range []struct {
-		name  string
-		added bool
-	}{{"bos", v.flag("add_bos_token", bosByDefault)}, {"eos", v.flag("add_eos_token", false)}} {
-		token, err := v.special(end.name, -1)
+	for _, name := range []string{before, after} {
+		token, err := v.special(name, -1)
 		if err != nil {
 			return nil, err
 		}
-		if !end.added || token == "" {
+		if name == "" || token == "" {
 			continue
 		}
 		step := []object{{"SpecialToken": object{"id": token, "type_id": 0}}}
-		if end.name == "bos" {
+		if name == before {
 			template = append(step, template...)
 		} else {
 			template = append(template, step...)
 		}
-		special[token] = object{"id": token, "ids": []int64{v.m.intOr("tokenizer.ggml."+end.name+"_token_id", -1)}, "tokens": []string{token}}
+		special[token] = object{"id": token, "ids": []int64{v.m.intOr("tokenizer.ggml."+name+"_token_id", -1)}, "tokens": []string{token}}
 	}
 	if len(special) == 0 {
 		return nil, nil

@@ -221,18 +221,41 @@ func (f *tokenizerFile) addEnds(m Metadata) error {
 	return nil
 }
 
+// step is a pre-tokenizer of a tokenizer.json.
+type step struct {
+	Type       string `json:"type"`
+	Individual bool   `json:"individual_digits"`
+	UseRegex   *bool  `json:"use_regex"`
+	Prefix     bool   `json:"add_prefix_space"`
+	Behavior   string `json:"behavior"`
+	Invert     bool   `json:"invert"`
+	Pattern    struct {
+		Regex string `json:"Regex"`
+	} `json:"pattern"`
+	Steps []step `json:"pretokenizers"`
+}
+
+// splitter is what a step is called here; "" where it has no name.
+func (s step) splitter() splitter {
+	switch {
+	case s.Type == "Digits" && s.Individual:
+		return eachDigit
+	case s.Type == "Digits":
+		return digitRuns
+	case s.Type == "Punctuation" && s.Behavior == "Contiguous":
+		return punctuation
+	case s.Type == "ByteLevel" && !s.Prefix && (s.UseRegex == nil || *s.UseRegex):
+		return gpt2Words
+	case s.Type == "ByteLevel" && !s.Prefix:
+		return asBytes
+	case s.Type == "Split" && s.Behavior == "Isolated" && !s.Invert, s.Type == "Split" && s.Behavior == "Removed" && s.Invert:
+		return splitter(s.Pattern.Regex)
+	}
+	return ""
+}
+
 // pre finds the name of how texts are split into words.
 func (f *tokenizerFile) pre() (string, error) {
-	type step struct {
-		Type       string `json:"type"`
-		Individual bool   `json:"individual_digits"`
-		UseRegex   *bool  `json:"use_regex"`
-		Prefix     bool   `json:"add_prefix_space"`
-		Pattern    struct {
-			Regex string `json:"Regex"`
-		} `json:"pattern"`
-		Steps []step `json:"pretokenizers"`
-	}
 	var first step
 	if err := json.Unmarshal(f.PreTokenizer, &first); err != nil {
 		return "", fmt.Errorf("reading how the tokenizer splits words: %w", err)
@@ -242,26 +265,18 @@ func (f *tokenizerFile) pre() (string, error) {
 		steps = []step{first}
 	}
 	got := preTokenizer{ignoreMerges: f.Model.IgnoreMerges, nfc: strings.Contains(string(f.Normalizer), `"NFC"`)}
-	byLevel := false
 	for _, s := range steps {
-		switch {
-		case s.Type == "Digits" && s.Individual:
-			got.digits = true
-		case s.Type == "Split" && s.Pattern.Regex != "" && got.words == "":
-			got.words = s.Pattern.Regex
-		case s.Type == "ByteLevel" && !s.Prefix:
-			byLevel = (s.UseRegex == nil || *s.UseRegex) == (got.words == "")
-		default:
+		if s.splitter() == "" {
 			return "", fmt.Errorf("the tokenizer splits words by %s, which has no name in GGUF files that is known", s.Type)
 		}
+		got.steps = append(got.steps, s.splitter())
 	}
-	for _, name := range []string{"llama-bpe", "qwen2", "gpt-2", "smollm", "tekken", "qwen35"} {
-		known := preTokenizers[name]
-		if byLevel && known.words == got.words && known.digits == got.digits && known.nfc == got.nfc && known.ignoreMerges == got.ignoreMerges {
+	for _, name := range []string{"llama-bpe", "qwen2", "gpt-2", "smollm", "tekken", "qwen35", "gpt-4o", "dbrx", "falcon", "deepseek-llm", "deepseek-coder", "deepseek-v3"} {
+		if preTokenizers[name].equal(got) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("the tokenizer splits words by %.80q, which has no name in GGUF files that is known", got.words)
+	return "", fmt.Errorf("the tokenizer splits words by %.80q, which has no name in GGUF files that is known", got.steps)
 }
 
 // Ends adds the tokens that begin and end a text, where the tokenizer does not say.

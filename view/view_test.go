@@ -27,6 +27,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
+var keep = flag.String("tfevents", "", "write the event file of TestTensorBoard here, for TensorBoard to read")
+
 // golden compares with a file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
