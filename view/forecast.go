@@ -55,7 +55,7 @@ func (c ForecastCheck) CSV(w io.Writer) error {
 // SVG draws a point per instruction, on axes of powers of ten. Above the diagonal something
 // took longer than forecast. Points that fall on one place are one.
 func (c ForecastCheck) SVG() string {
-	const left, right, top, bottom = marginLeft, chartWidth - marginRight, 62, 470
+	const left, right, top, bottom = marginLeft, chartWidth - marginRight, 76, 484
 	d := &drawing{width: chartWidth, height: bottom + 44}
 	d.text(left, 20, "start", c.Title, titleSize, ink("ink"))
 	verbs := []trace.Verb{trace.Run, trace.Move, trace.Reduce, trace.Update}
