@@ -67,6 +67,8 @@ var types = []info{
 type Block struct {
 	Name string // "nf4"
 	Rows bool   // a block is a row of the tensor
+	// Internal types are how memory is laid out, which plans name and nobody asks for.
+	Internal bool
 	// Bytes is the storage of n elements; where a block is a row, of a row of n.
 	Bytes func(n int64) int64
 }
@@ -122,7 +124,9 @@ func Parse(name string) (Type, error) {
 	}
 	var known []string
 	for _, in := range types[F64:] {
-		known = append(known, in.name)
+		if in.block == nil || !in.block.Internal {
+			known = append(known, in.name)
+		}
 	}
 	return Invalid, fmt.Errorf("unknown element type %q; known are %s", name, strings.Join(known, ", "))
 }

@@ -51,7 +51,7 @@ var codecs []*Codec
 // Register makes a codec known and returns its type. It is called while the program
 // starts and panics on a second codec of the same name.
 func Register(c Codec) dtype.Type {
-	c.Type = dtype.RegisterBlock(dtype.Block{Name: c.Name, Rows: c.Block == 0, Bytes: c.Bytes})
+	c.Type = dtype.RegisterBlock(dtype.Block{Name: c.Name, Rows: c.Block == 0, Bytes: c.Bytes, Internal: c.interleaver != nil})
 	c.Alias = cmp.Or(c.Alias, c.Name)
 	codecs = append(codecs, &c)
 	slices.SortFunc(codecs, func(a, b *Codec) int { return cmp.Compare(a.Alias, b.Alias) })

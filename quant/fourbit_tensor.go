@@ -43,7 +43,7 @@ func (f *FourBit) decodeRange(dst []float32, storage []byte, n, _, first int) {
 
 func (f *FourBit) stream(rows, cols int64, from ReadFunc) io.Reader {
 	codes := NewCodes(f, FourBitBlock, rows*cols, from)
-	return io.MultiReader(codes, &tailReader{tail: func() []byte { return NewScales(codes.Absmax).Append(nil) }})
+	return io.MultiReader(codes, &tailReader{tail: func() ([]byte, error) { return NewScales(codes.Absmax).Append(nil), nil }})
 }
 
 // Codes reads as the packed codes of a tensor, made while it is read.

@@ -44,6 +44,8 @@ type interleaver struct {
 	// pack writes row r of eight blocks, unpack reads it.
 	pack   func(dst, block []byte, r int)
 	unpack func(block, src []byte, r int)
+	// whole interleaves all of a matrix, where its scales are apart from its codes.
+	whole func(rows, cols int64, from io.ReaderAt) io.Reader
 }
 
 func registerInterleaved(l interleaver) dtype.Type {
@@ -78,6 +80,9 @@ func InterleavedOf(t dtype.Type) dtype.Type {
 // made of.
 func Interleave(t dtype.Type, rows, cols int64, from io.ReaderAt) io.Reader {
 	l := Of(t).interleaver
+	if l.whole != nil {
+		return l.whole(rows, cols, from)
+	}
 	together := InterleavedRows * l.rowBytes(int(cols))
 	return &parallelReader{parts: rows / InterleavedRows, make: func(part int64, b *buffer) error {
 		b.bytes = slices.Grow(b.bytes[:0], 2*together)[:2*together]

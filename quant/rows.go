@@ -44,7 +44,7 @@ func (r rowCode) decodeRange(dst []float32, storage []byte, n, cols, first int) 
 
 func (r rowCode) stream(rows, cols int64, from ReadFunc) io.Reader {
 	codes := newRowCodes(r, rows, cols, from)
-	return io.MultiReader(codes, &tailReader{tail: func() []byte { return F32Bytes(codes.Scales) }})
+	return io.MultiReader(codes, &tailReader{tail: func() ([]byte, error) { return F32Bytes(codes.Scales), nil }})
 }
 
 // DecodeRow writes the elements of a row, or of a part of one, that has a scale, in a type

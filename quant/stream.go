@@ -47,13 +47,17 @@ func (c *Codec) stream(rows, cols int64, from ReadFunc) io.Reader {
 
 // tailReader reads as the storage behind the codes, once all are made.
 type tailReader struct {
-	tail func() []byte
+	tail func() ([]byte, error)
 	all  *bytes.Reader
 }
 
 func (r *tailReader) Read(p []byte) (int, error) {
 	if r.all == nil {
-		r.all = bytes.NewReader(r.tail())
+		tail, err := r.tail()
+		if err != nil {
+			return 0, err
+		}
+		r.all = bytes.NewReader(tail)
 	}
 	return r.all.Read(p)
 }

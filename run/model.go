@@ -194,7 +194,10 @@ func (m *Model) network(o Options) (nn.Model, error) {
 			return nil, fmt.Errorf("modules in %v: %w", t, err)
 		}
 	}
-	return net, nil
+	if o.interleaved {
+		err = interleaveLinears(net, o.Precision)
+	}
+	return net, err
 }
 
 // asStored makes the weights of a quantized folder be held as the folder has them: those
@@ -250,28 +253,17 @@ func (m *Model) asStored(net nn.Model, o Options) error {
 
 // packLinears has the weights of linear layers held in the codes that the folder has them in,
 // where those are stored as they are held. A weight that is the embedding too is read row
-// by row, and stays plain; so do the types of GGUF files where those are decoded. For a CPU that
-// computes in 16 bits rows are interleaved, where their type can be.
+// by row, and stays plain; so do the types of GGUF files where those are decoded.
 func (m *Model) packLinears(net nn.Model, byName map[string]stored.Tensor, o Options) error {
-	interleaves := o.Precision != dtype.F32 && o.computesOnCPU()
-	linears, others := map[*nn.Param]bool{}, map[*nn.Param]bool{}
-	err := nn.Walk(net, func(_ string, part any) error {
-		switch l := part.(type) {
-		case *nn.Linear:
-			linears[l.Weight] = true
-		case *nn.Embedding:
-			others[l.Weight] = true
-		}
-		return nil
-	})
-	for p := range linears {
+	linears, err := onlyLinears(net)
+	for _, p := range linears {
 		for _, name := range m.Info.FileNames(p.Name) {
 			w, held := byName[name]
-			if !held || !w.Type.Block() || others[p] {
+			if !held || !w.Type.Block() {
 				continue
 			}
 			_, exact, ok := w.Storage()
-			if kind, fits := quant.Interleaved(w.Type, w.Shape.Rows(), w.Shape.Last()); interleaves && fits && exact && ok {
+			if kind, fits := quant.Interleaved(w.Type, w.Shape.Rows(), w.Shape.Last()); o.interleaved && fits && exact && ok {
 				p.Storage, p.Frozen = kind, true
 				continue
 			}
@@ -320,7 +312,9 @@ func (m *Model) ownValues(params []spec.Param, isNew func(param string) bool) (w
 		return nil, err
 	}
 	if m.Folder == nil {
-		quantized, list := named(params, func(p spec.Param) bool { return p.Type.DType.Block() })
+		quantized, list := named(params, func(p spec.Param) bool {
+			return p.Type.DType.Block() && !quant.InterleavedOf(p.Type.DType).IsPlain()
+		})
 		noise, err := weights.Noise(list, m.Seed)
 		if err != nil {
 			return nil, err

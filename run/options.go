@@ -159,12 +159,14 @@ type Options struct {
 	// Choose makes every choice by itself, without a search.
 	Choose func(slabs, blocks int) strategy.Choice
 
-	compressed bool              // the state policy has compressed the states
-	decoded    bool              // weights in the types of GGUF files are held as plain numbers, see Plan
-	left       *placement.Memory // what another run leaves; nil is everything
-	tries      bool              // nothing else is planned where nothing fits
-	scratch    bool              // Disk is a folder of the run's own, removed at its end
-	context    int64             // bytes of a GPU that an earlier plan took beyond what was expected
+	compressed bool // the state policy has compressed the states
+	decoded    bool // weights in the types of GGUF files are held as plain numbers, see Plan
+	// interleaved weights are held as a CPU multiplies by them fastest, see Plan.
+	interleaved bool
+	left        *placement.Memory // what another run leaves; nil is everything
+	tries       bool              // nothing else is planned where nothing fits
+	scratch     bool              // Disk is a folder of the run's own, removed at its end
+	context     int64             // bytes of a GPU that an earlier plan took beyond what was expected
 }
 
 // Exception is modules that compute and are stored in a type of their own, whatever

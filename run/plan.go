@@ -27,10 +27,18 @@ import (
 // fits, the error is a *planner.FitError with changes that do fit. A run that was killed
 // and whose disk has its iterations gets the plan it had.
 //
-// To compute with on a CPU, weights of a GGUF file are decoded when they are read where that
-// fits, since multiplying by their codes takes longer there; but not those that it multiplies by
-// fast, see packLinears.
+// To compute with on a CPU in 16 bits, weights are held with rows interleaved, where their types
+// can be and all fit into memory. Those of a GGUF file that are not are decoded when they are
+// read where that fits, since multiplying by their codes takes longer there.
 func (m *Model) Plan(o Options) (*Run, error) {
+	if m.interleaves(o) {
+		woven := o
+		woven.interleaved, woven.decoded, woven.tries = true, true, true
+		if r, err := woven.withinDriver(m.plan); err == nil && !readsDisk(r.Plan) {
+			r.Options.tries = o.tries
+			return r, nil
+		}
+	}
 	if m.decodes(o) {
 		plain := o
 		plain.decoded = true
@@ -116,6 +124,17 @@ func (m *Model) TryPlan(o Options) (*Run, error) {
 	return m.Plan(o)
 }
 
+// MayFit is false where TryPlan would find that nothing fits, and takes less time to say so. What
+// else may be wrong with options TryPlan says.
+func (m *Model) MayFit(o Options) bool {
+	q, err := m.ask(o)
+	if err != nil || q.options.Task == Generate || q.options.DeviceMap != nil || q.options.Choose != nil || q.options.PreferDataParallel {
+		return true
+	}
+	fits, err := q.Request.MayFit(planner.Batch{Size: q.options.BatchSize, MicroBatches: q.options.MicroBatches})
+	return fits || err != nil
+}
+
 // UsePlan makes a run of a plan that was made before, without a search. The sizes of its
 // batches count. It is checked against the model, the optimizer and the memory there is.
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
@@ -125,11 +144,13 @@ func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
 	if p.Cache != nil {
 		o.Generation, o.Seq = generationOf(p.Cache), 0
 	}
-	o.decoded = !slices.ContainsFunc(p.Slabs, func(s plan.Slab) bool {
-		return slices.ContainsFunc(s.Params, func(q plan.SlabParam) bool {
-			return q.Type.DType.Block() && quant.InterleavedOf(q.Type.DType) == dtype.Invalid
+	holds := func(some func(t dtype.Type) bool) bool {
+		return slices.ContainsFunc(p.Slabs, func(s plan.Slab) bool {
+			return slices.ContainsFunc(s.Params, func(q plan.SlabParam) bool { return some(q.Type.DType) })
 		})
-	})
+	}
+	o.interleaved = holds(func(t dtype.Type) bool { return quant.InterleavedOf(t) != dtype.Invalid })
+	o.decoded = !holds(func(t dtype.Type) bool { return t.Block() && quant.InterleavedOf(t) == dtype.Invalid })
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -94,11 +95,20 @@ func (f folder) Packed(param string, t dtype.Type) (io.Reader, bool) {
 		return r, ok
 	}
 	at, ok := r.(io.ReaderAt)
-	if !ok {
-		return nil, false
+	if !ok { // made of several tensors
+		all, err := io.ReadAll(r)
+		if err != nil {
+			return failed{err}, true
+		}
+		at = bytes.NewReader(all)
 	}
 	return quant.Interleave(t, w.Shape.Rows(), w.Shape.Last(), at), true
 }
+
+// failed is read in vain.
+type failed struct{ err error }
+
+func (f failed) Read([]byte) (int, error) { return 0, f.err }
 
 // Join reads the params that has names from the first values, and all others from the
 // second: a folder's weights with new adapters.

@@ -107,6 +107,49 @@ func TestQuantizedMatmulsHaveTheBitsOfTwoSteps(t *testing.T) {
 	}
 }
 
+// A matmul with an interleaved 16-bit weight has the bits of one with the weight as it is. With
+// interleaved codes inputs in bf16 give what the decoded weight gives, but for their rounding to
+// integers; in f32 they give its bits.
+func TestInterleavedMatmuls(t *testing.T) {
+	for _, kind := range []dtype.Type{quant.BF16x8, quant.F16x8, quant.Q4_0x8, quant.Q8_0x8, quant.Q4_Kx8, quant.Q6_Kx8, quant.NF4x8, quant.FP4x8} {
+		for _, in := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
+			for _, s := range [][3]int{{1, 64, 512}, {3, 24, 256}, {50, 40, 768}} {
+				b := newBench(t, 64<<20)
+				x, w := op.Type{DType: in, Shape: shape.Of(s[0], s[2])}, op.Type{DType: kind, Shape: shape.Of(s[1], s[2])}
+				at, weight := b.take(x.Bytes()), b.take(w.Bytes())
+				fill(t, at, x, 1)
+				fill(t, weight, w, 2)
+				wide := op.Type{DType: dtype.F32, Shape: x.Shape}
+				numbers := b.take(wide.Bytes())
+				in.Decode(view[float32](numbers), at.Host())
+				fused := b.prepare(t, op.QuantizedMatmul, op.Attr{}, []op.Type{x, w}, at, weight)
+				steps := b.decodeThenMultiply(t, wide, w, numbers, weight)
+				b.run(t, append(steps, fused)...)
+				plain := make([]byte, fused.out.Bytes)
+				in.Encode(plain, view[float32](steps[1].out))
+				if in == dtype.F32 || kind == quant.BF16x8 || kind == quant.F16x8 {
+					if !bytes.Equal(fused.out.Host(), plain) {
+						t.Errorf("%v of %v with inputs in %v has other bits than decoding first", s, kind, in)
+					}
+					continue
+				}
+				rounding := 1e-5
+				if kind == quant.NF4x8 { // of which the values are rounded too
+					rounding = 1e-4
+				}
+				got, want := make([]float32, s[0]*s[1]), make([]float32, s[0]*s[1])
+				in.Decode(got, fused.out.Host())
+				in.Decode(want, plain)
+				for i, f := range want { // one step of the output's type, or the rounding of inputs
+					if off := math.Abs(float64(got[i] - f)); off > math.Abs(float64(f))/128+float64(s[2])*rounding {
+						t.Fatalf("%v of %v with inputs in %v: element %d is %v, want %v", s, kind, in, i, got[i], f)
+					}
+				}
+			}
+		}
+	}
+}
+
 // Matmuls with outliers are those of bitsandbytes, which rounds its results to f16; see
 // tools/reference/quant.py.
 func TestOutliersAreBitsandbytes(t *testing.T) {

@@ -3,7 +3,9 @@ package cpu
 import (
 	"spillway/device"
 	"spillway/device/cpu/kernel"
+	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 )
 
 func init() {
@@ -19,6 +21,9 @@ func quantizedMatmul(c op.Call, workers int) Program {
 	if isPacked(c) {
 		return packedMatmul(c, workers)
 	}
+	if of := quant.InterleavedOf(c.In[1].DType); narrow(of) {
+		return interleavedMatmul(c, of, workers)
+	}
 	t := newTiles(c, workers)
 	return Program{Workspace: t.workspace(), Run: func(p *kernel.Pool, l *device.Launch) {
 		t.bind(c, l)
@@ -28,6 +33,20 @@ func quantizedMatmul(c op.Call, workers int) Program {
 			}
 			t.gemm.Run(p)
 		})
+	}}
+}
+
+// interleavedMatmul multiplies by a 16-bit weight with rows interleaved. Its bits are those of the
+// matmul with the weight as it is.
+func interleavedMatmul(c op.Call, of dtype.Type, workers int) Program {
+	m, k, n := int(c.In[0].Shape.Rows()), int(c.In[1].Shape[1]), int(c.In[1].Shape[0])
+	g := &kernel.Gemm{M: m, N: n, K: k, CStep: n, A: kernel.Matrix{Step: k}, B: kernel.Matrix{Step: k, Transposed: true, Type: of, Interleaved: true}}
+	return Program{Workspace: bytesOf(g.Workspace(workers)), Run: func(p *kernel.Pool, l *device.Launch) {
+		g.A.Data, g.C, g.Work, g.B.Codes = F32(l, 0), F32(l, len(c.In)), scratch(l), view[uint16](l.Buffers[1])
+		if c.Attr.Bias {
+			g.Bias = F32(l, 2)
+		}
+		g.Run(p)
 	}}
 }
 

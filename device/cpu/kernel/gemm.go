@@ -12,6 +12,8 @@ type Matrix struct {
 
 	Type  dtype.Type // BF16 or F16, where Codes is used
 	Codes []uint16
+	// Interleaved codes are a transposed right operand in quant.BF16x8 or F16x8; Step is K.
+	Interleaved bool
 }
 
 // narrow says that the elements are Codes.

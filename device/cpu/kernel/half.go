@@ -14,6 +14,9 @@ type half struct {
 	width     int // columns of a stream
 	streams   [maxStreamRows + 1]streamsFunc
 	transpose packHalfFunc
+	// The same for interleaved weights: streams, and widening eight columns.
+	interleaved  [maxStreamRows + 1]streamsFunc
+	deinterleave func(dst *float32, step int, src *uint16, k int)
 }
 
 // A packHalfFunc is a packTransposeFunc that widens.
@@ -37,7 +40,7 @@ type streams struct {
 
 const (
 	streamsAtOnce = 4
-	maxStreamRows = 2
+	maxStreamRows = 4
 	maxStreamCols = 16
 )
 
@@ -65,9 +68,43 @@ func portableHalf(of dtype.Type) half {
 				}
 			}
 		}
+		h.interleaved[rows] = func(k int, s *streams, _, aStep, sumStep int, _ uintptr) {
+			for q := range streamsAtOnce {
+				for i := range rows {
+					h.streamInterleaved(k, at(s.a[q], i*aStep), s.b[q], at(s.sums[q], i*sumStep))
+				}
+			}
+		}
 	}
-	h.transpose = h.transposePlainly
+	h.transpose, h.deinterleave = h.transposePlainly, h.deinterleavePlainly
 	return h
+}
+
+// interleavedAt is where element p of column j of eight is among interleaved codes.
+func (h *half) interleavedAt(p, j int) int {
+	if h.of == dtype.BF16 {
+		return p/2*16 + 2*j + p%2
+	}
+	return 8*p + j
+}
+
+func (h *half) streamInterleaved(k int, a *float32, b *uint16, sums *float32) {
+	for j := range 8 {
+		sum := *at(sums, j)
+		for p := range k {
+			sum += *at(a, p) * h.widen(*codeAt(b, h.interleavedAt(p, j)))
+		}
+		*at(sums, j) = sum
+	}
+}
+
+// deinterleavePlainly widens eight columns: dst[p*step+j] is element p of column j.
+func (h *half) deinterleavePlainly(dst *float32, step int, src *uint16, k int) {
+	for p := range k {
+		for j := range 8 {
+			*at(dst, p*step+j) = h.widen(*codeAt(src, h.interleavedAt(p, j)))
+		}
+	}
 }
 
 func (h *half) streamPlainly(k int, a *float32, b *uint16, bStep int, sums *float32) {
@@ -112,5 +149,14 @@ func (h *half) transposeStrips(wide int, strip halfStripFunc) packHalfFunc {
 		if j < width {
 			h.transposePlainly(at(dst, j), step, codeAt(src, j*srcStep), srcStep, k, width-j)
 		}
+	}
+}
+
+// deinterleaveEights is deinterleavePlainly, out of a function that takes a multiple of eight k.
+func (h *half) deinterleaveEights(eights func(dst *float32, step int, src *uint16, k int)) func(dst *float32, step int, src *uint16, k int) {
+	return func(dst *float32, step int, src *uint16, k int) {
+		eight := k &^ 7
+		eights(dst, step, src, eight)
+		h.deinterleavePlainly(at(dst, eight*step), step, codeAt(src, 8*eight), k-eight)
 	}
 }

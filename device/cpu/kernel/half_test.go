@@ -73,3 +73,44 @@ func sameAsWide(t *testing.T, g *Gemm, of dtype.Type, one, three *Pool) {
 		}
 	}
 }
+
+// A matmul with interleaved weights has the bits of one with the same weights as they are: on all
+// paths and for all numbers of rows, with one worker and with three.
+func TestInterleavedWeightsHaveTheBitsOfPlainOnes(t *testing.T) {
+	one, three := NewPool(1), NewPool(3)
+	defer one.Close()
+	defer three.Close()
+	eachPath(t, func(t *testing.T) {
+		rng := newRand()
+		for _, s := range [][2]int{{8, 8}, {16, 8}, {40, 136}, {72, 1096}, {136, 1536}} {
+			for _, m := range []int{1, 2, 3, 4, 5, 8, 12, 13, 48, 49, 100} {
+				for _, of := range []dtype.Type{dtype.BF16, dtype.F16} {
+					g := newGemm(rng, m, s[0], s[1], 2)
+					if m%2 == 0 {
+						g.Bias = random(rng, g.N)
+					}
+					g.B, _ = narrowed(g.B, of)
+					if !g.B.Transposed || g.A.Transposed || g.B.Step != g.K {
+						t.Fatal("the weight is stored otherwise than this test wants it")
+					}
+					g.Work = make([]float32, g.Workspace(3))
+					g.Run(three)
+					h := active.half(of)
+					for _, pool := range []*Pool{one, three} {
+						n := *g
+						n.B.Interleaved, n.B.Codes, n.C = true, make([]uint16, len(g.B.Codes)), make([]float32, len(g.C))
+						for i, c := range g.B.Codes {
+							row, col := i/g.K, i%g.K
+							n.B.Codes[row/8*8*g.K+h.interleavedAt(col, row%8)] = c
+						}
+						n.Work = make([]float32, n.Workspace(pool.Workers()))
+						n.Run(pool)
+						if !slices.Equal(n.C, g.C) {
+							t.Fatalf("%v %dx%dx%d, %d workers: other bits", of, g.M, g.N, g.K, pool.Workers())
+						}
+					}
+				}
+			}
+		}
+	})
+}

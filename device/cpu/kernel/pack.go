@@ -77,6 +77,10 @@ func (m *Matrix) pack(r *routines, panels []float32, step, first, n, p0, kc int,
 
 // packHalf is pack of a 16-bit type, widened.
 func (m *Matrix) packHalf(h *half, panels []float32, step, first, n, p0, kc int, along bool) {
+	if m.Interleaved {
+		m.deinterleave(h, panels, step, first, n, p0, kc)
+		return
+	}
 	for i := 0; i < n && along; i += step {
 		h.transpose(&panels[i*kc], step, &m.Codes[(first+i)*m.Step+p0], m.Step, kc, min(step, n-i))
 	}
@@ -86,6 +90,25 @@ func (m *Matrix) packHalf(h *half, panels []float32, step, first, n, p0, kc int,
 			w := min(step, n-i)
 			m.Type.Widen(panels[i*kc+p*step:][:w], row[i:i+w])
 		}
+	}
+}
+
+// deinterleave is packHalf of interleaved columns, eight at a time; where a panel has fewer, one
+// by one.
+func (m *Matrix) deinterleave(h *half, panels []float32, step, first, n, p0, kc int) {
+	for i := 0; i < n; {
+		panel, col := &panels[i/step*step*kc+i%step], first+i
+		from := m.Codes[col/8*8*m.Step+8*p0:]
+		if most := min(step-i%step, n-i); col%8 == 0 && most >= 8 && p0%2 == 0 {
+			h.deinterleave(panel, step, &from[0], kc)
+			i += 8
+			continue
+		}
+		from = m.Codes[col/8*8*m.Step:]
+		for p := range kc {
+			*at(panel, p*step) = h.widen(from[h.interleavedAt(p0+p, col%8)])
+		}
+		i++
 	}
 }
 

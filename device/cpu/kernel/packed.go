@@ -45,7 +45,8 @@ type PackedFormat struct {
 	sub          int // elements that share a scale, 16 or 32
 	offset       int32
 	minima       bool
-	index        int // of the routines
+	index        int    // of the routines
+	table        *table // of codes that stand for other numbers, with scales apart
 	// element gives the code of an element of eight interleaved blocks, and scales those of its sub-block.
 	code   func(w []byte, r, i int) int16
 	scales func(w []byte, r, sub int) (scale, minimum float32)
@@ -65,7 +66,18 @@ func PackedFormatOf(t dtype.Type) *PackedFormat {
 	case quant.Q6_Kx8:
 		return &PackedFormat{block: 256, bytes: 210, sub: 16, offset: 32, index: 3, code: codeQ6K, scales: scalesQ6K}
 	}
+	if f := tables[t]; f != nil {
+		return &PackedFormat{block: quant.FourBitBlock, bytes: quant.FourBitBlock / 2, sub: 32, table: f}
+	}
 	return nil
+}
+
+// bits is the size of rounded inputs.
+func (f *PackedFormat) bits() int {
+	if f.table != nil {
+		return tableBits
+	}
+	return inputBits - 1
 }
 
 // record is what a matmul knows of some elements of an input that share a scale. The assembly
@@ -102,6 +114,8 @@ type packedRoutines struct {
 	// subs records of length pairs each.
 	tiles   [maxRows + 1]packedTileFunc
 	heights []int
+
+	table tableRoutines
 }
 
 type packedTileFunc func(x *int16, xStep int, records *record, recordStep int, pairs *int16, scales, minima *float32, c *float32, cStep, subs, length int)
@@ -124,7 +138,11 @@ func (g *Packed) inputScratch() int { return g.M * (g.inputStep()/2 + 4*g.record
 // workerScratch is for sums of blocks, and for an unpacked panel with scales and minima and the
 // sums of its outputs.
 func (g *Packed) workerScratch() int {
-	return roundUp(max(3*(g.K/inputBlock), panelSlab*panelN/2+2*panelN*panelSlab/g.Format.sub+panelN*g.M), 16)
+	need := panelSlab*panelN/2 + 2*panelN*panelSlab/g.Format.sub + panelN*g.M
+	if g.Format.table != nil {
+		need += g.K / 8
+	}
+	return roundUp(max(3*(g.K/inputBlock), need), 16)
 }
 
 func (g *Packed) scratchOf(worker int) []float32 {
@@ -161,7 +179,7 @@ func (j *packedJob) Run(worker, piece int) { j.do(j.Packed, worker, piece) }
 func (g *Packed) roundRow(worker, i int) {
 	blocks := g.K / inputBlock
 	sums := unsafe.Slice((*blockSums)(unsafe.Pointer(&g.scratchOf(worker)[0])), blocks)
-	g.path.round(&g.rounded[i*g.inputStep()], &sums[0], &g.X[i*g.K], blocks, inputBits-1)
+	g.path.round(&g.rounded[i*g.inputStep()], &sums[0], &g.X[i*g.K], blocks, g.Format.bits())
 	each := inputBlock / g.Format.sub
 	records := g.records[i*g.recordStep():][:blocks*each]
 	for b, s := range sums {
@@ -181,16 +199,20 @@ func (g *Packed) groupBytes() int {
 }
 
 // vector computes some outputs of the only row.
-func (g *Packed) vector(_, piece int) {
+func (g *Packed) vector(worker, piece int) {
 	first := piece * g.piece
 	groups := min(g.piece, g.N/quant.InterleavedRows-first)
-	g.rowOf(0, first, groups)
+	g.rowOf(worker, 0, first, groups)
 }
 
 // rowOf computes groups of outputs of row i.
-func (g *Packed) rowOf(i, first, groups int) {
+func (g *Packed) rowOf(worker, i, first, groups int) {
 	c := g.C[i*g.N+first*quant.InterleavedRows:][:groups*quant.InterleavedRows]
-	g.path.matvec[g.Format.index](&g.W[first*g.groupBytes()], &g.rounded[i*g.inputStep()], &g.records[i*g.recordStep()], &c[0], g.K/g.Format.block, groups)
+	if g.Format.table != nil {
+		g.tableRow(worker, i, first, groups)
+	} else {
+		g.path.matvec[g.Format.index](&g.W[first*g.groupBytes()], &g.rounded[i*g.inputStep()], &g.records[i*g.recordStep()], &c[0], g.K/g.Format.block, groups)
+	}
 	if g.Bias != nil {
 		Add(c, c, g.Bias[first*quant.InterleavedRows:][:len(c)])
 	}
@@ -201,7 +223,7 @@ func (g *Packed) panel(worker, piece int) {
 	col := piece * panelN
 	if g.N-col < panelN {
 		for i := range g.M {
-			g.rowOf(i, col/quant.InterleavedRows, 1)
+			g.rowOf(worker, i, col/quant.InterleavedRows, 1)
 		}
 		return
 	}
@@ -215,6 +237,10 @@ func (g *Packed) panel(worker, piece int) {
 	for p0 := 0; p0 < g.K; p0 += panelSlab {
 		kc := min(panelSlab, g.K-p0)
 		for half := range 2 {
+			if f.table != nil {
+				g.unpackTable(worker, col/quant.InterleavedRows+half, p0/f.block, kc/f.block, pairAt(pairs, half*8), scales[8*half:])
+				continue
+			}
 			at := half*size + p0/f.block*f.bytes*quant.InterleavedRows
 			g.path.unpack[f.index](&w[at], pairAt(pairs, half*8), &scales[8*half], &minima[8*half], kc/f.block)
 		}

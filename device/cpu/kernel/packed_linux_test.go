@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -18,7 +19,7 @@ func BenchmarkPacked(b *testing.B) {
 	const n, k = 16384, 2048
 	pool := NewPool(1)
 	defer pool.Close()
-	for _, kind := range packedTypes {
+	for _, kind := range slices.Concat(packedTypes, tableTypes[:1]) {
 		memory, err := offheap.Alloc(kind.Bytes(n*k), true)
 		if err != nil {
 			b.Fatal(err)

@@ -12,7 +12,7 @@ import (
 // portablePacked is the plain way to multiply by interleaved weights.
 func portablePacked() packedRoutines {
 	r := packedRoutines{round: roundInputsGo, heights: []int{1}}
-	r.tiles[1] = packedTileGo
+	r.tiles[1], r.table = packedTileGo, portableTable()
 	for _, t := range []dtype.Type{quant.Q4_0x8, quant.Q8_0x8, quant.Q4_Kx8, quant.Q6_Kx8} {
 		f := PackedFormatOf(t)
 		r.matvec[f.index] = f.matvecGo
