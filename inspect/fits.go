@@ -110,11 +110,12 @@ type Largest struct {
 	Any      *Fit `json:"any"`
 }
 
-// LargestModels finds for every task the largest presets that a machine can do it with. Larger
+// LargestModels finds for every task the largest of some presets that a machine can do it with;
+// none are all that were published. Larger
 // models need more, but for small differences in their shape: the first that does not fit is
 // found by halving, and the next larger ones are tried too. Report hears of every model that is planned.
-func LargestModels(ctx context.Context, on machine.Machine, o MemoryOptions, report func(task, model string)) (list []Largest, err error) {
-	models, err := published()
+func LargestModels(ctx context.Context, presets []string, on machine.Machine, o MemoryOptions, report func(task, model string)) (list []Largest, err error) {
+	models, err := bySize(presets)
 	if err != nil {
 		return nil, err
 	}
@@ -183,12 +184,12 @@ type sized struct {
 	params int64
 }
 
-// published are the presets that others made, smallest first.
-func published() (list []sized, err error) {
-	for _, name := range arch.Presets() {
-		if arch.Ours(name) {
-			continue
-		}
+// bySize opens presets, smallest first; none are all that others published.
+func bySize(presets []string) (list []sized, err error) {
+	if len(presets) == 0 {
+		presets = slices.DeleteFunc(arch.Presets(), arch.Ours)
+	}
+	for _, name := range presets {
 		m, err := spillway.Open(name)
 		if err != nil {
 			return nil, err

@@ -77,3 +77,50 @@ func TestFitsArePlans(t *testing.T) {
 		t.Errorf("20 GiB in 3 GiB: %+v, %v", list, err)
 	}
 }
+
+// The largest models are those that plans of all find.
+func TestLargestModels(t *testing.T) {
+	on, err := machine.Parse("gpu:1536MiB@12GB/s,host:6GiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := MemoryOptions{MicroBatchSize: 1, Seq: 64, Rank: 8}
+	o.Optimizer, _ = optim.Parse("adamw")
+	names := []string{"gpt2-large", "gpt2", "gpt2-medium"}
+	planned := 0
+	got, err := LargestModels(t.Context(), names, on, o, func(_, _ string) { planned++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, task := range fitTasks {
+		var any, resident string
+		for _, name := range []string{"gpt2", "gpt2-medium", "gpt2-large"} {
+			m, err := spillway.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := fit(m, task, on, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Fits {
+				any = name
+			}
+			if f.Fits && f.Resident {
+				resident = name
+			}
+		}
+		name := func(f *Fit) string {
+			if f == nil {
+				return ""
+			}
+			return f.Model
+		}
+		if l := got[i]; l.Task != string(task) || name(l.Any) != any || name(l.Resident) != resident {
+			t.Errorf("%s: %q and %q, plans of all say %q and %q", task, name(l.Any), name(l.Resident), any, resident)
+		}
+	}
+	if most := len(fitTasks) * len(names); planned == 0 || planned > most {
+		t.Errorf("%d plans for %d tasks of %d models", planned, len(fitTasks), len(names))
+	}
+}

@@ -33,6 +33,14 @@ func Open(path string) (*Run, error) {
 	return &Run{Log: l, Name: NameOf(path), plans: map[int]*plan.Plan{}}, nil
 }
 
+// ID is the run's own, the same wherever its folder is; its name where the log has none.
+func (r *Run) ID() string {
+	if len(r.Starts) > 0 && r.Starts[0].Run != "" {
+		return r.Starts[0].Run
+	}
+	return r.Name
+}
+
 // NameOf is how a run is called: by its folder.
 func NameOf(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"spillway/finetune"
 	"spillway/internal/term"
 	"spillway/internal/vfs"
 	"spillway/view"
@@ -170,29 +174,48 @@ the memory of its plan by purpose and by address, one step as planned and as mea
 plans that were not chosen, and the settings. It needs no server and no network, and has a
 light and a dark look. With several runs it compares them.
 
+--format writes a run for other programs instead: tensorboard is an event file (keep
+"tfevents" in its name), chrome a timeline with forecast and measurement for Perfetto,
+memory-snapshot the memory of a step for PyTorch's viewer (pytorch.org/memory_viz), jsonl
+and csv the steps as train --log writes them.
+
 A RUN is the folder that was --out of train, or an event log. Runs that are still going on,
 were interrupted or were killed can be reported too.`,
 		Example: `  spillway report run --out run.html
-  spillway report run full-run --out both.html`,
+  spillway report run full-run --out both.html
+  spillway report run --format tensorboard --out events.out.tfevents.run
+  spillway report full-run --format memory-snapshot --out memory.pickle`,
 		Args: atLeastOne("RUN"),
 	}
 	asJSON := jsonFlag(cmd)
 	out := cmd.Flags().String("out", "", "write to `FILE` (default: the run's name with .html)")
+	format := cmd.Flags().String("format", "html", "write `NAME`: "+strings.Join(formatNames(), ", "))
+	complete(cmd, "format", formatNames())
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		runs, err := view.OpenAll(args)
 		if err != nil {
 			return err
 		}
 		defer view.CloseAll(runs)
-		name := *out
-		if name == "" {
+		name, write := *out, exports[*format]
+		switch {
+		case *format != "html" && write == nil:
+			return usageErrorf("no format is called %q; there are %s", *format, strings.Join(formatNames(), ", "))
+		case *format != "html" && (len(runs) > 1 || name == ""):
+			return usageErrorf("--format %s is of one run, with --out for the file", *format)
+		case name == "":
 			name = filepath.Base(runs[0].Name) + ".html"
 			if there, err := vfs.Exists(vfs.OS, name); err != nil || there {
 				return errors.Join(err, usageErrorf("%s exists already: name another file with --out, or the same to replace it", name))
 			}
 		}
 		var page strings.Builder
-		if err := view.WriteReport(&page, runs, time.Now()); err != nil {
+		if write == nil {
+			err = view.WriteReport(&page, runs, time.Now())
+		} else {
+			err = write(&page, runs[0])
+		}
+		if err != nil {
 			return err
 		}
 		if err := vfs.ReplaceBytes(vfs.OS, name, []byte(page.String())); err != nil {
@@ -205,4 +228,50 @@ were interrupted or were killed can be reported too.`,
 		return err
 	}
 	return cmd
+}
+
+// exports write a run for other programs, by the name of the format.
+var exports = map[string]func(io.Writer, *view.Run) error{
+	"tensorboard": func(w io.Writer, r *view.Run) error { return r.WriteTensorBoard(w) },
+	"chrome": func(w io.Writer, r *view.Run) error {
+		t, err := r.Timeline()
+		if err == nil && len(t.Lanes) == 0 {
+			err = fmt.Errorf("%s has no timeline yet: one is recorded at the third step", r.Name)
+		}
+		if err != nil {
+			return err
+		}
+		return t.WriteChrome(w)
+	},
+	"memory-snapshot": func(w io.Writer, r *view.Run) error {
+		p, err := r.Plan()
+		if err == nil && p == nil {
+			err = fmt.Errorf("the event log of %s has no plan", r.Name)
+		}
+		if err != nil {
+			return err
+		}
+		return view.WriteMemorySnapshot(w, p)
+	},
+	"jsonl": func(w io.Writer, r *view.Run) error {
+		for i := range r.Iterations {
+			if err := writeJSON(w, &r.Iterations[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"csv": func(w io.Writer, r *view.Run) error {
+		table := csv.NewWriter(w)
+		table.Write(finetune.Columns) // its error comes with the flush
+		for i := range r.Iterations {
+			table.Write(finetune.Row(r.ID(), &r.Iterations[i]))
+		}
+		table.Flush()
+		return table.Error()
+	},
+}
+
+func formatNames() []string {
+	return append([]string{"html"}, slices.Sorted(maps.Keys(exports))...)
 }

@@ -47,7 +47,21 @@ func TestCompareAndReport(t *testing.T) {
 	if v := command(t, "report", a, "--out", page, "--json").object(t); at(t, v, "runs") != 1.0 || at(t, v, "bytes").(float64) < 1000 {
 		t.Errorf("%v", v)
 	}
+	// What a run is written as for others has all its steps; the lines are those of train --log.
+	for format, want := range map[string]int{"tensorboard": 5, "chrome": 1, "memory-snapshot": 1, "jsonl": 4, "csv": 5} {
+		file := filepath.Join(dir, format)
+		command(t, "report", a, "--format", format, "--out", file, "--json").object(t)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "\n"); (format == "jsonl" || format == "csv") && n != want {
+			t.Errorf("%s has %d lines: %s", format, n, text)
+		}
+	}
 	for args, says := range map[string]string{
+		"report " + a + " --format csv":             "with --out for the file",
+		"report " + a + " --format png":             "no format is called",
 		"compare":                                   "at least one RUN",
 		"compare " + dir:                            "a run is a folder that train --out wrote",
 		"compare " + a + " --svg x":                 "give --metric too",

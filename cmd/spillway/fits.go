@@ -28,7 +28,7 @@ func estimateFits(ctx context.Context, sh shell, models []*spillway.Model, where
 	answer := map[string]any{"machine": at}
 	if len(models) == 0 {
 		progress := term.NewLine(sh.err)
-		list, err := inspect.LargestModels(ctx, on, o, func(task, model string) {
+		list, err := inspect.LargestModels(ctx, nil, on, o, func(task, model string) {
 			progress.Show(func() string { return "planning " + model + ", " + task })
 		})
 		progress.Done()

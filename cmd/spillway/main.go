@@ -42,6 +42,7 @@ type shell struct {
 	// backends in which GPUs are looked for where --device names none.
 	libraryPaths, drivers []string
 	signals               *signals // nil: nobody sends any
+	assumes               bool     // rates that are not known are assumed, not measured
 }
 
 // Exit codes, in addition to those of signals.

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +18,7 @@ import (
 	"spillway/recipe"
 	"spillway/rig"
 	"spillway/trace"
+	"spillway/view"
 )
 
 func newPlan(sh shell) *cobra.Command {
@@ -52,6 +55,9 @@ model can be planned for any machine.
 	complete(cmd, "machine", machine.GPUNames())
 	given := func(name string) bool { return recipe.Given(settings, name) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// A search makes hundreds of plans and holds few: with the usual limit of the collector a
+		// fifth of the time goes to collecting. It is some hundred megabytes at most.
+		defer debug.SetGCPercent(debug.SetGCPercent(400))
 		switch {
 		case ask.maxBatch && ask.maxSeq:
 			return usageErrorf("--max-batch-size and --max-seq-len: fix one to find the other")
@@ -144,6 +150,8 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 	if misfit != nil {
 		if ways := p.WaysOut(m, o, misfit, "task", where.machine); len(ways) > 0 {
 			misfit.Options = ways
+		} else if _, err := m.Plan(o); !errors.As(err, &misfit) {
+			return nil, err
 		}
 		if job, err = m.Standard(o); err != nil {
 			return nil, err
@@ -168,6 +176,9 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 		if err = saveTimeline(ask.timeline, job); err != nil {
 			return nil, err
 		}
+		if err = saveMemory(ask.memorySnapshot, job.Plan); err != nil {
+			return nil, err
+		}
 	}
 	r.Largest, r.Notices = largest, append(notices, r.Notices...)
 	r.Goal, r.Machine = describeGoal(job.Options), machineReport{at.Machine, at.Machine.String(), device.Name}
@@ -188,6 +199,24 @@ func canonicalPrice(m *spillway.Model, p *recipe.Plan, o spillway.Options, ask *
 	}
 	price := job.Plan.Forecast.StepSeconds/plain.Plan.Forecast.StepSeconds - 1
 	return &price, nil
+}
+
+// saveMemory writes the memory of a step to a file, as a snapshot or as a picture; "" is none.
+func saveMemory(path string, p *plan.Plan) error {
+	if path == "" {
+		return nil
+	}
+	err := vfs.Replace(vfs.OS, path, func(w io.Writer) error {
+		if strings.HasSuffix(path, ".svg") {
+			_, err := io.WriteString(w, view.MemoryOf(p).SVG())
+			return err
+		}
+		return view.WriteMemorySnapshot(w, p)
+	})
+	if err != nil {
+		return fmt.Errorf("writing the memory: %w", err)
+	}
+	return nil
 }
 
 // saveTimeline writes when each instruction of a step will run, by the forecast, to a file;

@@ -13,7 +13,7 @@ import (
 // rigOptions have devices opened with the libraries and the cache of this shell. What is not
 // in the cache is measured, and the line says so.
 func (sh shell) rigOptions(line *term.Line) rig.Options {
-	return rig.Options{Cache: sh.cache, LibraryPaths: sh.libraryPaths, Drivers: append([]string{}, sh.drivers...), Measure: true,
+	return rig.Options{Cache: sh.cache, LibraryPaths: sh.libraryPaths, Drivers: append([]string{}, sh.drivers...), Measure: !sh.assumes,
 		Report: func(what string) { line.Show(func() string { return "measuring this computer, once: " + what }) }}
 }
 

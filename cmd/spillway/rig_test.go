@@ -67,11 +67,12 @@ func (g fakeGPU) Info() device.Info {
 	return i
 }
 
-// fakeGPUs is a shell of a computer with some GPUs.
+// fakeGPUs is a shell of a computer with some GPUs. Nothing is measured: what takes a GPU a
+// moment takes the CPU a minute.
 func fakeGPUs(t *testing.T, n int) shell {
 	t.Helper()
 	fakes.gpus = n
-	return shell{out: &bytes.Buffer{}, err: &bytes.Buffer{}, in: strings.NewReader(""), cache: cache, drivers: []string{"fake"}}
+	return shell{out: &bytes.Buffer{}, err: &bytes.Buffer{}, in: strings.NewReader(""), cache: cache, drivers: []string{"fake"}, assumes: true}
 }
 
 // What the driver counts of two GPUs is what was predicted and what is used.
