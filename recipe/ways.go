@@ -39,6 +39,9 @@ func (p *Plan) WaysOut(m *spillway.Model, o spillway.Options, fit *planner.FitEr
 			w.change(&changed)
 			flags = append(flags, w.flags)
 		}
+		if !m.MayFit(changed) {
+			return false
+		}
 		job, err := m.TryPlan(changed)
 		if err != nil {
 			return false

@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"spillway/dtype"
 	"spillway/placement"
 	"spillway/plan"
+	"spillway/planner"
 	"spillway/train"
 )
 
@@ -173,5 +175,33 @@ func TestLargestBatchOfAModel(t *testing.T) {
 	}
 	if fast.Plan.Forecast.TokensPerSec < job.Plan.Forecast.TokensPerSec*0.99 {
 		t.Errorf("%d rows have %.0f tokens/s, the largest batch %d has %.0f", fast.Options.MicroBatchSize, fast.Plan.Forecast.TokensPerSec, job.Options.MicroBatchSize, job.Plan.Forecast.TokensPerSec)
+	}
+}
+
+// What cannot fit by what is stored alone is ruled out at once, and what fits never is.
+func TestMayFit(t *testing.T) {
+	m := open(t, configFile(t, tinyLlama(false, 0)))
+	ruled := 0
+	for _, budget := range []int64{10_000, 40_000, 100_000, 400_000, 4_000_000} {
+		for _, host := range []string{"64KiB", "256KiB", "4GiB"} {
+			for _, devices := range []string{"", "2x"} {
+				o := spillway.Options{Task: spillway.Train, BatchSize: 4, Seq: 32, Machine: parse(t, devices+"gpu:1GiB,host:4GiB@usable="+host), Budget: budget}
+				_, err := m.TryPlan(o)
+				var fit *planner.FitError
+				if err != nil && !errors.As(err, &fit) {
+					t.Fatal(err)
+				}
+				may := m.MayFit(o)
+				if !may {
+					ruled++
+				}
+				if err == nil && !may {
+					t.Errorf("%sgpu with %d bytes, %s on the host: it fits, and is said not to", devices, budget, host)
+				}
+			}
+		}
+	}
+	if ruled < 5 {
+		t.Errorf("only %d of 30 are ruled out at once", ruled)
 	}
 }

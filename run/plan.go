@@ -124,6 +124,17 @@ func (m *Model) TryPlan(o Options) (*Run, error) {
 	return m.Plan(o)
 }
 
+// MayFit is false where TryPlan would find that nothing fits, and takes less time to say so. What
+// else may be wrong with options TryPlan says.
+func (m *Model) MayFit(o Options) bool {
+	q, err := m.ask(o)
+	if err != nil || q.options.Task == Generate || q.options.DeviceMap != nil || q.options.Choose != nil || q.options.PreferDataParallel {
+		return true
+	}
+	fits, err := q.Request.MayFit(planner.Batch{Size: q.options.BatchSize, MicroBatches: q.options.MicroBatches})
+	return fits || err != nil
+}
+
 // UsePlan makes a run of a plan that was made before, without a search. The sizes of its
 // batches count. It is checked against the model, the optimizer and the memory there is.
 func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {

@@ -107,7 +107,7 @@ func (a *adviceOptions) planned(m *spillway.Model, p *recipe.Plan, o spillway.Op
 		job, _, err := m.FastestBatch(o, recipe.MaxMicroBatchSize)
 		return job, nil, err
 	}
-	job, err := m.Plan(o)
+	job, err := m.TryPlan(o) // where nothing fits, flags that do are looked for
 	return job, nil, err
 }
 

@@ -109,6 +109,37 @@ func (r Request) fastest(b Batch) (best *plan.Plan, traced *spec.Model, notices 
 	return nil, nil, nil, err
 }
 
+// MayFit is false where no number of micro-batches of a batch can fit. It is quick, and says
+// nothing of what is missing.
+func (r Request) MayFit(b Batch) (bool, error) {
+	cuts := []cut{{Request: r}}
+	if n := int64(b.MicroBatches); n > 0 {
+		cuts[0].Goal.MicroBatches, cuts[0].MicroBatchSize = b.MicroBatches, b.Size/n
+	} else {
+		var err error
+		if cuts, err = r.cuts(b.Size); err != nil {
+			return false, err
+		}
+	}
+	for _, c := range cuts {
+		m, err := c.model, error(nil)
+		if m == nil {
+			m, err = c.Trace(c.MicroBatchSize, c.Seq)
+		}
+		if err != nil {
+			return false, err
+		}
+		l, err := layout.New(m, c.Goal, c.Site)
+		if err != nil {
+			return false, err
+		}
+		if fits, err := search.MayFit(l); err != nil || fits {
+			return fits, err
+		}
+	}
+	return false, nil
+}
+
 // make plans a cut, if a few of its micro-batches fit at all: that is quickly found out, while
 // plans of many are long.
 func (c cut) make() (*plan.Plan, *goal.FitError, error) {

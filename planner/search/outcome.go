@@ -69,6 +69,20 @@ func AnyFits(b *layout.Layout) error {
 	return s.fitError()
 }
 
+// MayFit is false where nothing fits by what homes alone take: what AnyFits says no to after it
+// has written plans. It is quicker still, and says nothing of what is missing.
+func MayFit(b *layout.Layout) (bool, error) {
+	s := newSearch(newTarget(b).itself())
+	for _, w := range slices.Backward(s.parallelisms()) {
+		for _, f := range slices.Backward(s.linesOf(w)) {
+			if c, err := s.estimate(f.Mix(f.Size)); err != nil || c.fits {
+				return c != nil && c.fits, err
+			}
+		}
+	}
+	return false, nil
+}
+
 // Standard is the plan that keeps everything on one device, whatever that takes. It has no
 // forecast.
 func Standard(b *layout.Layout) (*plan.Plan, error) {
