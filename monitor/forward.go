@@ -53,7 +53,7 @@ func (f *Forwarder) Alert(a eventlog.Alert) {
 	}
 }
 
-// Close waits for the alerts that were handed over, and says what went wrong first.
+// Close waits for the alerts that it was given, and says what went wrong first.
 func (f *Forwarder) Close() error {
 	if f.queue == nil {
 		return nil

@@ -52,7 +52,7 @@ func TestForwarding(t *testing.T) {
 	}
 }
 
-// A command that hangs does not hold up whoever hands alerts over.
+// A command that hangs does not hold up whoever gives it alerts.
 func TestForwardingDoesNotWait(t *testing.T) {
 	f := &Forwarder{Command: "sleep 0.3"}
 	began := time.Now()
