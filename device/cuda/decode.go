@@ -134,6 +134,9 @@ func (d *Device) matMulRows(c op.Call) (p program, ok bool, err error) {
 }
 
 func normGated(d *Device, c op.Call) (program, error) {
+	if c.In[2].DType.Block() {
+		return packedGated(d, c)
+	}
 	t, k, n := c.In[0].DType, c.In[0].Shape.Last(), c.In[2].Shape[0]
 	f, fits := d.newFewRows(t, c.In[0].Shape.Rows(), k, ceilDiv(n, 8), true)
 	if err := same(c.In[0], c.In[1], c.In[2]); err != nil || !fits || c.In[1].Shape[0] != k || c.Attr.Func > op.SiLU {
@@ -143,6 +146,9 @@ func normGated(d *Device, c op.Call) (program, error) {
 }
 
 func normHeads(d *Device, c op.Call) (program, error) {
+	if c.In[2].DType.Block() {
+		return packedHeads(d, c)
+	}
 	t, k, cache := c.In[0].DType, c.In[0].Shape.Last(), c.In[6]
 	size, half := cache.Shape[3], c.In[5].Shape[0]
 	f, fits := d.newFewRows(t, c.In[0].Shape.Rows(), k, (c.Attr.Heads+2*c.Attr.KVHeads)*(size/16), true)

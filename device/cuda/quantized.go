@@ -42,6 +42,9 @@ func blockUnit(element, format dtype.Type) (unit, error) {
 // quantizedMatmul decodes the weight as it is read, once for every row: it is for few rows.
 func quantizedMatmul(d *Device, c op.Call) (program, error) {
 	rows, outputs, width := c.In[0].Shape.Rows(), c.In[1].Shape[0], c.In[1].Shape[1]
+	if p, ok, err := d.packedMatmul(c); ok {
+		return p, err
+	}
 	bias, out := arg{}, buffer(2)
 	if c.Attr.Bias {
 		bias, out = buffer(2), buffer(3)
