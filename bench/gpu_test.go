@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"math"
 	"os"
@@ -136,6 +137,44 @@ func TestForecastsAreWhatWasMeasured(t *testing.T) {
 	t.Logf("%d rows: time off by %.1f%% at the median, in nine of ten by %.1f%% at most, memory by %.2f%% to %.2f%%", len(r.Results), 100*r.TimeOff, 100*r.TimeOffMost, 100*r.MemoryOff[0], 100*r.MemoryOff[1])
 	if len(r.Results) < 30 || !(r.TimeOff <= 0.03) || !(r.TimeOffMost <= 0.1) || r.MemoryOff[0] < -0.001 || r.MemoryOff[1] > 0.02 {
 		t.Errorf("%d rows: time is off by %v at the median, in nine of ten by %v at most, memory by %v", len(r.Results), r.TimeOff, r.TimeOffMost, r.MemoryOff)
+	}
+}
+
+// Rows of language models have sequences packed from documents, as train has them; those with many
+// documents say how long, forecast with it, and are filled with them.
+func TestGPURowsArePacked(t *testing.T) {
+	many := 0
+	for _, row := range gpuRows() {
+		language := !strings.Contains(row.Name, "encoder") && !strings.Contains(row.Name, "linear layers")
+		if row.options.Packed != language {
+			t.Errorf("%s: packed is %v", row.Name, row.options.Packed)
+		}
+		if row.documents == 0 {
+			continue
+		}
+		many++
+		seq, mean := row.options.Seq, 0.0
+		segments, positions := make([]byte, 4*64*seq), make([]byte, 4*64*seq)
+		fillDocuments(segments, false, seq, row.documents)
+		fillDocuments(positions, true, seq, row.documents)
+		for i := range int(64 * seq) {
+			s, at := binary.LittleEndian.Uint32(segments[4*i:]), binary.LittleEndian.Uint32(positions[4*i:])
+			begins := int64(i)%seq == 0 || s != binary.LittleEndian.Uint32(segments[4*i-4:])
+			if begins != (at == 0) || int64(i)%seq == 0 && s != 0 || !begins && at != binary.LittleEndian.Uint32(positions[4*i-4:])+1 {
+				t.Fatalf("%s: position %d is %d of document %d", row.Name, i, at, s)
+			}
+			if begins {
+				mean++
+			}
+		}
+		mean = float64(64*seq) / mean
+		// The last document of a sequence is cut; a position is in a long one rather than in a short one.
+		if mean < 0.6*documentTokens || mean > documentTokens || row.options.Document < int64(mean) || row.options.Document > 2*documentTokens {
+			t.Errorf("%s: documents of %.0f on average, %d as positions have it", row.Name, mean, row.options.Document)
+		}
+	}
+	if many == 0 {
+		t.Error("no row has several documents in a sequence")
 	}
 }
 

@@ -54,7 +54,7 @@ func (g *GPURow) measure(ctx context.Context, here *rig.Rig, rates machine.Devic
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
 	e := job.Executor()
-	if err := errors.Join(fillNoise(e, job.Spec.Params), fillParts(e, m.Info.Vocab)); err != nil {
+	if err := errors.Join(fillNoise(e, job.Spec.Params), fillParts(e, m.Info.Vocab, g.documents)); err != nil {
 		return err
 	}
 	g.Prepare = time.Since(began).Seconds()
@@ -222,9 +222,10 @@ func adamNumbers() (n executor.IterationArgs, err error) {
 // which take a CPU many times as long.
 const benchLR = 1e-6
 
-// fillParts fills the batch: random tokens and targets, positions in order, small numbers
-// elsewhere.
-func fillParts(e *executor.Executor, vocabulary int64) error {
+// fillParts fills the batch: random tokens and targets, documents of some tokens on average with
+// their positions in order, small numbers elsewhere. Documents of 0 tokens are as long as
+// sequences.
+func fillParts(e *executor.Executor, vocabulary, documents int64) error {
 	p := e.Plan()
 	for micro := range p.MicroBatches {
 		for _, part := range p.Batch {
@@ -232,10 +233,28 @@ func fillParts(e *executor.Executor, vocabulary int64) error {
 			if err != nil {
 				return err
 			}
-			fillPart(raw, part.Name, part.Type, max(vocabulary, 1), p)
+			if fillPart(raw, part.Name, part.Type, max(vocabulary, 1), p); documents > 0 && (part.Name == "segments" || part.Name == "positions") {
+				fillDocuments(raw, part.Name == "positions", p.Seq, documents)
+			}
 		}
 	}
 	return nil
+}
+
+// fillDocuments writes which document each position is in, or its position there.
+func fillDocuments(raw []byte, positions bool, seq, documents int64) {
+	for at := int64(0); at < int64(len(raw))/4; {
+		for number, n := range documentLengths(at/seq, seq, documents) {
+			for i := range n {
+				word := uint32(number)
+				if positions {
+					word = uint32(i)
+				}
+				binary.LittleEndian.PutUint32(raw[4*at:], word)
+				at++
+			}
+		}
+	}
 }
 
 func fillPart(raw []byte, name string, t op.Type, vocabulary int64, p *plan.Plan) {
@@ -248,6 +267,8 @@ func fillPart(raw []byte, name string, t op.Type, vocabulary int64, p *plan.Plan
 			word = math.Float32bits(1 / float32(p.MicroBatchSize*p.Seq*int64(p.MicroBatches)))
 		case name == autograd.LossScale:
 			word = math.Float32bits(1)
+		case name == "segments":
+			word = 0
 		case name == "positions":
 			word = uint32(i % last)
 		case t.DType == dtype.I32:

@@ -2,11 +2,13 @@ package bench
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"spillway"
 	"spillway/dtype"
 	"spillway/lora"
+	"spillway/op"
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner/strategy"
@@ -51,9 +53,12 @@ type GPURow struct {
 
 	model   string
 	options spillway.Options
-	tf32    bool   // f32 matmuls are computed in TF32
-	twin    string // the row that is the same training run with another plan
-	events  []trace.Event
+	tf32    bool // f32 matmuls are computed in TF32
+	// documents is how many tokens those packed into sequences have on average; 0: a sequence is
+	// one document.
+	documents int64
+	twin      string // the row that is the same training run with another plan
+	events    []trace.Event
 }
 
 // GPUStage is a stage of a row: planned, started, timed, traced.
@@ -96,13 +101,49 @@ func gpuRows() []*GPURow {
 // bf16 is a row that computes in bf16.
 func bf16(name, model string, o spillway.Options) *GPURow {
 	o.Precision = dtype.BF16
-	return &GPURow{Name: name, model: model, options: o}
+	return newRow(name, model, o)
 }
 
 // tf32 is a row in f32 whose matmuls are computed in TF32.
 func tf32(name, model string, o spillway.Options) *GPURow {
 	o.Precision = dtype.F32
-	return &GPURow{Name: name, model: model, options: o, tf32: true}
+	g := newRow(name, model, o)
+	g.tf32 = true
+	return g
+}
+
+// newRow packs the sequences of language models, as train and eval do: one document each.
+func newRow(name, model string, o spillway.Options) *GPURow {
+	o.Packed = model != modelEncoder && model != modelLinear && model != modelLinearTable
+	return &GPURow{Name: name, model: model, options: o}
+}
+
+// documentTokens is how long documents are on average in rows that have many in a sequence.
+const documentTokens = 700
+
+// ofDocuments is the same row over sequences of documents whose lengths fall off exponentially
+// from the mean.
+func (g *GPURow) ofDocuments() *GPURow {
+	g.Name += fmt.Sprintf(", documents of %d on average", documentTokens)
+	g.documents = documentTokens
+	var tokens, squares int64
+	for i := range g.options.MicroBatchSize {
+		for _, n := range documentLengths(i, g.options.Seq, g.documents) {
+			tokens, squares = tokens+n, squares+n*n
+		}
+	}
+	g.options.Document = squares / tokens
+	return g
+}
+
+// documentLengths are those of the documents of a sequence; the last one is cut.
+func documentLengths(sequence, seq, mean int64) (list []int64) {
+	for left := seq; left > 0; {
+		u := float64(op.Uniform(2, uint32(sequence), uint64(len(list))))
+		n := min(1+int64(-float64(mean)*math.Log1p(-u)), left)
+		list, left = append(list, n), left-n
+	}
+	return list
 }
 
 // like names the row that is the same training run with another plan.
@@ -172,6 +213,8 @@ func baselineRows() []*GPURow {
 		bf16(linearResident, modelLinearTable, work(spillway.Eval, 1, 4096, 0, streamedButFirst)),
 		bf16(linearTrain, modelLinear, pureBF16(work(spillway.Train, 4096, 1, 0, strategy.Uniform(true, true, strategy.SaveAll, 3)))),
 		bf16(tuneFromHost, "llama-3-8b", spillway.Options{Task: spillway.Train, MicroBatchSize: 8, Seq: 4096, Budget: int64(24 * gib), Constraints: onHost}),
+		bf16(trainSaved, model11B, work(spillway.Train, 4, 2048, 0, savedAll)).ofDocuments(),
+		bf16(tuneFromHost, "llama-3-8b", spillway.Options{Task: spillway.Train, MicroBatchSize: 8, Seq: 4096, Budget: int64(24 * gib), Constraints: onHost}).ofDocuments(),
 	}
 }
 

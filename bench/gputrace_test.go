@@ -97,7 +97,7 @@ func iterateOnCPU(t *testing.T, row *GPURow) {
 	if err := fillNoise(e, job.Spec.Params); err != nil {
 		t.Fatal(err)
 	}
-	if err := fillParts(e, m.Info.Vocab); err != nil {
+	if err := fillParts(e, m.Info.Vocab, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := row.iterate(context.Background(), e, func() error { return nil }); err != nil {

@@ -182,6 +182,13 @@ func TestPage(t *testing.T) {
 	}
 	shot(t, ctx, "iteration")
 	checkAccess(t, ctx, "iteration")
+	for name, shows := range map[string]string{"map": `(document.querySelector("figure svg desc") || main).textContent.includes("state: ")`, "forecast": `document.querySelectorAll("figure svg rect").length > 20`,
+		"plans": `document.querySelectorAll("tbody tr").length > 1 && document.body.innerText.includes("this is the plan")`} {
+		eval[bool](t, ctx, `location.hash = "#`+name+`/`+idOf(a)+`", true`)
+		becomes(t, ctx, `document.documentElement.dataset.ready === "`+name+`" && `+shows)
+		shot(t, ctx, name)
+		checkAccess(t, ctx, name)
+	}
 	mu.Lock()
 	defer mu.Unlock()
 	if len(foreign) > 0 || len(failed) > 0 {

@@ -310,6 +310,27 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("GET /api/run/{id}/timeline/{file}", func(w http.ResponseWriter, r *http.Request) {
 		s.answerRun(w, r, func(run *view.Run) (any, error) { return run.Timeline() })
 	})
+	s.mux.HandleFunc("GET /api/run/{id}/map/{file}", func(w http.ResponseWriter, r *http.Request) {
+		s.answerRun(w, r, func(run *view.Run) (any, error) {
+			p, err := run.Plan()
+			if err == nil && p == nil {
+				err = errNoPlan
+			}
+			if err != nil {
+				return nil, err
+			}
+			return view.MapOf(p), nil
+		})
+	})
+	s.mux.HandleFunc("GET /api/run/{id}/forecast/{file}", func(w http.ResponseWriter, r *http.Request) {
+		s.answerRun(w, r, func(run *view.Run) (any, error) {
+			t, err := run.Timeline()
+			return view.CheckForecast(t), err
+		})
+	})
+	s.mux.HandleFunc("GET /api/run/{id}/plans", func(w http.ResponseWriter, r *http.Request) {
+		s.answerRun(w, r, func(run *view.Run) (any, error) { return plansOf(run) })
+	})
 	s.mux.HandleFunc("POST /api/run/{id}/trace", s.requestTrace)
 	s.mux.HandleFunc("GET /api/compare/{file}", s.compare)
 }

@@ -10,6 +10,7 @@ import (
 
 	"spillway/eventlog"
 	"spillway/monitor"
+	"spillway/plan"
 	"spillway/view"
 )
 
@@ -73,6 +74,22 @@ func nowOf(r *view.Run) (Now, error) {
 		n.Tiers = append(n.Tiers, tier)
 	}
 	return n, nil
+}
+
+// plansOf are the plan of a run and those that were not chosen, with the reasons.
+func plansOf(r *view.Run) ([]plan.Alternative, error) {
+	p, err := r.Plan()
+	if err == nil && p == nil {
+		err = errNoPlan
+	}
+	if err != nil {
+		return nil, err
+	}
+	chosen := plan.Alternative{Strategy: p.Strategy, Strategies: p.Strategies, Reason: "this is the plan: " + p.Reason, Fits: true, PeakBytes: p.Peak()}
+	if p.Forecast != nil {
+		chosen.StepSeconds = p.Forecast.StepSeconds
+	}
+	return append([]plan.Alternative{chosen}, p.Rejected...), nil
 }
 
 // points is how many a chart may have: those of the address, or one per pixel.

@@ -283,8 +283,16 @@ func TestMalformedFilesAreRefused(t *testing.T) {
 		"a type not read": {func([]byte) []byte {
 			return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{256}, 16, 0), 999)
 		}, "IQ2_XXS"},
-		"half a block": {func([]byte) []byte { return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{48}, 8, 0), 99) }, "whole blocks"},
-		"offset":       {func([]byte) []byte { return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{4}, 0, 32), 99) }, "is at 32"},
+		"half a block":   {func([]byte) []byte { return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{48}, 8, 0), 99) }, "whole blocks"},
+		"offset":         {func([]byte) []byte { return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{4}, 0, 32), 99) }, "is at 32"},
+		"offset between": {func([]byte) []byte { return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{4}, 0, 7), 99) }, "is at 7"},
+		"other alignment": {func([]byte) []byte {
+			f := heads(begin(2, 3)).text("general.alignment").u32(4).u32(64)
+			return pad(tensor(tensor(f, "output.weight", []uint64{4}, 0, 0), "output_norm.weight", []uint64{4}, 0, 32), 299)
+		}, "is at 32"},
+		"long name": {func([]byte) []byte {
+			return pad(tensor(heads(begin(1, 2)), strings.Repeat("x", 64), []uint64{4}, 0, 0), 99)
+		}, "at most 63"},
 		"tensor twice": {func([]byte) []byte {
 			return pad(tensor(tensor(heads(begin(2, 2)), "output.weight", []uint64{4}, 0, 0), "output.weight", []uint64{4}, 0, 32), 199)
 		}, "twice"},
@@ -294,6 +302,24 @@ func TestMalformedFilesAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.say) {
 			t.Errorf("%s: %v, want an error with %q", name, err, c.say)
 		}
+	}
+}
+
+// A dimension of 0 is allowed, as llama.cpp allows it: such a tensor has no bytes.
+func TestEmptyTensorsAreRead(t *testing.T) {
+	f := begin(1, 2).text("general.architecture").u32(8).text("llama").text("llama.attention.head_count").u32(4).u32(4)
+	f.text("output.weight").u32(2).u64(0).u64(4).u32(0).u64(0)
+	path := filepath.Join(t.TempDir(), "x.gguf")
+	if err := os.WriteFile(path, append(f.b, make([]byte, 64)...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if x, ok := file.Tensor("lm_head.weight"); !ok || x.Bytes != 0 {
+		t.Errorf("the tensor has %d bytes", x.Bytes)
 	}
 }
 

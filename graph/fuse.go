@@ -92,11 +92,17 @@ func (f *fuser) made(v Value, kind op.Kind, uses int) (Node, bool) {
 	return f.Nodes[i], true
 }
 
-// product is the matmul of a weight that makes a value, with or without a bias.
+// product is the matmul of a weight, plain or packed, that makes a value, with or without a bias.
 func (f *fuser) product(v Value) (Node, bool) {
 	n, ok := f.made(v, op.MatMul, 1)
 	a := n.Attr
-	return n, ok && a.TransB && !a.TransA && !a.Plus && !a.Accumulate && f.params[n.In[1]] && (!a.Bias || f.params[n.In[2]])
+	plain := a.TransB && !a.TransA && !a.Plus && !a.Accumulate
+	if !ok {
+		n, ok = f.made(v, op.QuantizedMatmul, 1)
+		a = n.Attr
+		plain = a.OutlierThreshold == 0
+	}
+	return n, ok && plain && f.params[n.In[1]] && (!a.Bias || f.params[n.In[2]])
 }
 
 // normed is the norm of rows that so many matmuls use, and nothing else.
@@ -189,7 +195,11 @@ func (f *fuser) plus(i int) {
 			continue
 		}
 		made := Node{Kind: op.MatMul, Attr: product.Attr, At: product.At, In: []Value{product.In[0], product.In[1], other}, Out: n.Out}
-		made.Attr.Plus = true
+		if product.Kind == op.QuantizedMatmul {
+			made.Kind = op.QuantizedPlus
+		} else {
+			made.Attr.Plus = true
+		}
 		if f.has(f.Call(made)) {
 			f.drop(product)
 			f.Nodes[i] = made

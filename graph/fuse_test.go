@@ -8,11 +8,12 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
 // layer is a block of the Llama family by hand, as a program of a step.
-func layer(t *testing.T, rows int64, bias bool) *graph.Program {
+func layer(t *testing.T, rows int64, bias, packed bool) *graph.Program {
 	t.Helper()
 	p := &graph.Program{Name: "layer", Types: make([]op.Type, 1)}
 	value := func(d dtype.Type, dims ...int64) graph.Value {
@@ -53,11 +54,15 @@ func layer(t *testing.T, rows int64, bias bool) *graph.Program {
 	keys, values := half(graph.Cache, "keys", 12, kv, 8, d), half(graph.Cache, "values", 12, kv, 8, d)
 	freq := input(graph.Const, "rope", dtype.F32, d/2)
 	line := func(x graph.Value, name string, out, in int64, bias bool) graph.Value {
-		operands := []graph.Value{x, half(graph.Param, name, out, in)}
+		kind, a, held := op.MatMul, op.Attr{TransB: true, Bias: bias}, dtype.BF16
+		if packed {
+			kind, a, held = op.QuantizedMatmul, op.Attr{Bias: bias}, quant.NF4
+		}
+		operands := []graph.Value{x, input(graph.Param, name, held, out, in)}
 		if bias {
 			operands = append(operands, half(graph.Param, name+".bias", out))
 		}
-		return apply(op.MatMul, op.Attr{TransB: true, Bias: bias}, operands...)[0]
+		return apply(kind, a, operands...)[0]
 	}
 	norm := func(x graph.Value, name string) graph.Value {
 		return apply(op.RMSNorm, op.Attr{Eps: 1e-5}, x, half(graph.Param, name, w))[0]
@@ -135,14 +140,17 @@ func run(t *testing.T, p *graph.Program) map[string][]float64 {
 // a matmul saves.
 func TestFuse(t *testing.T) {
 	all := func(op.Call) bool { return true }
-	for _, bias := range []bool{false, true} {
-		p := layer(t, 3, bias)
+	for _, c := range []struct{ bias, packed bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		p, sum := layer(t, 3, c.bias, c.packed), op.MatMul
+		if c.packed {
+			sum = op.QuantizedPlus
+		}
 		before := kinds(p)
 		f := graph.Fuse(p, all)
 		if err := f.Verify(); err != nil {
 			t.Fatal(err)
 		}
-		if want := []op.Kind{op.NormHeads, op.AttendCache, op.MatMul, op.NormGated, op.MatMul}; !slices.Equal(kinds(f), want) {
+		if want := []op.Kind{op.NormHeads, op.AttendCache, sum, op.NormGated, sum}; !slices.Equal(kinds(f), want) {
 			t.Errorf("fused to %v, want %v", kinds(f), want)
 		}
 		if !slices.Equal(kinds(p), before) || p.Verify() != nil {
@@ -167,13 +175,13 @@ func TestFuse(t *testing.T) {
 // Without kernels, with many rows, and where a value is used elsewhere, programs stay as they are.
 func TestFuseLeavesAlone(t *testing.T) {
 	all := func(op.Call) bool { return true }
-	if p := layer(t, 3, false); graph.Fuse(p, func(op.Call) bool { return false }) != p {
+	if p := layer(t, 3, false, false); graph.Fuse(p, func(op.Call) bool { return false }) != p {
 		t.Error("fused without kernels")
 	}
-	if p := layer(t, graph.FewRows+1, false); graph.Fuse(p, all) != p {
+	if p := layer(t, graph.FewRows+1, false, false); graph.Fuse(p, all) != p {
 		t.Error("fused many rows")
 	}
-	p := layer(t, 3, false)
+	p := layer(t, 3, false, false)
 	for _, n := range p.Nodes {
 		if n.Kind == op.RMSNorm { // somebody else wants the norms
 			p.Outputs = append(p.Outputs, graph.Port{Value: n.Out[0], Role: graph.Result, Index: len(p.Outputs)})

@@ -93,6 +93,27 @@ func Attach(m nn.Model, o Options) ([]string, error) {
 	return names, err
 }
 
+// Quantize has the weights of a model's linear layers, lm_head excepted, held in a block format,
+// as those of QLoRA are, for models that are only run. Outliers is as in Options.
+func Quantize(m nn.Model, base dtype.Type, outliers float64) error {
+	if !quant.IsWeights(base) {
+		return fmt.Errorf("weights cannot be held as %v; use %s", base, quant.Aliases(", "))
+	}
+	if !(outliers >= 0) || outliers > 0 && base != quant.RowI8 {
+		return fmt.Errorf("an outlier threshold of %v with weights of %v; give a threshold above 0 and weights of %v", outliers, base, quant.RowI8)
+	}
+	if _, err := nn.Bind(m); err != nil {
+		return err
+	}
+	all, err := linears(m)
+	for _, p := range all {
+		if !p.isHead {
+			p.weight.Storage, p.weight.OutlierThreshold, p.weight.Frozen = base, outliers, true
+		}
+	}
+	return err
+}
+
 func (o Options) attach(m nn.Model) ([]string, error) {
 	if err := o.check(); err != nil {
 		return nil, err

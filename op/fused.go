@@ -1,12 +1,18 @@
 package op
 
-import "fmt"
+import (
+	"fmt"
+
+	"spillway/dtype"
+	"spillway/quant"
+)
 
 // Fused ops are several ops at once, for steps of few rows: there the time is that of reading
 // the weights, and every op more is a pause. A program has them only where the device has kernels
 // for them (graph.Fuse); elsewhere it keeps the ops they stand for, which are also their
 // reference. Their matrices are weights that nothing writes during a step, so a kernel
-// may read them before what precedes it is done.
+// may read them before what precedes it is done. They are plain, or in block formats: as
+// QuantizedMatmul reads them.
 
 // NormHeads is what attention over a cache needs of a block's input: the norm, q, k and v,
 // rotary positions, and k and v stored in the cache. Rows are idle as in CachedAttention; the q
@@ -32,11 +38,46 @@ const AttendCache Kind = "attend_cache"
 //	output    [.. N]
 const NormGated Kind = "norm_gated"
 
+// QuantizedPlus is QuantizedMatmul and the sum with something else.
+//
+//	operands  x [.. K], W [N K] in a type of quant.Weights, plus [.. N]
+//	output    [.. N]
+const QuantizedPlus Kind = "quantized_plus"
+
 func init() {
 	Register(Op{Kind: NormHeads, Fused: true, Infer: inferNormHeads, Cost: costNormHeads, Reference: referenceNormHeads,
 		InPlace: func(Call) []int { return []int{6, 7} }, Cases: (*CaseList).normHeads})
 	Register(Op{Kind: AttendCache, Fused: true, Takes: 6, Infer: inferAttendCache, Cost: costAttendCache, Reference: referenceAttendCache, Cases: (*CaseList).attendCache})
 	Register(Op{Kind: NormGated, Fused: true, Takes: 4, Infer: inferNormGated, Cost: costNormGated, Reference: referenceNormGated, Cases: (*CaseList).normGated})
+	Register(Op{Kind: QuantizedPlus, Fused: true, Takes: 3, Infer: inferQuantizedPlus, Cost: costQuantizedMatmul, Reference: referenceQuantizedPlus, Cases: (*CaseList).quantizedPlus})
+}
+
+// line is the op of a matmul with a weight, plain or in a block format.
+func line(weight Type, bias bool) (Kind, Attr) {
+	if weight.DType.Block() {
+		return QuantizedMatmul, Attr{Bias: bias}
+	}
+	return MatMul, Attr{TransB: true, Bias: bias}
+}
+
+func inferLine(in ...Type) ([]Type, error) {
+	kind, a := line(in[1], len(in) > 2)
+	return kind.facts().Infer(a, in)
+}
+
+func inferQuantizedPlus(a Attr, in []Type) ([]Type, error) {
+	out, err := inferQuantizedMatmul(Attr{}, in[:2])
+	if err == nil && !in[2].Equal(out[0]) {
+		err = fmt.Errorf("%v is added to %v, want the same type", in[2], out[0])
+	}
+	return out, err
+}
+
+func referenceQuantizedPlus(c Call, in, out []Array, args Args) {
+	referenceQuantizedMatmul(Call{Kind: QuantizedMatmul, In: c.In[:2], Out: c.Out}, in[:2], out, args)
+	for i := range out[0].F {
+		out[0].F[i] += in[2].F[i]
+	}
 }
 
 // Fused says whether the op stands for several others.
@@ -56,7 +97,7 @@ func inferNormHeads(a Attr, in []Type) ([]Type, error) {
 		if a.Bias {
 			operands = append(operands, in[11+i])
 		}
-		made, err := inferMatMul(Attr{TransB: true, Bias: a.Bias}, operands)
+		made, err := inferLine(operands...)
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +144,7 @@ func inferNormGated(a Attr, in []Type) ([]Type, error) {
 	if err := same(in, 2, 3); err != nil {
 		return nil, err
 	}
-	made, err := inferMatMul(Attr{TransB: true}, []Type{norm[0], in[2]})
+	made, err := inferLine(norm[0], in[2])
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +187,8 @@ func referenceNormHeads(c Call, in, out []Array, _ Args) {
 		if c.Attr.Bias {
 			operands = append(operands, in[11+i])
 		}
-		made[i] = apply(MatMul, Attr{TransB: true, Bias: c.Attr.Bias}, operands...)[0]
+		kind, a := line(in[2+i].Type, c.Attr.Bias)
+		made[i] = apply(kind, a, operands...)[0]
 	}
 	q := apply(Rope, Attr{Heads: c.Attr.Heads, Scale: c.Attr.Scale}, made[0], in[8], in[5])[0]
 	k := apply(Rope, Attr{Heads: c.Attr.KVHeads, Scale: c.Attr.Scale}, made[1], in[8], in[5])[0]
@@ -168,7 +210,8 @@ func referenceAttendCache(c Call, in, out []Array, _ Args) {
 
 func referenceNormGated(c Call, in, out []Array, _ Args) {
 	x := apply(RMSNorm, Attr{Eps: c.Attr.Eps}, in[0], in[1])[0]
-	gate, up := apply(MatMul, Attr{TransB: true}, x, in[2])[0], apply(MatMul, Attr{TransB: true}, x, in[3])[0]
+	kind, a := line(in[2].Type, false)
+	gate, up := apply(kind, a, x, in[2])[0], apply(kind, a, x, in[3])[0]
 	copy(out[0].F, apply(Gated, Attr{Func: c.Attr.Func}, gate, up)[0].F)
 }
 
@@ -214,6 +257,24 @@ func (l *CaseList) normHeads() {
 		}
 		l.Add(c.name, NormHeads, c.attr, in...)
 	}
+	for _, w := range packedPairs {
+		c := fusedCase{attr: Attr{Heads: 4, KVHeads: 2, Eps: 1e-5}, page: 4, table: 3, count: 6, rows: [][2]int32{{1, 9}, {0, 2}}}
+		held := l.Sized(2, c.count, 2, c.page, 64)
+		l.Add(fmt.Sprint("weights of ", w), NormHeads, c.attr, l.X(1, len(c.rows), 512), l.Sized(0.2, 512), SpreadAs(w[0], 256, 512), SpreadAs(w[0], 128, 512), SpreadAs(w[1], 128, 512),
+			frequencies(32), held, held, c.column(1), c.column(0), c.pages()).Large = true
+	}
+}
+
+// packedPairs are formats of a layer's weights: of most, and of those that are stored finer.
+var packedPairs = [][2]dtype.Type{{quant.Q4_K, quant.Q6_K}, {quant.Q4_K, quant.Q4_K}, {quant.NF4, quant.NF4}, {quant.RowF8, quant.RowF8}}
+
+// quantizedPlus has rows of one unit of kernels, of some, and of an odd number of them.
+func (l *CaseList) quantizedPlus() {
+	for _, codec := range quant.Weights() {
+		l.Add(fmt.Sprint("1 row ", codec.Type), QuantizedPlus, Attr{}, l.X(1, 256), SpreadAs(codec.Type, 33, 256), l.X(1, 33))
+		l.Add(fmt.Sprint("2 rows ", codec.Type), QuantizedPlus, Attr{}, l.X(1, 2, 2304), SpreadAs(codec.Type, 20, 2304), l.X(1, 2, 20)).Large = true
+		l.Add(fmt.Sprint("8 rows ", codec.Type), QuantizedPlus, Attr{}, l.X(8, 768), SpreadAs(codec.Type, 100, 768), l.X(8, 100)).Large = true
+	}
 }
 
 func (l *CaseList) attendCache() {
@@ -239,5 +300,8 @@ func (l *CaseList) normGated() {
 		rows, width, n int
 	}{{"1 row", SiLU, 1, 64, 40}, {"3 rows", GELUTanh, 3, 200, 17}, {"8 rows", SiLU, 8, 1024, 64}, {"11 rows", GELU, 11, 72, 24}} {
 		l.Add(c.name, NormGated, Attr{Func: c.f, Eps: 1e-5}, l.X(1, c.rows, c.width), l.Sized(0.5, c.width), l.Sized(0.3, c.n, c.width), l.Sized(0.3, c.n, c.width))
+	}
+	for _, w := range packedPairs {
+		l.Add(fmt.Sprint("weights of ", w[1]), NormGated, Attr{Func: SiLU, Eps: 1e-5}, l.X(1, 4, 768), l.Sized(0.5, 768), SpreadAs(w[1], 44, 768), SpreadAs(w[1], 44, 768)).Large = true
 	}
 }

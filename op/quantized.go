@@ -121,6 +121,7 @@ func (l *CaseList) quantizedMatmul() {
 		kind := codec.Type
 		l.Add(fmt.Sprint("1 row ", kind), QuantizedMatmul, Attr{}, l.X(1, 128), SpreadAs(kind, 9, 128))
 		l.Add(fmt.Sprint("blocks across rows ", kind), QuantizedMatmul, Attr{Bias: true}, l.X(2, 3, 43), SpreadAs(kind, 35, 43), l.X(35))
+		l.Add(fmt.Sprint("13 rows of 768 ", kind), QuantizedMatmul, Attr{Bias: true}, l.X(13, 768), SpreadAs(kind, 50, 768), l.X(50)).Large = true
 		l.Add(fmt.Sprint("129 rows ", kind), QuantizedMatmul, Attr{Bias: true}, l.X(129, 257), SpreadAs(kind, 65, 257), l.X(65)).Large = true
 		l.Add(fmt.Sprint("300 outputs ", kind), QuantizedMatmul, Attr{}, l.X(3, 192), SpreadAs(kind, 300, 192)).Large = true
 	}

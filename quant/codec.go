@@ -121,6 +121,9 @@ func Decode(t dtype.Type, dst []float32, src []byte, cols int) error {
 	return err
 }
 
+// Bytes is the storage of n elements of a block type that are one row.
+func Bytes(t dtype.Type, n int64) int64 { return Of(t).Bytes(n) }
+
 // codecOf finds the codec of a type and refuses storage that is not that of n elements in
 // rows of cols.
 func codecOf(t dtype.Type, n, cols int, storage []byte) (*Codec, error) {

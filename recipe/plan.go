@@ -89,7 +89,7 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 	parsed(f, "", "precision", "compute in `fp32|bf16|pure-bf16|fp16`. bf16 and fp16 have fp32 master weights; pure-bf16 has none and rounds updates\nstochastically; fp16 scales the loss (default: bf16 on a GPU, fp32 on a CPU)", p.setPrecision,
 		"fp32", "bf16", "pure-bf16", "fp16")
 	names(f, &p.FP32Modules, "fp32-modules", "compute these `MODULES` in fp32 whatever the precision: names or their last parts such as lm_head,norm,\nor re:PATTERN of full names")
-	names(f, &p.NoQuantize, "no-quantize", "leave these `MODULES` unquantized in qlora, named in the same way")
+	names(f, &p.NoQuantize, "no-quantize", "leave these `MODULES` unquantized, named in the same way")
 	Optimizer(f, &o.Optimizer)
 	parsed(f, "", "state-policy", "compress the optimizer state after a warm-up: `"+strings.Join(optim.Presets(), "|")+"`,\nwith options if wanted: auto:warmup=50,patience=5,codecs=exp_avg:8bit (default: never)", func(text string) (err error) {
 		o.StatePolicy, err = optim.ParsePolicy(text)
@@ -134,7 +134,7 @@ func (p *Plan) adapterFlags(f *flag.FlagSet) {
 	f.BoolVar(&a.DoRA, "use-dora", false, "train the magnitudes of adapted weights too (DoRA)")
 	enum(f, &a.Bias, "lora-bias", "biases of the model to train: `none|all|lora_only`", lora.NoBias, lora.AllBiases, lora.LoRAOnly)
 	enum(f, &a.Init, "init-lora-weights", "how adapters start, `true|gaussian|false`: with true and gaussian they add nothing at first", hf.InitDefault, hf.InitGaussian, hf.InitRandom)
-	parsed(f, "", "quantization", "`FORMAT` of the frozen weights of qlora: "+strings.Join(stored.Written(), ", ")+" (default: that of a quantized folder, else nf4)", func(text string) (err error) {
+	parsed(f, "", "quantization", "`FORMAT` of the frozen weights of qlora, or of the linear layers of a model that is only run: "+strings.Join(stored.Written(), ", ")+" (default: that of a quantized folder; else nf4 in qlora, and none)", func(text string) (err error) {
 		a.Base, err = quant.ParseWeights(text)
 		return err
 	}, stored.Written()...)
@@ -216,6 +216,8 @@ func (p *Plan) Complete(d machine.Device) spillway.Options {
 	case spillway.LoRA:
 		o.Adapters.Base, o.Adapters.Outliers = dtype.Invalid, 0
 	case spillway.QLoRA:
+	case spillway.Infer, spillway.Generate:
+		o.Adapters = lora.Options{Base: o.Adapters.Base, Outliers: o.Adapters.Outliers}
 	default:
 		o.Adapters = lora.Options{}
 	}

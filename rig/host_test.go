@@ -194,7 +194,7 @@ func TestRatesAreCached(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("the cache holds %v, %v", files, err)
 	}
-	for text, note := range map[string]string{`{"version": 999}`: "", "{half": "were ignored", `{"version": 1, "key": "KEY"}`: "no rates"} {
+	for text, note := range map[string]string{`{"version": 999}`: "", "{half": "were ignored", `{"version": 2, "key": "KEY"}`: "no rates"} {
 		text = strings.Replace(text, "KEY", keyIn(t, files[0]), 1)
 		if err := os.WriteFile(files[0], []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"spillway/device"
@@ -17,6 +18,9 @@ import (
 // grid says at which sizes calls are measured for the tables. Empty lists measure nothing.
 type grid struct {
 	Sides []int64 // of matmuls, for each of m, n and k
+	// Thin are further rows of matmuls, fewer than Sides: those of steps that add a token to some
+	// texts, whose kernels are others.
+	Thin []int64
 	// Of attention: positions, heads of all sequences together, and the width of a head.
 	Positions, Heads, Head []int64
 	// Of losses fused with the lm_head: rows, vocabulary, width.
@@ -41,7 +45,7 @@ var gpuGrid = grid{
 // cpuGrid has sizes that fit the caches of a CPU and sizes that do not, and takes some
 // seconds.
 var cpuGrid = grid{
-	Sides:     []int64{64, 256, 1024},
+	Sides: []int64{64, 256, 1024}, Thin: []int64{1, 4, 16},
 	Positions: []int64{128, 512}, Heads: []int64{4, 16}, Head: []int64{32, 128},
 	Rows: []int64{64, 256}, Vocabulary: []int64{vocabulary}, Width: []int64{128, 512},
 	Lines: []int64{16, 128, 1024}, Line: 1024,
@@ -80,7 +84,7 @@ func shapeTables(dev device.Device, t dtype.Type, g grid, stop func() error) (ta
 func (g grid) axes(kind op.Kind) [][]int64 {
 	switch kind {
 	case op.MatMul:
-		return [][]int64{g.Sides, g.Sides, g.Sides}
+		return [][]int64{slices.Concat(g.Thin, g.Sides), g.Sides, g.Sides}
 	case op.Attention, op.AttentionGrad:
 		return [][]int64{g.Positions, g.Heads, g.Head}
 	}

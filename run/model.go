@@ -162,12 +162,14 @@ func (m *Model) trace(net nn.Model, o Options, microBatchSize, seq int64) (*spec
 	return spec.Trace(m.Name, m.Info.Type, net, c)
 }
 
-// network builds the model, with adapters where the task wants them and with the
-// exceptions of the options.
+// network builds the model, with adapters where the task wants them, quantized where the options
+// say so, and with their exceptions.
 func (m *Model) network(o Options) (nn.Model, error) {
 	net, err := m.build()
 	if err == nil && o.adapts() {
 		_, err = lora.Attach(net, o.Adapters)
+	} else if err == nil && o.quantizes() {
+		err = lora.Quantize(net, o.Adapters.Base, o.Adapters.Outliers)
 	}
 	if err == nil {
 		err = m.asStored(net, o)

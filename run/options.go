@@ -115,7 +115,8 @@ type Options struct {
 	// nothing either, and has the norm computed and reported.
 	Clip float64
 	// Adapters of LoRA and QLoRA; the zero value has rank 8 on all linear layers. Infer
-	// and Eval have adapters where a rank is given.
+	// and Eval have adapters where a rank is given, and Infer and Generate hold weights as Base where
+	// that is given.
 	Adapters lora.Options
 	// Adapter is values to begin from instead of random ones; where Adapters has no rank,
 	// its options count too. It must stay open while the run starts.
@@ -357,6 +358,12 @@ func (o Options) MaxNorm() float64 {
 // adapts says whether the model has adapters.
 func (o Options) adapts() bool {
 	return o.Task == LoRA || o.Task == QLoRA || o.Task != Train && o.Adapters.Rank > 0
+}
+
+// quantizes says whether weights of a model that is only run are held in a block format that the
+// options name.
+func (o Options) quantizes() bool {
+	return (o.Task == Infer || o.Task == Generate) && o.Adapters.Base != dtype.Invalid && o.Adapters.Rank == 0
 }
 
 // site is the hardware to plan for, and how much memory of it may be taken.

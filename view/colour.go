@@ -98,6 +98,9 @@ func allColours() []Colour {
 	for _, c := range classColours {
 		list = append(list, c.Colour)
 	}
+	for _, t := range tiers {
+		list = append(list, tierColours[t])
+	}
 	return append(list, lineColours...)
 }
 

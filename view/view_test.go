@@ -122,6 +122,26 @@ func TestMemoryEqualsThePlan(t *testing.T) {
 	}
 }
 
+// The map has all that is stored between steps for params, where the plan has it.
+func TestMapEqualsThePlan(t *testing.T) {
+	for name, p := range plans(t) {
+		homes := p.HomeUsage()
+		for _, r := range view.MapOf(p).Rows {
+			sums := map[plan.Tier]int64{}
+			for _, c := range r.Cells {
+				if c.Bytes > 0 {
+					sums[c.Tier] += c.Bytes
+				}
+			}
+			for tier, n := range sums {
+				if homes[r.Class][tier] != n {
+					t.Errorf("%s: %s on %s is %d bytes, the plan has %d", name, r.Class, tier, n, homes[r.Class][tier])
+				}
+			}
+		}
+	}
+}
+
 func totals(t view.TierMemory) []int64 {
 	sums := make([]int64, len(t.Changes))
 	for c := range t.Classes {
@@ -194,11 +214,13 @@ func TestPictures(t *testing.T) {
 	}
 	golden(t, "loss.svg", view.Curves([]*view.Run{run}, loss, view.DefaultPoints).SVG())
 	golden(t, "memory.svg", view.MemoryOf(p).SVG())
+	golden(t, "map.svg", view.MapOf(p).SVG())
 	line, err := run.Timeline()
 	if err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "timeline.svg", line.SVG())
+	golden(t, "forecast.svg", view.CheckForecast(line).SVG())
 	if line.Step != 3 || len(line.Worst(5)) != 5 || line.MeasuredSeconds < 1.2*line.ForecastSeconds {
 		t.Errorf("step %d, %v against %v", line.Step, line.MeasuredSeconds, line.ForecastSeconds)
 	}

@@ -15,9 +15,9 @@ import (
 )
 
 // Noise gives random numbers that are made quickly, for models without weights that are
-// tried out, not trained. Params have the spread that their Init says. One in a 4-bit type
-// is made of random codes, faster than numbers could be quantized, and so has other numbers
-// than the same param in a plain type.
+// tried out, not trained. Params have the spread that their Init says. One in a block type
+// is made of random codes, or of some codes again and again, faster than numbers could be
+// quantized, and so has other numbers than the same param in a plain type.
 func Noise(params []spec.Param, seed uint64) (Values, error) {
 	n := noise{}
 	for _, p := range params {
@@ -27,7 +27,7 @@ func Noise(params []spec.Param, seed uint64) (Values, error) {
 		}
 		h := fnv.New64a()
 		h.Write([]byte(p.Name))
-		n[p.Name] = noiseParam{key: op.Key(seed, h.Sum64()), size: p.Type.Shape.Elements(), deviation: like * p.Init.Scale}
+		n[p.Name] = noiseParam{key: op.Key(seed, h.Sum64()), size: p.Type.Shape.Elements(), rows: p.Type.Shape.Rows(), deviation: like * p.Init.Scale}
 		if p.Init.Dist == "constant" {
 			n[p.Name] = noiseParam{constant: true, value: p.Init.Scale}
 		}
@@ -45,6 +45,7 @@ type noiseParam struct {
 	key       uint64
 	deviation float64
 	size      int64 // elements
+	rows      int64
 	constant  bool
 	value     float64 // of a constant
 }
@@ -66,8 +67,11 @@ func (n noise) Read(param string, first int64, dst []float32) error {
 // Packed is random codes, all blocks with one absmax that gives them their deviation.
 func (n noise) Packed(param string, t dtype.Type) (io.Reader, bool) {
 	g, ok := n[param]
-	if !ok || g.constant || quant.FourBitOf(t) == nil {
+	if !ok || g.constant {
 		return nil, false
+	}
+	if quant.FourBitOf(t) == nil {
+		return g.again(t)
 	}
 	codes, blocks := (g.size+1)/2, (g.size+quant.FourBitBlock-1)/quant.FourBitBlock
 	groups := (blocks + quant.FourBitGroup - 1) / quant.FourBitGroup
@@ -79,6 +83,34 @@ func (n noise) Packed(param string, t dtype.Type) (io.Reader, bool) {
 		io.LimitReader(repeated(0), 4*groups),
 		bytes.NewReader(offset[:]),
 	), true
+}
+
+// again is the codes of some numbers, repeated.
+func (g noiseParam) again(t dtype.Type) (io.Reader, bool) {
+	n := min(g.size, 1<<16) // a multiple of every block, or all
+	numbers, codes := make([]float32, n), make([]byte, quant.Bytes(t, n))
+	fillUniform(g.key, g.deviation*math.Sqrt(3), 0, numbers)
+	if err := quant.Encode(t, codes, numbers, int(n)); err != nil {
+		return nil, false
+	}
+	if quant.Of(t).Block == 0 { // codes, then a scale for each row
+		return io.MultiReader(io.LimitReader(&cycle{of: codes[:n]}, g.size), io.LimitReader(&cycle{of: codes[n:]}, g.rows*int64(len(codes[n:])))), true
+	}
+	return io.LimitReader(&cycle{of: codes}, quant.Bytes(t, g.size)), true
+}
+
+// cycle reads as some bytes without end.
+type cycle struct {
+	of []byte
+	at int
+}
+
+func (c *cycle) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		k := copy(p[n:], c.of[c.at:])
+		n, c.at = n+k, (c.at+k)%len(c.of)
+	}
+	return n, nil
 }
 
 // deviationOf is the standard deviation of the values of a code.

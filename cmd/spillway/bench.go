@@ -21,7 +21,9 @@ func newBench(sh shell) *cobra.Command {
 		Use:   "bench cpu|gpu|generate",
 		Short: "how fast this computer computes, compared with its peak, PyTorch and numpy",
 		Long: `bench gpu measures a GPU: forward passes of models whose weights are in host memory,
-training steps on the GPU, and how good the plans' forecasts of time and memory were. Rows in
+training steps on the GPU, and how good the plans' forecasts of time and memory were. Sequences
+are packed, as train packs them: of one document each, or of many whose lengths fall off
+exponentially from the average that the row names. Rows in
 which the GPU computes most of the time run for a second before their time counts, because it
 lowers its clock under load. The roofline is what the link or the arithmetic alone would
 take, at rates measured in the same run: with matmuls at their burst rate, and at their

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,6 +91,11 @@ func writeDemo(w io.Writer, r demo.Report) error {
 	}
 	p.WriteString("\n")
 	p.list("it writes", strings.Split(strings.TrimSpace(r.Sample), "\n"))
+	if r.Checkpoint != "" {
+		p.line("go on", "spillway generate %s --prompt \"The whale\" --temperature 0.8", filepath.Dir(r.Checkpoint))
+	} else {
+		p.line("go on", "spillway demo --out moby saves the model, which spillway generate then continues texts with")
+	}
 	_, err := io.WriteString(w, p.String())
 	return err
 }

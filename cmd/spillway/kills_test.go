@@ -62,6 +62,7 @@ func (in inputs) writers() map[string]writer {
 		"export adapter": {[]string{"export", in.adapter, "out"}, "out", ""},
 		"export offload": {[]string{"export", in.trained, "out", "--offload-folder"}, "out", ""},
 		"pull":           {[]string{"pull", "org/tiny"}, "", ""},
+		"chat":           {[]string{"chat", in.model, "--tokenizer", "bytes", "--chat-template", strings.TrimSuffix(in.text, ".txt") + ".jinja", "--max-new-tokens", "2", "--device", "cpu"}, "", ""},
 		"plan":           {[]string{"plan", in.model, "--seq-len", "64", "--machine", "gpu:1GiB,host:4GiB", "--save", "plan.json", "--timeline", "forecast.json"}, "", ""},
 	}
 }
@@ -112,6 +113,9 @@ func newPlace(t *testing.T) place {
 func (p place) program(t *testing.T, args []string) *exec.Cmd {
 	t.Helper()
 	cmd := program(t, args...)
+	if args[0] == "chat" {
+		cmd.Stdin = strings.NewReader("hello\n/save talk.json\n")
+	}
 	cmd.Dir, cmd.Env = p.dir, append(cmd.Env, "TMPDIR="+p.temp, "HF_HUB_CACHE="+filepath.Join(p.dir, "hub"))
 	return cmd
 }

@@ -59,3 +59,19 @@ func TestGenerationSettings(t *testing.T) {
 		}
 	}
 }
+
+// Models that are only run are planned in the format that is asked for: the weights of 70B take 33 GiB
+// in nf4, lm_head and embedding in bf16.
+func TestPlanQuantizedInference(t *testing.T) {
+	const linear, other = 856e6 * 80, 2 * 2 * 32000 * 8192 // params of layers, bytes of the rest
+	for _, task := range []string{"infer", "generate"} {
+		args := []string{"plan", "llama-2-70b", "--task", task, "--machine", "h200,host:100GiB"}
+		v := command(t, append(args, "--quantization", "nf4", "--json")...).object(t)
+		if n, want := at(t, v, "homes.weight.device").(float64), linear*(0.5+1.0/64)+other; n < want || n > 1.01*want {
+			t.Errorf("%s: weights take %.1f GB, want %.1f", task, n/1e9, want/1e9)
+		}
+		if r := command(t, append(args, "--no-quantize", "lm_head")...); r.code == 0 || !strings.Contains(r.err, "has no effect") {
+			t.Errorf("%s: --no-quantize where nothing is quantized: %d %s", task, r.code, r.err)
+		}
+	}
+}

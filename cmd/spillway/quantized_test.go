@@ -1,6 +1,11 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -20,5 +25,49 @@ func TestPlanExplainsQuantizedWeights(t *testing.T) {
 	}
 	if r := command(t, "plan", "llama-2-7b", "--task", "lora", "--seq-len", "512", "--machine", "gpu:24GiB,host:64GiB"); strings.Contains(r.out, "\nquantized ") {
 		t.Errorf("of weights in bf16 it says\n%s", r.out)
+	}
+}
+
+// Quantized folders give the log-probabilities that transformers computes from them with
+// bitsandbytes and compressed-tensors, within 1e-5, and take the memory of their codes; see
+// tools/reference/quantized_logits.py.
+func TestQuantizedFoldersAreThoseOfTransformers(t *testing.T) {
+	folder, err := filepath.Abs(filepath.Join("..", "..", "testdata", "reference", "llama"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(folder, "quantized.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want struct {
+		Tokens   []int                `json:"tokens"`
+		Logprobs map[string][]float64 `json:"logprobs"`
+	}
+	if err := json.Unmarshal(raw, &want); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	tokens := strings.Trim(strings.ReplaceAll(fmt.Sprint(want.Tokens), " ", ","), "[]")
+	var plain int64
+	for _, format := range []string{"plain", "nf4", "fp4", "fp8"} {
+		model := folder
+		if format != "plain" {
+			model = format
+			works(t, "quantize", folder, format, "--format", format)
+		}
+		v := generatedObject(t, "generate", model, "--device", "cpu", "--tokens", tokens, "--prompt-logprobs", "--max-new-tokens", "1")
+		if len(v.Prompt) != len(want.Tokens) || len(want.Logprobs[format]) != len(want.Tokens)-1 {
+			t.Fatalf("%s: %d tokens, want %d", format, len(v.Prompt), len(want.Tokens))
+		}
+		for i, token := range v.Prompt[1:] {
+			if p := want.Logprobs[format][i]; math.Abs(*token.Logprob-p) > 1e-5 {
+				t.Errorf("%s: token %d has the log-probability %v, transformers says %v", format, i+1, *token.Logprob, p)
+			}
+		}
+		if v.Predicted != v.Measured || format != "plain" && v.Measured > plain*3/4 {
+			t.Errorf("%s: %d bytes predicted, %d measured, of plain weights %d", format, v.Predicted, v.Measured, plain)
+		}
+		plain = max(plain, v.Measured)
 	}
 }

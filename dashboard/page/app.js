@@ -7,6 +7,9 @@ const main = document.getElementById("main"), chooser = document.getElementById(
 let state = {runs: [], gpus: [], host: {}, notes: []};
 let view = "now", run = "", sort = {key: "changed", up: false}, filter = "", compared = new Set(), shown = "";
 
+/** What may be wider than the window: it can be scrolled with the keyboard. */
+const wide = {class: "scroll", tabindex: "0", role: "group", "aria-label": "a table that scrolls"};
+
 /** Makes an element; text is only ever text. */
 function make(tag, attributes = {}, ...children) {
   const e = document.createElement(tag);
@@ -49,7 +52,7 @@ async function ask(address) {
 
 /** A picture of the server with its numbers behind it, and ways to take it along. */
 function figure(address, title) {
-  const picture = make("div"), table = make("div", {class: "scroll"});
+  const picture = make("div"), table = make("div", wide);
   const details = make("details", {}, make("summary", {}, `numbers of ${title}`), table);
   details.addEventListener("toggle", async () => {
     if (!details.open) return;
@@ -74,7 +77,7 @@ function figure(address, title) {
 /** A table of texts. */
 function rows(caption, head, lines) {
   return make("table", {}, make("caption", {}, caption), make("thead", {}, make("tr", {}, ...head.map((h) => make("th", {scope: "col"}, h)))),
-    make("tbody", {}, ...lines.map((line) => make("tr", {}, ...line.map((cell) => make("td", {}, cell))))));
+    make("tbody", {}, ...lines.map((line) => make("tr", {}, ...line.map((cell) => make("td", {class: String(cell).length > 40 ? "text" : ""}, cell))))));
 }
 
 function tile(name, value, small) {
@@ -123,7 +126,7 @@ function nowTiles(now) {
 
 function nowRest(now) {
   const parts = [];
-  parts.push(make("section", {class: "scroll"}, make("h2", {}, "memory"), make("table", {}, make("caption", {}, now.strategy ? `${now.strategy}: ${now.reason}` : ""),
+  parts.push(make("section", wide, make("h2", {}, "memory"), make("table", {}, make("caption", {}, now.strategy ? `${now.strategy}: ${now.reason}` : ""),
     make("thead", {}, make("tr", {}, ...["tier", "reserved by the plan", "measured", "limit", "share of the limit"].map((h) => make("th", {scope: "col"}, h)))),
     make("tbody", {}, ...now.tiers.map((t) => make("tr", {}, make("td", {}, t.name), make("td", {}, bytes(t.reserved_bytes)), make("td", {}, t.measured_bytes ? bytes(t.measured_bytes) : ""),
       make("td", {}, t.budget_bytes ? bytes(t.budget_bytes) : ""), make("td", {}, t.budget_bytes ? bar(t.reserved_bytes / t.budget_bytes) : "")))))));
@@ -140,7 +143,7 @@ function computer() {
     lines.push([`GPU ${g.index} ${g.name || ""}`, g.busy_percent >= 0 ? g.busy_percent + "%" : "", g.memory_bytes > 0 ? `${bytes(g.memory_used_bytes)} of ${bytes(g.memory_bytes)}` : "",
       g.link_in_rate >= 0 ? (g.link_in_rate / 1e9).toFixed(1) + " GB/s" : "", g.link_out_rate >= 0 ? (g.link_out_rate / 1e9).toFixed(1) + " GB/s" : ""]);
   }
-  return make("div", {class: "scroll"}, rows((state.notes || []).join("; "), ["device", "busy", "memory", "link in", "link out"], lines));
+  return make("div", wide, rows((state.notes || []).join("; "), ["device", "busy", "memory", "link in", "link out"], lines));
 }
 
 function showNothing() {
@@ -179,10 +182,10 @@ function showRuns() {
     try {
       const c = await (await ask(`api/compare/all.json?${query}`)).json();
       tables.replaceChildren(...[["figures", c.figures], ["settings that differ", c.settings], ["plans that differ", c.plans], ["machines that differ", c.machines]].filter(([, list]) => list.length)
-        .map(([title, list]) => make("div", {class: "scroll"}, rows(title, ["what", ...c.runs], list.map((row) => [row.name, ...row.values])))));
+        .map(([title, list]) => make("div", wide, rows(title, ["what", ...c.runs], list.map((row) => [row.name, ...row.values])))));
     } catch (error) { tables.replaceChildren(make("p", {class: "bad"}, error.message)); }
   };
-  main.replaceChildren(make("div", {class: "controls"}, search), make("div", {class: "scroll"}, make("table", {}, make("caption", {}, `${state.runs.length} runs`), make("thead", {}, header), body)), make("h2", {}, "side by side"), overlay, tables);
+  main.replaceChildren(make("div", {class: "controls"}, search), make("div", wide, make("table", {}, make("caption", {}, `${state.runs.length} runs`), make("thead", {}, header), body)), make("h2", {}, "side by side"), overlay, tables);
   main.update = null;
   main.listed = fill;
   fill();
@@ -223,13 +226,45 @@ async function showIteration() {
   const form = (ending) => make("a", {class: "out", href: `api/run/${id}/timeline/step.${ending}`, download: `step.${ending}`}, ending);
   main.replaceChildren(make("p", {}, `One step: forecast ${seconds(timeline.forecast_seconds)}${measured}. Drag to pan, turn the wheel to zoom, click an instruction.`),
     make("div", {class: "controls"}, trace, form("svg"), form("csv"), form("json")), legend, canvas, says,
-    make("div", {class: "scroll"}, rows("lanes", ["lane", "works, forecast", "works, measured", "moves"], timeline.lanes.map((l) => [`${l.device} ${l.queue}`, seconds(l.forecast_seconds), seconds(l.measured_seconds), bytes(l.bytes)]))));
+    make("div", wide, rows("lanes", ["lane", "works, forecast", "works, measured", "moves"], timeline.lanes.map((l) => [`${l.device} ${l.queue}`, seconds(l.forecast_seconds), seconds(l.measured_seconds), bytes(l.bytes)]))));
   window.gantt = new Gantt(canvas, timeline, (text) => { says.textContent = text; });
+}
+
+// Map, forecast and other plans
+
+function showMap() {
+  if (!run) { showNothing(); return; }
+  const id = run;
+  main.replaceChildren(make("p", {}, "Where each parameter buffer is stored between steps, for each purpose, and which of them stream to the device."), figure((form) => `api/run/${id}/map/plan.${form}`, "map"));
+  main.update = null;
+}
+
+async function showForecast() {
+  if (!run) { showNothing(); return; }
+  const id = run;
+  main.update = null;
+  const check = await (await ask(`api/run/${id}/forecast/step.json`)).json();
+  if (run !== id || view !== "forecast") return;
+  if (!check.points.length) { main.replaceChildren(make("p", {}, "No step of this run was timed yet: one is recorded at the third step.")); return; }
+  main.replaceChildren(make("p", {}, `Each point is an instruction of step ${check.step}. Above the diagonal it took longer than forecast.`), figure((form) => `api/run/${id}/forecast/step.${form}`, "forecast"),
+    make("div", wide, rows("those that took longest beyond their forecast", ["lane", "instruction", "forecast", "measured"], (check.worst || []).map((w) => [w.lane, `${w.verb} ${w.name}`, seconds(w.forecast_seconds), seconds(w.measured_seconds)]))));
+}
+
+async function showPlans() {
+  if (!run) { showNothing(); return; }
+  const id = run;
+  main.update = null;
+  const list = await (await ask(`api/run/${id}/plans`)).json();
+  if (run !== id || view !== "plans") return;
+  const time = (p) => p.step_seconds ? (p.lower_bound ? "at least " : "") + seconds(p.step_seconds) : "";
+  main.replaceChildren(make("div", wide, rows("the plan of the run, and those that the planner did not choose", ["plan", "time per step", "device", "pinned", "host", "disk", "why"],
+    list.map((p) => [p.strategy, time(p), ...["device", "pinned", "host", "disk"].map((t) => p.peak_bytes && p.peak_bytes[t] ? bytes(p.peak_bytes[t]) : ""), p.reason]))),
+    make("p", {class: "faint"}, "spillway plan --max-memory SIZE asks the planner for another limit."));
 }
 
 // Everything
 
-const shows = {now: showNow, runs: showRuns, memory: showMemory, iteration: showIteration};
+const shows = {now: showNow, runs: showRuns, memory: showMemory, iteration: showIteration, map: showMap, forecast: showForecast, plans: showPlans};
 
 async function show() {
   const key = `${view}/${run}`;

@@ -47,7 +47,7 @@ func allUnits(t dtype.Type) []unit {
 			all = append(all, u)
 		}
 	}
-	return append(all, flashUnits(t)...)
+	return slices.Concat(all, flashUnits(t), packedUnits(t, 1))
 }
 
 func flashUnits(t dtype.Type) (units []unit) {
@@ -65,7 +65,19 @@ func flashUnits(t dtype.Type) (units []unit) {
 
 // fewRowsUnits are those for few rows, which have nothing for f32.
 func fewRowsUnits() []unit {
-	return []unit{unitFor("decode", dtype.BF16), unitFor("decode", dtype.F16)}
+	list := []unit{unitFor("decode", dtype.BF16), unitFor("decode", dtype.F16), {file: "packed", element: dtype.BF16, codec: "q4_k", other: "q6_k", rows: 1}}
+	for _, f := range []dtype.Type{quant.Q4_0, quant.NF4, quant.RowF8} { // one of each way to multiply
+		list = append(list, unit{file: "packed", element: dtype.F16, codec: f.String(), rows: 2})
+	}
+	return list
+}
+
+// packedUnits are those for all formats with kernels for few rows.
+func packedUnits(t dtype.Type, rows int64) (list []unit) {
+	for f := range tileFormats {
+		list = append(list, unit{file: "packed", element: t, codec: f.String(), rows: rows})
+	}
+	return list
 }
 
 // hopperUnits are those for GPUs of one generation alone.
@@ -150,6 +162,22 @@ func TestEveryFileIsCompiled(t *testing.T) {
 	for _, f := range files {
 		if !known[filepath.Base(f)] {
 			t.Errorf("%s is compiled nowhere", f)
+		}
+	}
+}
+
+// What launches know of formats is what kernels do.
+func TestTileFormats(t *testing.T) {
+	for f, want := range tileFormats {
+		u := unit{file: "packed", codec: f.String(), rows: 1}
+		text, err := u.source()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{fmt.Sprintf("bytes = %d, bank = %d;", want.bytes, want.bank), fmt.Sprintf("bool integer = %v, sums = %v, table = %v;", want.integer, want.sums, want.table)} {
+			if !strings.Contains(text, line) {
+				t.Errorf("%v: kernels do not say %q", f, line)
+			}
 		}
 	}
 }

@@ -147,6 +147,9 @@ func (d *Device) matMulRows(c op.Call) (p program, ok bool, err error) {
 }
 
 func normGated(d *Device, c op.Call) (p program, err error) {
+	if c.In[2].DType.Block() && !c.Attr.Exact {
+		return packedGated(d, c)
+	}
 	t, rows, k, n := c.In[0].DType, c.In[0].Shape.Rows(), c.In[0].Shape.Last(), c.In[2].Shape[0]
 	none := unsupported("norm_gated is for rows of 16-bit elements, with widths that its kernels have")
 	if err := same(c.In[0], c.In[1], c.In[2]); err != nil || c.In[1].Shape[0] != k || c.Attr.Func > op.SiLU {
@@ -168,6 +171,9 @@ func normGated(d *Device, c op.Call) (p program, err error) {
 }
 
 func normHeads(d *Device, c op.Call) (p program, err error) {
+	if c.In[2].DType.Block() && !c.Attr.Exact {
+		return packedHeads(d, c)
+	}
 	t, rows, k, cache := c.In[0].DType, c.In[0].Shape.Rows(), c.In[0].Shape.Last(), c.In[6]
 	size, half := cache.Shape[3], c.In[5].Shape[0]
 	tiles := (c.Attr.Heads + 2*c.Attr.KVHeads) * (size / 16)

@@ -28,5 +28,5 @@ func dequantize(d *Device, c op.Call) (program, error) {
 	if err != nil {
 		return program{}, err
 	}
-	return single(d.line(unit, "dequantizeBlocks", d.strideBlocks(n), threads, buffer(0), buffer(1), i64(n), i64(c.In[0].Shape.Last())))
+	return single(d.line(unit, "dequantizeBlocks", d.strideBlocks(ceilDiv(n, 8)), threads, buffer(0), buffer(1), i64(n), i64(c.In[0].Shape.Last())))
 }

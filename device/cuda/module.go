@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -39,16 +40,29 @@ type unit struct {
 	// How kernels of ampere.h divide the work: 16 rows of a warp so often, stages of what is
 	// fetched, and blocks of a multiprocessor.
 	tiles, stages, blocks int64
-	codec                 string // name of the block format that a file which includes codec.h is for
+	codec                 string // name of the block format that a file which includes codec.h or tile.h is for
+	// Kernels of packed.cu: the format of the last matrix where that is another, how many rows, and
+	// whether lanes fetch in place of the copy engine.
+	other   string
+	rows    int64
+	plainly bool
 }
 
 // header is what codec.h stands for.
 func (u unit) header() string { return "kernels/codecs/" + u.codec + ".h" }
 
+// stands are the headers that names in a file stand for.
+func (u unit) stands() map[string]string {
+	return map[string]string{"codec.h": "codecs/" + u.codec + ".h", "tile.h": tileHeader(u.codec), "other.h": tileHeader(cmp.Or(u.other, u.codec))}
+}
+
+// tileHeader is how packed.cu decodes a format.
+func tileHeader(codec string) string { return "tiles/" + codec + ".h" }
+
 // source is the program text of a unit: common.h, the headers that its file includes,
 // and the file. NVRTC sees one text, so that it needs no folder of headers.
 func (u unit) source() (string, error) {
-	text, _, err := assemble(u.file+".cu", u.text, u.codec)
+	text, _, err := assemble(u.file+".cu", u.text, u.stands())
 	if err != nil {
 		return "", fmt.Errorf("kernels of %s: %w", u.file, err)
 	}
@@ -56,8 +70,8 @@ func (u unit) source() (string, error) {
 }
 
 // assemble puts the text of a file, or the text given, behind that of the headers it includes,
-// each once, and lists their names. codec.h stands for the header of a codec.
-func assemble(file, given, codec string) (text string, names []string, err error) {
+// each once, and lists their names. Some names stand for others.
+func assemble(file, given string, stands map[string]string) (text string, names []string, err error) {
 	var out strings.Builder
 	var add func(name string) error
 	add = func(name string) error {
@@ -73,10 +87,7 @@ func assemble(file, given, codec string) (text string, names []string, err error
 		}
 		for _, m := range includes.FindAllSubmatch(b, -1) {
 			header := string(m[1])
-			if header == "codec.h" {
-				header = "codecs/" + codec + ".h"
-			}
-			if err := add(header); err != nil {
+			if err := add(cmp.Or(stands[header], header)); err != nil {
 				return err
 			}
 		}
@@ -99,7 +110,7 @@ var includes = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
 
 // general lists the files whose kernels know nothing but the element type: all but those
 // of attention, which include mask.h, those of one generation, which include wgmma.h, and those
-// for one codec, which include codec.h.
+// for one codec, which include codec.h or tile.h.
 var general = sync.OnceValue(func() (files []string) {
 	all, _ := kernelFiles.ReadDir("kernels") // embedded: it cannot fail
 	for _, f := range all {
@@ -107,7 +118,7 @@ var general = sync.OnceValue(func() (files []string) {
 		if !is {
 			continue
 		}
-		if _, names, err := assemble(f.Name(), "", ""); err == nil && !slices.Contains(names, "mask.h") && !slices.Contains(names, "wgmma.h") {
+		if _, names, err := assemble(f.Name(), "", unit{}.stands()); err == nil && !slices.Contains(names, "mask.h") && !slices.Contains(names, "wgmma.h") {
 			files = append(files, name)
 		}
 	}
@@ -125,6 +136,9 @@ func (u unit) options(major, minor int) []string {
 	}
 	if u.tiles > 0 {
 		options = append(options, fmt.Sprintf("-DTILES=%d", u.tiles), fmt.Sprintf("-DSTAGES=%d", u.stages), fmt.Sprintf("-DBLOCKS=%d", u.blocks))
+	}
+	if u.rows > 0 {
+		options = append(options, "-DFIRST=Tile_"+u.codec, "-DSECOND=Tile_"+cmp.Or(u.other, u.codec), fmt.Sprintf("-DROWS=%d", u.rows), fmt.Sprintf("-DPLAINLY=%d", has[u.plainly]))
 	}
 	return options
 }

@@ -41,7 +41,13 @@ func blockUnit(element, format dtype.Type) (unit, error) {
 
 // quantizedMatmul decodes the weight as it is read, once for every row: it is for few rows.
 func quantizedMatmul(d *Device, c op.Call) (program, error) {
+	if c.Attr.Exact {
+		return program{}, unsupported("with packed weights the bits of a row depend on how many rows there are; leave out --exact, or use 16-bit weights")
+	}
 	rows, outputs, width := c.In[0].Shape.Rows(), c.In[1].Shape[0], c.In[1].Shape[1]
+	if p, ok, err := d.packedMatmul(c); ok {
+		return p, err
+	}
 	bias, out := arg{}, buffer(2)
 	if c.Attr.Bias {
 		bias, out = buffer(2), buffer(3)

@@ -2,7 +2,8 @@
 
 // Forms of matmuls of a few rows: which rows of which matrices a tile of 16 is, and what is
 // done with its sums. tiles() is how many there are, place(tile, i) says where row i of 16 is, and
-// put(tile, g, n, low, high) takes what row n of x times rows g and g+8 is.
+// put(tile, g, n, low, high) takes what row n of x times rows g and g+8 is. warm() reads what put will
+// need, while there is time.
 
 // Place is a row of one of the matrices of a form; row -1: there is none.
 struct Place { int matrix, row; };
@@ -19,6 +20,7 @@ struct Plain {
     Element *y;
     int n;
     __device__ int tiles() const { return (n + 15) / 16; }
+    __device__ void warm() const {}
     __device__ Place place(int tile, int i) const { return {0, tile * 16 + i < n ? tile * 16 + i : -1}; }
     __device__ void put(int tile, int g, int x, float low, float high) const {
         one(tile * 16 + g, x, low);
@@ -38,6 +40,7 @@ struct GatedRows {
     Element *y;
     int n, function;
     __device__ int tiles() const { return (n + 7) / 8; }
+    __device__ void warm() const {}
     __device__ Place place(int tile, int i) const { return {i >> 3, tile * 8 + (i & 7) < n ? tile * 8 + (i & 7) : -1}; }
     __device__ void put(int tile, int g, int x, float low, float high) const {
         int at = tile * 8 + g;
@@ -64,6 +67,11 @@ struct Heads {
     float scale;
     int page, streams, table, count;
     __device__ int tiles() const { return (heads + 2 * keyHeads) * (size / 16); }
+    __device__ void warm() const {
+        int sequence = *(const volatile int *)sequences, position = *(const volatile int *)positions;
+        if (sequence >= 0 && sequence < streams && position >= 0) (void)*(const volatile int *)(pages + (i64)sequence * table + position / page % table);
+        if ((threadIdx.x & 31) < half) (void)*(const volatile float *)(freq + (threadIdx.x & 31) * (half / 32 > 0 ? half / 32 : 1));
+    }
     // element is the place of row i of a tile in its head.
     __device__ int element(int tile, int i) const {
         int j = tile % (size / 16), head = tile / (size / 16);

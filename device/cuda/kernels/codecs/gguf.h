@@ -38,10 +38,26 @@ __device__ __forceinline__ float affine(float d, int scale, int q, float dmin, i
     return __fsub_rn(times(times(d, scale), q), times(dmin, least));
 }
 
+// Singly decodes eight numbers of a block by one after the other, for codes without a faster way.
+template <class Code> struct Singly {
+    __device__ __forceinline__ static void eight(const u8 *b, int i, float (&x)[8]) {
+#pragma unroll
+        for (int k = 0; k < 8; k++) x[k] = Code::at(b, i + k);
+    }
+};
+
+// evenBytes are eight bytes at an even address.
+__device__ __forceinline__ u64 evenBytes(const u8 *p) {
+    const u16 *q = (const u16 *)p;
+    return (u64)q[0] | (u64)q[1] << 16 | (u64)q[2] << 32 | (u64)q[3] << 48;
+}
+
 // BlockWeight is n numbers in blocks, each of which a Code knows to decode by itself.
 template <class Code> struct BlockWeight {
     const u8 *in;
     i64 n, cols;
 
     __device__ __forceinline__ float at(i64 i) const { return Code::at(in + i / Code::block * Code::bytes, i % Code::block); }
+    // eight numbers from a multiple of eight on.
+    __device__ __forceinline__ void eight(i64 i, float (&x)[8]) const { Code::eight(in + i / Code::block * Code::bytes, i % Code::block, x); }
 };

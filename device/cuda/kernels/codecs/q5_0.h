@@ -1,6 +1,6 @@
 #include "codecs/gguf.h"
 
-struct Code {
+struct Code : Singly<Code> {
     static const int block = 32, bytes = 22;
 
     __device__ __forceinline__ static float at(const u8 *b, int i) {

@@ -1,0 +1,359 @@
+#include "decode.h"
+#include "forms.h"
+#include "tile.h"
+#include "other.h"
+
+// Matmuls of a few rows x [R K] with weights in block formats, whose codes are decoded in
+// registers: y = x·Wᵀ.
+//
+// A tile is 16 rows of W. A block takes every gridDim.x-th tile: some of its warps fetch codes
+// through a ring in shared memory, WARPS warps multiply units of 256 elements of the rows in turn,
+// others add what they have found, in order, and store. Tensor cores multiply codes as numbers
+// (those of a format, or integers), W on the left. Their eight columns are not rows of x but its
+// parts: column j is part j of the unit, and of what part i of W makes only column i is used. So
+// scales multiply sums instead of weights, every lane needs those of few columns alone, and a row of
+// x gives the same bits however many rows there are.
+//
+// FIRST is the format of the matrices, a struct of tiles/ (tile.h stands for its file), and SECOND
+// that of the last of three. ROWS is R.
+
+#if ELEMENT != 0
+
+#define FETCHERS 4
+#define STORERS 2
+#define PACKED_THREADS ((WARPS + FETCHERS + STORERS) * 32)
+#define MAX_STAGES 8
+
+// pitchOf is how far rows of a piece lie apart in shared memory: WARPS units, and what keeps rows in
+// different banks. Rows begin at any address; the 16 bytes that the first one is in are copied whole.
+template <class Tile> __device__ __forceinline__ constexpr int pitchOf() {
+    int bytes = WARPS * Tile::bytes + (Tile::bytes % 16 ? 16 : 0);
+    return bytes + (Tile::bank - bytes % 128 + 128) % 128;
+}
+constexpr bool two = FIRST::id != SECOND::id;
+constexpr int stageBytes = 16 * (two && pitchOf<SECOND>() > pitchOf<FIRST>() ? pitchOf<SECOND>() : pitchOf<FIRST>());
+constexpr bool integer = FIRST::integer;
+static_assert(FIRST::integer == SECOND::integer, "both formats are multiplied as integers, or both as numbers");
+constexpr bool needSums = FIRST::sums || two && SECOND::sums, needTable = FIRST::table || two && SECOND::table;
+
+// Input is the few rows: x, and for those that are normalized first the weights of the norm.
+struct Input {
+    const Element *x, *norm; // null: as they are
+    float eps;
+    int width; // K, a multiple of 256
+    int stages;
+};
+
+// Weights are what a form multiplies with.
+template <class Form> struct Weights {
+    Form form;
+    Matrix matrix[3];
+};
+
+__device__ __forceinline__ void barrierInit(u64 *b, int count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(sharedAt(b)), "r"(count) : "memory"); }
+__device__ __forceinline__ void arrive(u64 *b) { asm volatile("{\n.reg .b64 s;\nmbarrier.arrive.shared.b64 s, [%0];\n}" ::"r"(sharedAt(b)) : "memory"); }
+// awaitTurn returns when the barrier has completed the turn with this parity.
+__device__ __forceinline__ void awaitTurn(u64 *b, u32 parity) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(sharedAt(b)), "r"(parity) : "memory");
+#else
+    asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.test_wait.parity.shared.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(sharedAt(b)), "r"(parity) : "memory");
+#endif
+}
+
+// ENGINE: the copy engine fetches rows of pieces; else lanes fetch 16 bytes each.
+#define ENGINE (__CUDA_ARCH__ >= 900 && !PLAINLY)
+
+__device__ __forceinline__ void fetchRow(u8 *to, const u8 *from, int bytes, u64 *full, int lane) {
+#if ENGINE
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(sharedAt(full)), "r"(bytes) : "memory");
+    if (bytes) asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(sharedAt(to)), "l"(from), "r"(bytes), "r"(sharedAt(full)) : "memory");
+#else
+    for (int i = lane * 16; i < bytes; i += 512) fetch16((Element *)(to + i), (const Element *)(from + i), true);
+#endif
+}
+
+// together is a barrier of the threads that multiply.
+__device__ __forceinline__ void together() { asm volatile("bar.sync 1, %0;" ::"n"(WARPS * 32) : "memory"); }
+
+// Packs of the weights of a norm that a thread holds, fetched before what precedes has ended.
+#define PACKS 4
+#define STRIDE (WARPS * 32 * LANES)
+
+// digits makes integers of eight elements, those of four lanes in one unit, and stores their two digits, the
+// sums of 16 and the unit. NaN and infinities make the unit NaN.
+__device__ __forceinline__ void digits(const Lane &v, u8 *to, int width, float *sums, float *units) {
+    const int lane = threadIdx.x & 31;
+    float most = 0;
+#pragma unroll
+    for (int e = 0; e < LANES; e++) {
+        float size = fabsf(wide(v.x[e]));
+        most = size <= most ? most : size; // NaN stays
+    }
+#pragma unroll
+    for (int d = 1; d < 4; d <<= 1) {
+        float other = __shfl_xor_sync(0xffffffffu, most, d);
+        most = other <= most ? most : other;
+    }
+    const int exponent = max((int)(__float_as_uint(most) >> 23 & 255), 14);
+    const float by = __uint_as_float((u32)(267 - exponent) << 23), unit = exponent == 255 ? __int_as_float(0x7fffffff) : __uint_as_float((u32)(exponent - 13) << 23); // most becomes 2^13 to 2^14
+    u32 front[2] = {}, back[2] = {};
+    int sum = 0;
+#pragma unroll
+    for (int e = 0; e < LANES; e++) {
+        int i = __float_as_int(__fmaf_rn(wide(v.x[e]), by, 12582912.0f)) - 0x4b400000; // rounded to even
+        sum += i;
+        front[e >> 2] |= (u32)((i + 128) >> 8 & 255) << (e & 3) * 8;
+        back[e >> 2] |= (u32)(i & 255) << (e & 3) * 8;
+    }
+    *(uint2 *)to = {front[0], front[1]};
+    *(uint2 *)(to + width) = {back[0], back[1]};
+    if (needSums) {
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        if (!(lane & 1)) *sums = (float)sum * unit;
+    }
+    if (!(lane & 3)) *units = unit;
+}
+
+// share puts the rows into shared memory, normalized where they are to be, and the sums of every 16
+// elements where scales have offsets.
+__device__ __forceinline__ void share(const Input &in, const Lane (&norms)[PACKS], Element *xs, float *sums, float *units, float *partial) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    float inverse[ROWS];
+    if (in.norm) {
+        for (int n = 0; n < ROWS; n++) {
+            float squares = 0;
+            for (int from = 0; from < in.width; from += PACKS * STRIDE) {
+                Lane v[PACKS];
+#pragma unroll
+                for (int k = 0; k < PACKS; k++) {
+                    int i = from + threadIdx.x * LANES + k * STRIDE;
+                    if (i < in.width) v[k] = *(const Lane *)(in.x + (i64)n * in.width + i);
+                }
+#pragma unroll
+                for (int k = 0; k < PACKS; k++) {
+                    int i = from + threadIdx.x * LANES + k * STRIDE;
+                    if (i < in.width)
+#pragma unroll
+                        for (int e = 0; e < LANES; e++) squares += wide(v[k].x[e]) * wide(v[k].x[e]);
+                }
+            }
+            squares = warpSum(squares);
+            if (lane == 0) partial[n * WARPS + warp] = squares;
+        }
+        together();
+#pragma unroll
+        for (int n = 0; n < ROWS; n++) {
+            float sum = 0;
+#pragma unroll
+            for (int w = 0; w < WARPS; w++) sum += partial[n * WARPS + w];
+            inverse[n] = 1.0f / sqrtf(sum / in.width + in.eps);
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < ROWS; n++)
+        for (int from = 0; from < in.width; from += PACKS * STRIDE) {
+            Lane v[PACKS];
+#pragma unroll
+            for (int k = 0; k < PACKS; k++) {
+                int i = from + threadIdx.x * LANES + k * STRIDE;
+                if (i < in.width) v[k] = *(const Lane *)(in.x + (i64)n * in.width + i); // for the second time where there is a norm
+            }
+#pragma unroll
+            for (int k = 0; k < PACKS; k++) {
+                int i = from + threadIdx.x * LANES + k * STRIDE;
+                if (i >= in.width) continue; // a warp as a whole: the width is a multiple of 256
+                if (in.norm) {
+                    Lane w = from == 0 ? norms[k] : *(const Lane *)(in.norm + i);
+#pragma unroll
+                    for (int e = 0; e < LANES; e++) narrow(wide(v[k].x[e]) * inverse[n] * wide(w.x[e]), &v[k].x[e]);
+                }
+                if (integer) digits(v[k], (u8 *)xs + 2 * n * in.width + i, in.width, sums + (n * in.width + i) / 16, units + (n * in.width + i) / 32);
+                else *(Lane *)(xs + n * in.width + i) = v[k];
+            }
+        }
+    together();
+}
+
+// Ring is the shared memory of a block and the state of a warp in it.
+struct Ring {
+    u8 *space;
+    u64 *full, *empty;
+    int stages, stage;
+    u32 turn;
+    __device__ void next() {
+        if (++stage == stages) stage = 0, turn ^= 1;
+    }
+};
+
+// fetchTile fetches rows of a tile, those of the warp.
+template <class Tile> __device__ __forceinline__ void fetchTile(Ring &ring, const u8 *row, int mine, int units, int lane) {
+    const int skew = Tile::bytes % 16 ? (int)((u64)row & 15) : 0;
+    row -= skew;
+    for (int c = 0; c < units; c += WARPS, row += WARPS * Tile::bytes) {
+        int bytes = (skew + min(WARPS, units - c) * Tile::bytes + 15) & ~15;
+        awaitTurn(ring.empty + ring.stage, ring.turn);
+        u8 *to = ring.space + ring.stage * stageBytes;
+#if ENGINE
+        if (lane < 16 / FETCHERS) fetchRow(to + mine * pitchOf<Tile>(), row, mine < 0 ? 0 : bytes, ring.full + ring.stage, lane);
+        __syncwarp();
+#else
+        for (int i = 0; i < 16 / FETCHERS; i++) { // what lane i knows of its row
+            const u8 *from = (const u8 *)__shfl_sync(0xffffffffu, (u64)row, i);
+            int of = __shfl_sync(0xffffffffu, mine, i), count = __shfl_sync(0xffffffffu, bytes, i);
+            if (of >= 0) fetchRow(to + of * pitchOf<Tile>(), from, count, ring.full + ring.stage, lane);
+        }
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(sharedAt(ring.full + ring.stage)) : "memory");
+#endif
+        ring.next();
+    }
+}
+
+// multiplyTile gives the sums of a lane: of rows g and g+8 of the tile, over the units of its warp.
+template <class Tile> __device__ __forceinline__ void multiplyTile(Ring &ring, const Matrix &m, Place low, Place high, const Input &in, const Shared &shared,
+                                                                   float (&acc)[ROWS][2]) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, units = in.width / UNIT;
+    const int rowLow = max(low.row, 0), rowHigh = max(high.row, 0);
+    Tile tile;
+    tile.begin(m, in.width, rowLow, rowHigh, lane & 3);
+    int atLow = g * pitchOf<Tile>() + warp * Tile::bytes, atHigh = atLow + 8 * pitchOf<Tile>();
+    if (Tile::bytes % 16) {
+        atLow += (int)((u64)(m.in + (i64)rowLow * units * Tile::bytes) & 15);
+        atHigh += (int)((u64)(m.in + (i64)rowHigh * units * Tile::bytes) & 15);
+    }
+    tile.ahead(min(warp, units - 1));
+    for (int c = 0; c < units; c += WARPS) {
+        int unit = c + warp;
+        tile.take();
+        if (unit < units) tile.ahead(min(unit + WARPS, units - 1));
+        awaitTurn(ring.full + ring.stage, ring.turn);
+        if (unit < units) tile.multiply(ring.space + ring.stage * stageBytes, atLow, atHigh, shared.of(unit), acc);
+        __syncwarp();
+        if (lane == 0) arrive(ring.empty + ring.stage);
+        ring.next();
+    }
+}
+
+template <class Form> __device__ __forceinline__ void multiply(const Weights<Form> &w, const Input &in) {
+    extern __shared__ __align__(128) u8 space[];
+    __shared__ u32 table[needTable ? TABLE : 1]; // where the compiler knows its address
+    __shared__ u64 full[MAX_STAGES], empty[MAX_STAGES], ready[2], drained[2];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
+    float *partial = (float *)(space + in.stages * stageBytes); // [2][WARPS][16][ROWS]
+    float *sums = partial + 2 * WARPS * 16 * ROWS;
+    float *scales = sums + (needSums ? ROWS * in.width / 16 : 0);
+    Element *xs = (Element *)(scales + (integer ? ROWS * in.width / 32 : 0));
+    const int units = in.width / UNIT, tiles = w.form.tiles();
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < in.stages; s++) {
+            barrierInit(full + s, ENGINE ? 16 : FETCHERS * 32);
+            barrierInit(empty + s, WARPS);
+        }
+        for (int s = 0; s < 2; s++) {
+            barrierInit(ready + s, WARPS);
+            barrierInit(drained + s, STORERS);
+        }
+#if __CUDA_ARCH__ >= 900
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+    }
+    __syncthreads();
+    Ring ring = {space, full, empty, in.stages, 0, 0};
+    if (warp >= WARPS && warp < WARPS + FETCHERS) {
+        ring.turn = 1; // of empty
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+            int mine = (warp - WARPS) * (16 / FETCHERS) + lane % (16 / FETCHERS);
+            Place p = w.form.place(tile, mine);
+            const Matrix &m = p.matrix == 0 ? w.matrix[0] : p.matrix == 1 ? w.matrix[1] : w.matrix[2];
+            i64 row = max(p.row, 0);
+            if (p.row < 0) mine = -1;
+            if (two && p.matrix == 2) fetchTile<SECOND>(ring, m.in + row * units * SECOND::bytes, mine, units, lane);
+            else fetchTile<FIRST>(ring, m.in + row * units * FIRST::bytes, mine, units, lane);
+        }
+        releaseNext(); // all that is left is on its way
+#if !ENGINE
+        await<0>();
+#endif
+        return;
+    }
+    if (warp >= WARPS + FETCHERS) { // adds and stores
+        awaitPrevious();
+        w.form.warm();
+        u32 n = 0;
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, n++) {
+            int half = n & 1;
+            awaitTurn(ready + half, n >> 1 & 1);
+            for (int e = threadIdx.x - (WARPS + FETCHERS) * 32; e < 8 * ROWS; e += STORERS * 32) {
+                int row = e & 7, x = e >> 3;
+                float low = 0, high = 0;
+#pragma unroll
+                for (int k = 0; k < WARPS; k++) {
+                    const float *part = partial + (half * WARPS + k) * 16 * ROWS;
+                    low += part[row * ROWS + x];
+                    high += part[(row + 8) * ROWS + x];
+                }
+                w.form.put(tile, row, x, low, high);
+            }
+            __syncwarp();
+            if (lane == 0) arrive(drained + half);
+        }
+        return;
+    }
+    Lane norms[PACKS];
+    if (in.norm)
+#pragma unroll
+        for (int k = 0; k < PACKS; k++) {
+            int i = threadIdx.x * LANES + k * STRIDE;
+            if (i < in.width) norms[k] = *(const Lane *)(in.norm + i);
+        }
+    if (FIRST::table) FIRST::fill(table);
+    else if (two && SECOND::table) SECOND::fill(table);
+    awaitPrevious();
+    share(in, norms, xs, sums, scales, partial);
+    const Shared shared = {xs, sums, scales, table, in.width, lane};
+    u32 n = 0;
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, n++) {
+        float acc[ROWS][2] = {};
+        Place low = w.form.place(tile, g), high = w.form.place(tile, g + 8);
+        const Matrix &m = low.matrix == 0 ? w.matrix[0] : low.matrix == 1 ? w.matrix[1] : w.matrix[2];
+        if (two && low.matrix == 2) multiplyTile<SECOND>(ring, m, low, high, in, shared, acc);
+        else multiplyTile<FIRST>(ring, m, low, high, in, shared, acc);
+        int half = n & 1;
+        if (n >= 2) awaitTurn(drained + half, (n >> 1 & 1) ^ 1);
+        float *mine = partial + (half * WARPS + warp) * 16 * ROWS;
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int y = 0; y < 2; y++) {
+                float sum = acc[r][y];
+                sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+                sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+                if (t == 0) mine[(g + 8 * y) * ROWS + r] = sum;
+            }
+        __syncwarp();
+        if (lane == 0) arrive(ready + half);
+    }
+}
+
+// The kernels. Rows of gate and up, and of q and k, are of one format.
+extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 ? 2 : 1)
+    packedRows(const Element *x, const u8 *w, const Element *bias, const Element *plus, Element *y, int n, int k, int stages) {
+    multiply(Weights<Plain>{{bias, plus, y, n}, {{w, (i64)n * k}}}, Input{x, 0, 0, k, stages});
+}
+
+extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 ? 2 : 1)
+    packedGated(const Element *x, const Element *norm, const u8 *gate, const u8 *up, Element *y, int n, int k, int function, float eps, int stages) {
+    multiply(Weights<GatedRows>{{y, n, function}, {{gate, (i64)n * k}, {up, (i64)n * k}}}, Input{x, norm, eps, k, stages});
+}
+
+extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 ? 2 : 1)
+    packedHeads(const Element *x, const Element *norm, const u8 *q, const u8 *k, const u8 *v, const Element *biasQ, const Element *biasK, const Element *biasV,
+                const float *freq, const int *positions, const int *sequences, const int *pages, Element *cacheK, Element *cacheV, Element *y, int width, float eps,
+                int heads, int keyHeads, int size, int half, float scale, int page, int streams, int table, int count, int stages) {
+    i64 n = (i64)heads * size * width, kv = (i64)keyHeads * size * width;
+    multiply(Weights<Heads>{{biasQ, biasK, biasV, freq, positions, sequences, pages, cacheK, cacheV, y, heads, keyHeads, size, half, scale, page, streams, table, count},
+                            {{q, n}, {k, kv}, {v, kv}}},
+             Input{x, norm, eps, width, stages});
+}
+
+#endif

@@ -1,0 +1,84 @@
+#include "codes.h"
+#include "tiles/tile.h"
+
+#if ELEMENT != 0
+
+// FourBitTile is for the 4-bit formats of bitsandbytes: codes, two to a byte, the first in the upper half;
+// a byte of scale per 64 elements; an f32 per 256 scales; one f32 for all. A table in shared memory
+// has the numbers of a byte, for every lane its own, so that no two read the same bank. VALUES is its row of
+// fourBitValues. SCALE/65536 times a value is rounded to an element: chosen so that this loses little.
+template <int VALUES, int SCALE> struct FourBitTile {
+    static const int id = 8 + VALUES, bytes = 128, bank = 32;
+    static const bool integer = false, sums = false, table = true;
+    const u8 *scales[2];
+    const float *groups;
+    i64 at[2];
+    float offset, group[2], nextGroup[2];
+    u8 code[2], nextCode[2];
+    int t;
+
+    __device__ static void fill(u32 *table) {
+        for (int i = threadIdx.x; i < 256; i += WARPS * 32) {
+            Element a, b;
+            narrow(fourBitValues[VALUES][i >> 4] * (SCALE / 65536.0f), &a);
+            narrow(fourBitValues[VALUES][i & 15] * (SCALE / 65536.0f), &b);
+            u32 pair = (u32)a.bits | (u32)b.bits << 16;
+#pragma unroll
+            for (int k = 0; k < 8; k++) *(uint4 *)(table + 32 * i + (k + i & 7) * 4) = {pair, pair, pair, pair}; // lanes begin in different banks
+            table[256 * 32 + i] = __float_as_uint(dynamicValues[0][i]);
+        }
+    }
+
+    __device__ __forceinline__ void begin(const Matrix &m, int width, int low, int high, int which) {
+        t = which;
+        at[0] = (i64)low * width;
+        at[1] = (i64)high * width;
+        const u8 *all = m.in + m.n / 2;
+        groups = (const float *)(all + m.n / 64);
+        offset = groups[(m.n / 64 + 255) / 256];
+        for (int y = 0; y < 2; y++) scales[y] = all + at[y] / 64 + t;
+    }
+    __device__ __forceinline__ void ahead(int unit) {
+#pragma unroll
+        for (int y = 0; y < 2; y++) {
+            nextCode[y] = scales[y][unit * 4];
+            nextGroup[y] = groups[(at[y] + unit * UNIT) / 16384];
+        }
+    }
+    __device__ __forceinline__ void take() {
+#pragma unroll
+        for (int y = 0; y < 2; y++) code[y] = nextCode[y], group[y] = nextGroup[y];
+    }
+
+    // pair is the numbers of byte i of a word.
+    __device__ __forceinline__ static u32 pair(u32 table, u32 word, u32 i) {
+        u32 at, y;
+        asm("mad.lo.u32 %0, %1, 128, %2;" : "=r"(at) : "r"(__byte_perm(word, 0, 0x4440 | i)), "r"(table));
+        asm("ld.shared.u32 %0, [%1];" : "=r"(y) : "r"(at));
+        return y;
+    }
+
+    __device__ __forceinline__ void multiply(const u8 *space, int low, int high, const Columns &x, float (&acc)[ROWS][2]) {
+        const int g = x.lane >> 2;
+        const u32 n = sharedAt(x.table + x.lane);
+        float f[2][2];
+#pragma unroll
+        for (int y = 0; y < 2; y++)
+            f[y][0] = f[y][1] = __fadd_rn(__fmul_rn(__uint_as_float(x.table[256 * 32 + code[y]]), group[y]), offset) * (65536.0f / SCALE);
+        u32 b[ROWS][4];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) x.ordered(r, 64 * (g >> 1) + 16 * t + 8 * (g & 1), b[r]);
+#pragma unroll
+        for (int p = 0; p < 4; p++) {
+            uint2 v = *(const uint2 *)(space + low + 32 * p + 8 * t), w = *(const uint2 *)(space + high + 32 * p + 8 * t);
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                u32 c = e ? v.y : v.x, d = e ? w.y : w.x;
+                u32 a[2][4] = {{pair(n, c, 0), pair(n, d, 0), pair(n, c, 1), pair(n, d, 1)}, {pair(n, c, 2), pair(n, d, 2), pair(n, c, 3), pair(n, d, 3)}};
+                column<2>(2 * p + e, a, b, f, t, acc);
+            }
+        }
+    }
+};
+
+#endif
