@@ -16,6 +16,7 @@ import (
 	"fmt"
 
 	"spillway"
+	"spillway/eventlog"
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/recipe"
@@ -33,6 +34,8 @@ type Options struct {
 	Notice   func(string)       // of what is done otherwise than asked
 	NoSave   bool               // write no checkpoints and no event log, for runs that are only measured
 	Program  string             // version of the program that trains, for the event log
+	// Alert receives what a person should look at, after it was noticed; nil is fine.
+	Alert func(eventlog.Alert)
 	// Timeline receives when each instruction of an early step ran; nil is fine.
 	Timeline func(step int64, instructions []trace.Event)
 }

@@ -94,7 +94,12 @@ func (r *Run) record(c *train.Config) *monitor.Recorder {
 			return err
 		}
 		o := monitor.RecordOptions{Settings: r.settings(), Program: r.o.Program, Done: done, Steps: r.Corpus.Steps, SaveEvery: r.Recipe.Output.SaveSteps, Notice: r.o.Notice, Cache: r.o.Rig.Cache}
-		o.Alert = func(a eventlog.Alert) { r.o.Notice(a.String()) }
+		o.Alert = func(a eventlog.Alert) {
+			r.o.Notice(a.String())
+			if r.o.Alert != nil {
+				r.o.Alert(a)
+			}
+		}
 		recorder.Begin(r.Job, r.out, o)
 		return nil
 	}

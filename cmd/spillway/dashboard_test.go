@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,4 +63,19 @@ func TestDashboard(t *testing.T) {
 // runShell runs a command with its output in a pipe.
 func runShell(ctx context.Context, args []string, out io.Writer) int {
 	return run(ctx, args, shell{in: strings.NewReader(""), out: out, err: io.Discard, cache: cache})
+}
+
+// A run that diverges is an alert that reaches a command.
+func TestAlertCommand(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "alert.json")
+	r := command(t, "train", "tiny-llama", "--micro-batch-size", "2", "--seq-len", "64", "--data", prose(t), "--device", "cpu", "--out", filepath.Join(dir, "run"), "--max-steps", "30", "--learning-rate", "1e30",
+		"--alert-command", "cat > "+file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; the run ended with %d: %s", err, r.code, r.err)
+	}
+	if !strings.Contains(string(text), `"name":"diverged"`) || !strings.Contains(r.err, "alert at step") {
+		t.Errorf("%s; %s", text, r.err)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"spillway"
 	"spillway/finetune"
 	"spillway/internal/term"
+	"spillway/monitor"
 	"spillway/recipe"
 )
 
@@ -67,6 +68,8 @@ removed when the run has ended and saved.`,
 	cmd.Flags().BoolVar(&o.sample, "show-sample", false, "show the first text as the model reads it, with what of it is in the loss")
 	cmd.Flags().StringVar(&o.dashboard, "dashboard", "", "serve a page that shows the run while it trains; `ADDRESS:PORT` is optional (default 127.0.0.1 and any free port)")
 	cmd.Flags().Lookup("dashboard").NoOptDefVal = "127.0.0.1:0"
+	cmd.Flags().StringVar(&o.alerts.Command, "alert-command", "", "run `COMMAND` in a shell for each alert, with the alert as JSON in its input")
+	cmd.Flags().StringVar(&o.alerts.Webhook, "alert-webhook", "", "post each alert as JSON to `URL`")
 	print := cmd.Flags().Bool("print-recipe", false, "write the given flags as a recipe, and do nothing else")
 	r := recipe.New()
 	bind(cmd, r.Flags(), recipe.ModelKey, recipe.VersionKey)
@@ -97,7 +100,7 @@ removed when the run has ended and saved.`,
 			return r.Write(sh.out)
 		}
 		r.Data.Stdin, o.asJSON = sh.in, *asJSON
-		return trainCommand(cmd.Context(), sh, o, r)
+		return trainCommand(cmd.Context(), sh, &o, r)
 	}
 	return cmd
 }
@@ -106,6 +109,7 @@ removed when the run has ended and saved.`,
 type trainOptions struct {
 	asJSON, dryRun, sample bool
 	dashboard              string // address to serve the page on; "" serves none
+	alerts                 monitor.Forwarder
 }
 
 // dryReport is the object of train --dry-run --json.
@@ -118,14 +122,14 @@ type dryReport struct {
 }
 
 // trainCommand shows what will be done, does it, and writes what came of it.
-func trainCommand(ctx context.Context, sh shell, o trainOptions, r *recipe.Recipe) (err error) {
+func trainCommand(ctx context.Context, sh shell, o *trainOptions, r *recipe.Recipe) (err error) {
 	text, line := sh.out, term.NewLine(sh.err)
 	shown := &progress{line: line, log: text}
 	if o.asJSON {
 		text, shown.log = io.Discard, sh.err
 	}
 	run, err := finetune.Prepare(r, finetune.Options{
-		Rig: sh.rigOptions(line), Report: shown.report, Notice: line.Print, Program: version,
+		Rig: sh.rigOptions(line), Report: shown.report, Notice: line.Print, Program: version, Alert: o.alerts.Alert,
 		Progress: func(what string, done, total int64) {
 			line.Show(func() string { return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(max(total, 1)))) })
 		},
@@ -168,6 +172,9 @@ func trainCommand(ctx context.Context, sh shell, o trainOptions, r *recipe.Recip
 	defer sh.signals.hold()()
 	result, err := run.Train(ctx)
 	line.Done()
+	if failed := o.alerts.Close(); failed != nil {
+		line.Print(failed.Error())
+	}
 	if err != nil {
 		return err
 	}

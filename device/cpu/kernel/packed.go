@@ -121,10 +121,10 @@ type packedRoutines struct {
 type packedTileFunc func(x *int16, xStep int, records *record, recordStep int, pairs *int16, scales, minima *float32, c *float32, cStep, subs, length int)
 
 // A panel is 16 outputs. Of many rows so much of K is unpacked at a time that it stays in the
-// first-level cache, a multiple of all blocks.
+// caches of a core while rows are read in long runs; it is a multiple of all blocks.
 const (
 	panelN    = 16
-	panelSlab = 256
+	panelSlab = 1024
 )
 
 // Workspace is the scratch memory, in elements, that the matmul needs with so many workers.

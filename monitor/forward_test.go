@@ -1,0 +1,66 @@
+package monitor
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"spillway/eventlog"
+)
+
+// Alerts reach a command and an address, and what goes wrong is reported at the end.
+func TestForwarding(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the command is for a Unix shell")
+	}
+	got := make(chan string, 10)
+	h := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		got <- string(text)
+	}))
+	defer h.Close()
+	file := filepath.Join(t.TempDir(), "alert")
+	f := &Forwarder{Command: "cat > " + file, Webhook: h.URL}
+	f.Alert(eventlog.Alert{Step: 7, Name: "loss-spike", Text: "loss 9; `rm -rf /` is only text"})
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(written), <-got} {
+		var a eventlog.Alert
+		if err := json.Unmarshal([]byte(text), &a); err != nil || a.Step != 7 || !strings.Contains(a.Text, "is only text") {
+			t.Errorf("%v: %s", err, text)
+		}
+	}
+	bad := &Forwarder{Command: "exit 3"}
+	bad.Alert(eventlog.Alert{})
+	if err := bad.Close(); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Error(err)
+	}
+	if err := new(Forwarder).Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A command that hangs does not hold up whoever gives it alerts.
+func TestForwardingDoesNotWait(t *testing.T) {
+	f := &Forwarder{Command: "sleep 0.3"}
+	began := time.Now()
+	for range 100 {
+		f.Alert(eventlog.Alert{})
+	}
+	if took := time.Since(began); took > 200*time.Millisecond {
+		t.Errorf("it took %v", took)
+	}
+	close(f.queue) // the rest is not waited for
+}
