@@ -100,7 +100,7 @@ func BenchmarkPackedSession(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			begin := time.Now()
 			_, s := packedSession(b, packedAs(b, "llama-3-8b", c.format), lent(b), "h200,host:100GiB", run.Generation{Context: 4096, Streams: 1, Chunk: 2048})
-			b.ReportMetric(time.Since(begin).Seconds(), "s-to-start")
+			started := time.Since(begin).Seconds()
 			next := func() {
 				if err := s.Step(context.Background()); err != nil {
 					b.Fatal(err)
@@ -118,7 +118,6 @@ func BenchmarkPackedSession(b *testing.B) {
 				next()
 				best = min(best, time.Since(begin))
 			}
-			b.ReportMetric(2048/best.Seconds(), "prompt-tok/s")
 			const tokens = 64
 			var took time.Duration
 			for b.Loop() {
@@ -136,6 +135,8 @@ func BenchmarkPackedSession(b *testing.B) {
 				}
 				took = time.Since(begin)
 			}
+			b.ReportMetric(started, "s-to-start") // here, since a loop begins without metrics
+			b.ReportMetric(2048/best.Seconds(), "prompt-tok/s")
 			b.ReportMetric(tokens/took.Seconds(), "tok/s")
 		})
 	}
