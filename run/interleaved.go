@@ -13,7 +13,7 @@ import (
 // interleaves says whether weights may be held with rows interleaved: only to compute with, on a
 // CPU, in 16 bits.
 func (m *Model) interleaves(o Options) bool {
-	if o.Task != Infer && o.Task != Generate || o.interleaved {
+	if m.shared || o.Task != Infer && o.Task != Generate || o.interleaved {
 		return false
 	}
 	o, err := o.withDefaults(m)

@@ -36,6 +36,7 @@ type Model struct {
 	config []byte                   // config.json
 	build  func() (nn.Model, error) // makes a new network each time, since adapters change it
 	values weights.Values           // of all params, instead of the folder's or random ones; nil for none
+	shared bool                     // its weights are read and written between passes, as plain numbers
 }
 
 // Open opens a model folder, a GGUF file, a model of the hub's cache by its name, "org/name",
@@ -118,11 +119,11 @@ func (m *Model) Close() error {
 	return m.Folder.Close()
 }
 
-// WithValues is the same model with its weights from v. In place: the weights of its
-// folder are the same, and may be read where they are.
+// WithValues is the same model with its weights from v, for whoever reads and writes them between
+// passes. In place: the weights of its folder are the same, and may be read where they are.
 func (m *Model) WithValues(v weights.Values, inPlace bool) *Model {
 	own := *m
-	if own.values = v; !inPlace {
+	if own.values, own.shared = v, true; !inPlace {
 		own.Folder = nil
 	}
 	return &own
