@@ -46,7 +46,7 @@ func appendPorts(k []byte, ports []graph.Port) []byte {
 
 func appendAttr(k []byte, a op.Attr) []byte {
 	k = appendBools(k, a.TransA, a.TransB, a.Bias, a.Plus, a.Accumulate, a.InputOnly, a.Causal,
-		a.Segments, a.KeyMask, a.Mask, a.Inverse, a.Constant)
+		a.Segments, a.KeyMask, a.Mask, a.Inverse, a.Constant, a.Exact)
 	k = append(k, byte(a.Func), byte(a.To))
 	for _, f := range [...]float64{a.Eps, a.Scale, a.Prob, a.OutlierThreshold} {
 		k = binary.LittleEndian.AppendUint64(k, math.Float64bits(f))
