@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"spillway/monitor"
+	"spillway/plan"
 	"spillway/view"
 )
 
@@ -296,31 +297,13 @@ func (s *Server) routes() {
 		s.answerRun(w, r, func(run *view.Run) (any, error) { return metricOf(r, run) })
 	})
 	s.mux.HandleFunc("GET /api/run/{id}/memory/{file}", func(w http.ResponseWriter, r *http.Request) {
-		s.answerRun(w, r, func(run *view.Run) (any, error) {
-			p, err := run.Plan()
-			if err == nil && p == nil {
-				err = errNoPlan
-			}
-			if err != nil {
-				return nil, err
-			}
-			return view.MemoryOf(p), nil
-		})
+		s.answerRun(w, r, ofPlan(func(p *plan.Plan) any { return view.MemoryOf(p) }))
 	})
 	s.mux.HandleFunc("GET /api/run/{id}/timeline/{file}", func(w http.ResponseWriter, r *http.Request) {
 		s.answerRun(w, r, func(run *view.Run) (any, error) { return run.Timeline() })
 	})
 	s.mux.HandleFunc("GET /api/run/{id}/map/{file}", func(w http.ResponseWriter, r *http.Request) {
-		s.answerRun(w, r, func(run *view.Run) (any, error) {
-			p, err := run.Plan()
-			if err == nil && p == nil {
-				err = errNoPlan
-			}
-			if err != nil {
-				return nil, err
-			}
-			return view.MapOf(p), nil
-		})
+		s.answerRun(w, r, ofPlan(func(p *plan.Plan) any { return view.MapOf(p) }))
 	})
 	s.mux.HandleFunc("GET /api/run/{id}/forecast/{file}", func(w http.ResponseWriter, r *http.Request) {
 		s.answerRun(w, r, func(run *view.Run) (any, error) {
@@ -329,13 +312,27 @@ func (s *Server) routes() {
 		})
 	})
 	s.mux.HandleFunc("GET /api/run/{id}/plans", func(w http.ResponseWriter, r *http.Request) {
-		s.answerRun(w, r, func(run *view.Run) (any, error) { return plansOf(run) })
+		s.answerRun(w, r, ofPlan(func(p *plan.Plan) any { return plansOf(p) }))
 	})
 	s.mux.HandleFunc("POST /api/run/{id}/trace", s.requestTrace)
 	s.mux.HandleFunc("GET /api/compare/{file}", s.compare)
 }
 
 var errNoPlan = errors.New("the event log of this run has no plan")
+
+// ofPlan makes something of a run's plan.
+func ofPlan(do func(*plan.Plan) any) func(*view.Run) (any, error) {
+	return func(run *view.Run) (any, error) {
+		p, err := run.Plan()
+		if err == nil && p == nil {
+			err = errNoPlan
+		}
+		if err != nil {
+			return nil, err
+		}
+		return do(p), nil
+	}
+}
 
 // picture is a view that can be drawn, written as a table, and as JSON.
 type picture interface {

@@ -77,19 +77,12 @@ func nowOf(r *view.Run) (Now, error) {
 }
 
 // plansOf are the plan of a run and those that were not chosen, with the reasons.
-func plansOf(r *view.Run) ([]plan.Alternative, error) {
-	p, err := r.Plan()
-	if err == nil && p == nil {
-		err = errNoPlan
-	}
-	if err != nil {
-		return nil, err
-	}
+func plansOf(p *plan.Plan) []plan.Alternative {
 	chosen := plan.Alternative{Strategy: p.Strategy, Strategies: p.Strategies, Reason: "this is the plan: " + p.Reason, Fits: true, PeakBytes: p.Peak()}
 	if p.Forecast != nil {
 		chosen.StepSeconds = p.Forecast.StepSeconds
 	}
-	return append([]plan.Alternative{chosen}, p.Rejected...), nil
+	return append([]plan.Alternative{chosen}, p.Rejected...)
 }
 
 // points is how many a chart may have: those of the address, or one per pixel.

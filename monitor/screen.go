@@ -212,7 +212,7 @@ func (d *painter) run(r RunInfo, name int, wide bool) string {
 	if r.State == Running && it.ETA > 0 {
 		eta = (time.Duration(it.ETA) * time.Second).String()
 	}
-	line += pad(step, 16) + pad(fmt.Sprintf("%.4f", it.Loss), 9) + pad(fmt.Sprintf("%.0f", it.TokensPerSecond), 10) + pad(fmt.Sprintf("%.0f%%", 100*it.ShareOfRoofline), 10) + pad(eta, 12) + pad(string(r.State), 11)
+	line += pad(step, 16) + pad(fmt.Sprintf("%.4f", it.Loss), 9) + pad(fmt.Sprintf("%.0f", it.TokensPerSecond), 10) + pad(shareText(it.ShareOfRoofline), 10) + pad(eta, 12) + pad(string(r.State), 11)
 	if wide {
 		line += pad("  "+it.Bound.String(), 17) + fmt.Sprintf("  %v of %v", units.Bytes(it.MeasuredBytes), units.Bytes(it.PredictedBytes))
 	}
@@ -304,8 +304,8 @@ func (at Snapshot) Lines() (list []string) {
 			list = append(list, fmt.Sprintf("%s run %s %s", stamp, printable(filepath.Base(r.Dir)), r.State))
 			continue
 		}
-		list = append(list, fmt.Sprintf("%s run %s %s step %d of %d loss %.4f tokens/s %.0f roofline %.0f%% limited by %s", stamp, printable(filepath.Base(r.Dir)), r.State, r.Last.Step, r.Last.MaxSteps, r.Last.Loss,
-			r.Last.TokensPerSecond, 100*r.Last.ShareOfRoofline, r.Last.Bound))
+		list = append(list, fmt.Sprintf("%s run %s %s step %d of %d loss %.4f tokens/s %.0f roofline %s limited by %s", stamp, printable(filepath.Base(r.Dir)), r.State, r.Last.Step, r.Last.MaxSteps, r.Last.Loss,
+			r.Last.TokensPerSecond, shareText(r.Last.ShareOfRoofline), r.Last.Bound))
 	}
 	return list
 }
@@ -333,4 +333,13 @@ func (at Snapshot) Rows() (rows [][]string) {
 		rows = append(rows, []string{stamp, fmt.Sprintf("gpu%d", g.Index), number(int64(g.Busy)), number(g.MemoryUsed), number(g.Memory), number(g.Received), number(g.Sent), number(int64(g.Temperature)), power, number(int64(g.Clock))})
 	}
 	return rows
+}
+
+// shareText is a share of the roofline. One above it says that the computer was slower when its
+// rates were measured.
+func shareText(share float64) string {
+	if share > 1 {
+		return "over 100%"
+	}
+	return fmt.Sprintf("%.0f%%", 100*share)
 }

@@ -50,8 +50,8 @@ func (p *progress) text() string {
 	if r.Iterations > 0 {
 		text += " of " + grouped(r.Iterations)
 	}
-	text += fmt.Sprintf("  loss %.4f  %s tokens/s, %s of roofline  memory %v, predicted %v", r.Loss, grouped(int64(faster*r.TokensPerSecond)),
-		percent(faster*r.ShareOfRoofline), units.Bytes(r.MeasuredBytes), units.Bytes(r.PredictedBytes))
+	text += fmt.Sprintf("  loss %.4f  %s tokens/s, %s  memory %v, predicted %v", r.Loss, grouped(int64(faster*r.TokensPerSecond)),
+		ofRoofline(faster*r.ShareOfRoofline), units.Bytes(r.MeasuredBytes), units.Bytes(r.PredictedBytes))
 	if r.GradNorm > 0 {
 		text += fmt.Sprintf("  grad norm %.3g", r.GradNorm)
 	}
@@ -65,11 +65,28 @@ func (p *progress) brief() string {
 	if r.Iterations > 0 {
 		text += "/" + grouped(r.Iterations)
 	}
-	text += fmt.Sprintf("  loss %.4f  %s tok/s %s roofline  %v", r.Loss, grouped(int64(faster*r.TokensPerSecond)), percent(faster*r.ShareOfRoofline), units.Bytes(r.MeasuredBytes))
+	text += fmt.Sprintf("  loss %.4f  %s tok/s %s roofline  %v", r.Loss, grouped(int64(faster*r.TokensPerSecond)), briefShare(faster*r.ShareOfRoofline), units.Bytes(r.MeasuredBytes))
 	if r.MeasuredBytes != r.PredictedBytes {
 		text += fmt.Sprintf(" of %v", units.Bytes(r.PredictedBytes))
 	}
 	return text + p.left()
+}
+
+// ofRoofline is the share of the roofline in words. A share above it says that the computer was
+// slower when its rates were measured, not that there is a faster one.
+func ofRoofline(share float64) string {
+	if share > 1 {
+		return "faster than the measured roofline"
+	}
+	return percent(share) + " of roofline"
+}
+
+// briefShare is the same where there is little room.
+func briefShare(share float64) string {
+	if share > 1 {
+		return "over"
+	}
+	return percent(share)
 }
 
 // left is the time that the remaining steps will take.
@@ -94,8 +111,8 @@ func writeResult(p *page, r finetune.Result) {
 		p.line("saved", "%s", r.Checkpoint)
 		return
 	}
-	p.line(how, "%s, %s; %s per step, %s tokens/s, %s of roofline", plural(int(r.Steps), "step"), seconds(r.Seconds),
-		seconds(r.SecondsPerStep), grouped(int64(r.TokensPerSec)), percent(r.ShareOfRoofline))
+	p.line(how, "%s, %s; %s per step, %s tokens/s, %s", plural(int(r.Steps), "step"), seconds(r.Seconds),
+		seconds(r.SecondsPerStep), grouped(int64(r.TokensPerSec)), ofRoofline(r.ShareOfRoofline))
 	loss := fmt.Sprintf("%.4f at first, %.4f at last", r.LossFirst, r.LossLast)
 	if r.EvalLoss > 0 {
 		loss += fmt.Sprintf(", eval loss %.4f (perplexity %.4g)", r.EvalLoss, r.Perplexity)

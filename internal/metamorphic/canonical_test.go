@@ -30,14 +30,7 @@ func TestCanonicalSumsOfRandomPlans(t *testing.T) {
 			standard[i] = train(t, s, site, strategy.Uniform(false, false, strategy.SaveAll, 0))
 		}
 		choose, sameOrder := RandomChoice(r, s.goal.MicroBatches)
-		p, err := planner.Build(s.model, s.goal, site, choose)
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		got, err := Train(s.model, p, t.TempDir(), 7, 3)
-		if err != nil {
-			t.Fatalf("seed %d: %s: %v", seed, p.Strategy, err)
-		}
+		p, got := s.trainBy(t, site, choose, seed)
 		if err := standard[i].Same(got); err != nil {
 			t.Errorf("run again with -seed %d -plans 1: %s on %d devices, %d micro-batches, clip %t: %v", seed, p.Strategy, len(p.Devices), s.goal.MicroBatches, s.goal.Optimizer.Clip, err)
 		}
@@ -47,14 +40,7 @@ func TestCanonicalSumsOfRandomPlans(t *testing.T) {
 		// The same plan without canonical sums mostly gives other bits, or this shows nothing.
 		shared++
 		s.goal.CanonicalSums = false
-		if p, err = planner.Build(s.model, s.goal, site, choose); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		plain, err := Train(s.model, p, t.TempDir(), 7, 3)
-		if err != nil {
-			t.Fatalf("seed %d: %s: %v", seed, p.Strategy, err)
-		}
-		if standard[i].Same(plain) != nil {
+		if _, plain := s.trainBy(t, site, choose, seed); standard[i].Same(plain) != nil {
 			other++
 		}
 	}

@@ -56,6 +56,20 @@ func newSubject(t testing.TB, config string, c graph.Config, goal planner.Goal, 
 	return subject{tiny.ModelWith(t, config, c, change), evaluation, goal, tied}
 }
 
+// trainBy trains a subject by the plan of a choice.
+func (s subject) trainBy(t *testing.T, site planner.Site, choose func(slabs, blocks int) strategy.Choice, seed uint64) (*plan.Plan, Outcome) {
+	t.Helper()
+	p, err := planner.Build(s.model, s.goal, site, choose)
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	got, err := Train(s.model, p, t.TempDir(), 7, 3)
+	if err != nil {
+		t.Fatalf("seed %d: %s: %v", seed, p.Strategy, err)
+	}
+	return p, got
+}
+
 // bounds on its losses and weights where sums have another order.
 func (s subject) bounds() (losses, weights float64) {
 	if s.model.Config.DType == dtype.F32 {
@@ -131,14 +145,7 @@ func TestPlacementChangesNothing(t *testing.T) {
 			standard[i] = train(t, s, site, strategy.Uniform(false, false, strategy.SaveAll, 0))
 		}
 		choose, sameOrder := RandomChoice(r, s.goal.MicroBatches)
-		p, err := planner.Build(s.model, s.goal, site, choose)
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		got, err := Train(s.model, p, t.TempDir(), 7, 3)
-		if err != nil {
-			t.Fatalf("seed %d: %s: %v", seed, p.Strategy, err)
-		}
+		p, got := s.trainBy(t, site, choose, seed)
 		losses, weights := s.bounds()
 		check := func() error { return standard[i].Near(got, losses, weights) }
 		if sameOrder(s.tied) {
