@@ -57,6 +57,12 @@ func Newest(dir string) string {
 	return path
 }
 
+// Is says whether a folder is a checkpoint of a run.
+func Is(dir string) bool {
+	there, err := vfs.Exists(vfs.OS, filepath.Join(dir, ManifestName))
+	return err == nil && there
+}
+
 // Choose is Newest with a notice, where it is not the newest.
 func Choose(dir string) (path, notice string) {
 	for _, name := range []string{hf.ConfigName, hf.AdapterConfigName} {

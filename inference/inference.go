@@ -24,6 +24,7 @@ import (
 	"spillway/hf"
 	"spillway/hub"
 	"spillway/lora"
+	"spillway/recipe"
 	"spillway/rig"
 	"spillway/tokenizer"
 	"spillway/units"
@@ -133,6 +134,7 @@ func (m *Model) resolve(name string) (string, error) {
 	if notice != "" {
 		m.s.Notice(notice)
 	}
+	m.useRunsTokenizer(path)
 	if !hf.IsAdapter(path) {
 		return path, nil
 	}
@@ -151,6 +153,23 @@ func (m *Model) resolve(name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s is an adapter for the model %q, which is not here; give the folder of that model, and --adapter %s", path, a.Base, path)
+}
+
+// useRunsTokenizer takes the tokenizer that a run names in its recipe, where the settings name none:
+// a checkpoint has the model's own alone.
+func (m *Model) useRunsTokenizer(path string) {
+	if m.s.Tokenizer != "" || !checkpoint.Is(path) {
+		return
+	}
+	r := recipe.New()
+	r.Output.Dir = filepath.Dir(path)
+	if err := r.ReadRun(); err != nil {
+		m.s.Notice(fmt.Sprintf("the recipe of the run is not read, so its tokenizer is not known: %v", err))
+		return
+	}
+	if m.s.Tokenizer = r.Data.Tokenizer; m.s.Tokenizer != "" {
+		m.s.Notice(fmt.Sprintf("the run was trained with --tokenizer %s: it is used here too", m.s.Tokenizer))
+	}
 }
 
 // openAdapters opens the adapters, and makes one of several.

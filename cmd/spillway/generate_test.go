@@ -168,6 +168,32 @@ func TestGenerateFindsModels(t *testing.T) {
 	}
 }
 
+// A run that was trained with a tokenizer of its own is used with it; a recipe that lies next to a
+// model is nobody's.
+func TestGenerateUsesTheRunsTokenizer(t *testing.T) {
+	model := initialized(t) // has more than 256 tokens, and no tokenizer
+	t.Chdir(t.TempDir())
+	works(t, "train", model, "--data", prose(t), "--tokenizer", "bytes", "--max-steps", "1", "--seq-len", "16", "--out", "run")
+	want := generatedObject(t, "generate", "run", "--tokenizer", "bytes", "--prompt", "to be", "--max-new-tokens", "8").Tokens
+	for _, name := range []string{"run", "run/step-00000001"} {
+		r := command(t, "generate", name, "--prompt", "to be", "--max-new-tokens", "8", "--json")
+		if r.code != exitOK || !slices.Equal(jsonTokens(t, r.out), want) || !strings.Contains(r.err, "--tokenizer bytes") {
+			t.Errorf("%s: %+v, want %v", name, r, want)
+		}
+	}
+	works(t, "export", "run", "exported")
+	recipe, err := os.ReadFile("run/recipe.yaml")
+	if err == nil {
+		err = os.WriteFile("recipe.yaml", recipe, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := command(t, "generate", "exported", "--prompt", "to be"); r.code != exitFailed || !strings.Contains(r.err, "no tokenizer.json") {
+		t.Errorf("a folder next to a recipe: %+v", r)
+	}
+}
+
 // The makers' generation_config.json counts where no flag says otherwise.
 func TestGenerationConfigCounts(t *testing.T) {
 	sandbox(t)
