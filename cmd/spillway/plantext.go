@@ -66,7 +66,11 @@ func (p *page) list(label string, items []string) {
 // write shows the plan on one screen.
 func (r *planReport) write(w io.Writer) error {
 	var p page
-	p.line(r.Model.Name, "%s", modelLine(r.Model))
+	model := r.Model
+	if !spillway.Task(r.Goal.Task).Trains() {
+		model.Trainable = model.Params // nothing is trained, packed weights or not
+	}
+	p.line(model.Name, "%s", modelLine(model))
 	p.line("machine", "%s", machineLine(r.Machine.Machine, r.Machine.Device, max(len(r.Devices), 1)))
 	if r.deviceReason != "" {
 		p.line("device", "%s (%s)", deviceTitle(r.Machine.Device), r.deviceReason)

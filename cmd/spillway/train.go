@@ -66,7 +66,7 @@ removed when the run has ended and saved.`,
 	var o trainOptions
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "open the model, read the data, make the plan and show all of it, but do not train")
 	cmd.Flags().BoolVar(&o.sample, "show-sample", false, "show the first text as the model reads it, with what of it is in the loss")
-	cmd.Flags().StringVar(&o.dashboard, "dashboard", "", "serve a page that shows the run while it trains; `ADDRESS:PORT` is optional (default 127.0.0.1 and any free port)")
+	cmd.Flags().StringVar(&o.dashboard, "dashboard", "", "serve a page that shows the run while it trains; =`ADDRESS:PORT` is optional (default 127.0.0.1 and any free port)")
 	cmd.Flags().Lookup("dashboard").NoOptDefVal = "127.0.0.1:0"
 	cmd.Flags().StringVar(&o.alerts.Command, "alert-command", "", "run `COMMAND` in a shell for each alert, with the alert as JSON in its input")
 	cmd.Flags().StringVar(&o.alerts.Webhook, "alert-webhook", "", "post each alert as JSON to `URL`")
@@ -76,6 +76,9 @@ removed when the run has ended and saved.`,
 	completeModels(cmd)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 || len(args) == 0 && *file == "" && !(r.Output.Resume && r.Output.Dir != "") {
+			if len(args) > 1 && o.dashboard != "" {
+				return usageErrorf("%d arguments given, it takes 1: MODEL; an address of the dashboard is written with =, as --dashboard=%s", len(args), args[len(args)-1])
+			}
 			return usageErrorf("%d arguments given, it takes 1: MODEL", len(args))
 		}
 		return nil
