@@ -22,8 +22,16 @@ type Generation struct {
 	TotalNew       int64   `json:"total_new_tokens"`
 
 	Sequences int64 `json:"sequences"` // that are open
+	Waiting   int64 `json:"waiting"`   // of them, those whose prompt is not computed yet
+	Finished  int64 `json:"finished"`  // texts, so far
 	Positions int64 `json:"positions"` // tokens whose keys and values the cache has
-	Capacity  int64 `json:"capacity"`  // tokens that it can have
+
+	// PagesUsed of Pages hold keys and values, each of PageTokens positions; CacheBytes is what
+	// the used ones take.
+	PagesUsed  int64 `json:"pages_used"`
+	Pages      int64 `json:"pages"`
+	PageTokens int64 `json:"page_tokens"`
+	CacheBytes int64 `json:"cache_bytes"`
 
 	Forecast        float64  `json:"forecast_seconds"` // of one decode step at half of the context, by the plan
 	Bound           Resource `json:"bound"`            // what limits it, by the forecast
@@ -58,7 +66,7 @@ func perSecond(n int64, seconds float64) float64 {
 	return float64(n) / seconds
 }
 
-const generationWords = 27
+const generationWords = 32
 
 // append writes the stretch behind b. New words are added at the end.
 func (g *Generation) append(b []byte) []byte {
@@ -69,7 +77,8 @@ func (g *Generation) append(b []byte) []byte {
 	float := math.Float64bits
 	for _, w := range [generationWords]uint64{
 		uint64(g.Step), uint64(g.Steps), uint64(g.UnixNano), float(g.Seconds), uint64(g.PromptTokens), uint64(g.NewTokens), float(g.PrefillSeconds), float(g.DecodeSeconds),
-		uint64(g.TotalPrompt), uint64(g.TotalNew), uint64(g.Sequences), uint64(g.Positions), uint64(g.Capacity), float(g.Forecast), uint64(g.Bound), float(g.ShareOfRoofline),
+		uint64(g.TotalPrompt), uint64(g.TotalNew), uint64(g.Sequences), uint64(g.Waiting), uint64(g.Finished), uint64(g.Positions),
+		uint64(g.PagesUsed), uint64(g.Pages), uint64(g.PageTokens), uint64(g.CacheBytes), float(g.Forecast), uint64(g.Bound), float(g.ShareOfRoofline),
 		uint64(g.PredictedBytes), uint64(g.MeasuredBytes), uint64(g.DriverBytes), uint64(g.Resident), uint64(g.Tiers.Device), uint64(g.Tiers.Pinned), uint64(g.Tiers.Host), uint64(g.Tiers.Disk), flags,
 		0, 0, // for what comes
 	} {
@@ -89,7 +98,7 @@ func readGeneration(b []byte) (g Generation) {
 	w.integer(&g.NewTokens)
 	w.float(&g.PrefillSeconds)
 	w.float(&g.DecodeSeconds)
-	for _, to := range []*int64{&g.TotalPrompt, &g.TotalNew, &g.Sequences, &g.Positions, &g.Capacity} {
+	for _, to := range []*int64{&g.TotalPrompt, &g.TotalNew, &g.Sequences, &g.Waiting, &g.Finished, &g.Positions, &g.PagesUsed, &g.Pages, &g.PageTokens, &g.CacheBytes} {
 		w.integer(to)
 	}
 	w.float(&g.Forecast)

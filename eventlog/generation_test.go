@@ -9,7 +9,7 @@ import (
 
 func stretch(step int64) Generation {
 	return Generation{Step: step, Steps: 2, UnixNano: 1_700_000_000_000_000_000 + step, Seconds: 0.02, PromptTokens: 3, NewTokens: 4, PrefillSeconds: 0.5, DecodeSeconds: 0.25, TotalPrompt: 5, TotalNew: 6,
-		Sequences: 7, Positions: 8, Capacity: 9, Forecast: 0.01, Bound: ResourceOf("compute"), ShareOfRoofline: 0.5, PredictedBytes: 10, MeasuredBytes: 11, DriverBytes: 12, Tiers: Tiers{13, 14, 15, 16}, Traced: true}
+		Sequences: 7, Waiting: 17, Finished: 18, Positions: 8, PagesUsed: 19, Pages: 20, PageTokens: 21, CacheBytes: 22, Forecast: 0.01, Bound: ResourceOf("compute"), ShareOfRoofline: 0.5, PredictedBytes: 10, MeasuredBytes: 11, DriverBytes: 12, Tiers: Tiers{13, 14, 15, 16}, Traced: true}
 }
 
 // The log of a run that generates is read as it was written, and summarized by its newest

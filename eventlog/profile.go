@@ -26,7 +26,7 @@ type ProfileRow struct {
 	Saved   int64   `json:"saved_bytes,omitempty"` // of the outputs, saved for the backward pass
 }
 
-// Share is the time of the bound as a share of the time that was taken; 0 where nothing bounds it.
+// Share of the roofline: Bound over Seconds, 0 where nothing bounds it.
 func (r ProfileRow) Share() float64 {
 	if r.Seconds <= 0 {
 		return 0
