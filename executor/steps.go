@@ -93,9 +93,12 @@ type cacheTensor struct {
 // findCaches lists the caches of a plan by the batch tensor that has the table of their pages:
 // the one that an op reads together with them.
 func (m *memory) findCaches() map[string][]cacheTensor {
-	found, seen := map[string][]cacheTensor{}, map[int]bool{}
+	found, seen, home := map[string][]cacheTensor{}, map[int]bool{}, map[int]int{}
 	for i := range m.plan.Instructions {
 		s := &m.plan.Instructions[i]
+		if s.Verb == plan.Move && m.plan.Buffers[s.Src].Class == plan.Cache && m.plan.Buffers[s.Src].Home {
+			home[s.Dst] = s.Src // a run gets a copy of what is stored on the host
+		}
 		if s.Verb != plan.Run {
 			continue
 		}
@@ -119,9 +122,14 @@ func (m *memory) findCaches() map[string][]cacheTensor {
 				if !ok || table == "" {
 					continue
 				}
-				if bind, ok := s.Bound(plan.InCache, index); ok && !seen[bind.Buffer] {
-					seen[bind.Buffer] = true
-					found[table] = append(found[table], cacheTensor{m.partOf(bind.Buffer, 0, g.Type(v).Bytes()), g.Type(v)})
+				bind, ok := s.Bound(plan.InCache, index)
+				at := bind.Buffer
+				if stored, moved := home[at]; moved {
+					at = stored
+				}
+				if ok && !seen[at] {
+					seen[at] = true
+					found[table] = append(found[table], cacheTensor{m.partOf(at, 0, g.Type(v).Bytes()), g.Type(v)})
 				}
 			}
 		}
@@ -135,9 +143,16 @@ func (e *Executor) CopyPage(table string, from, to int32) error {
 	if e.caches == nil {
 		e.caches = e.memory.findCaches()
 	}
+	if err := e.awaitCarried(); err != nil { // keys and values may be on their way to the host
+		return err
+	}
 	for _, c := range e.caches[table] {
 		q := e.memory.queue(c.at.dev, plan.Compute)
 		for _, part := range c.parts() {
+			if host := c.at.Host(); host != nil { // nothing else touches it between steps
+				copy(host[part.offset+int64(to)*part.bytes:][:part.bytes], host[part.offset+int64(from)*part.bytes:][:part.bytes])
+				continue
+			}
 			src, dst := c.at.Buffer, c.at.Buffer
 			src.Offset, src.Bytes = src.Offset+part.offset+int64(from)*part.bytes, part.bytes
 			dst.Offset, dst.Bytes = dst.Offset+part.offset+int64(to)*part.bytes, part.bytes

@@ -12,6 +12,7 @@ import (
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/quant"
+	"spillway/spec"
 )
 
 // Generation is the cache of keys and values of the task Generate, and how many rows its steps
@@ -252,20 +253,21 @@ func (q *question) generation(b planner.Batch) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	more := planner.Rows{Sizes: q.options.Generation.stepSizes(), Trace: func(rows int64) (*spec.Model, error) { return q.Trace(1, rows) }}
 	for {
 		q.Site = lessMemory(site, less)
-		p, s, more, err := q.PlanBatch(b)
+		p, s, said, err := q.PlanBatch(b)
 		var fit *planner.FitError
 		if errors.As(err, &fit) && fit.Tier == plan.OnDevice {
 			fit.Needed, fit.Budget = fit.Needed+less, fit.Budget+less
 		}
 		if err == nil {
-			p, err = planner.ForDecoding(p, s, one, q.Goal, q.Site)
+			p, err = planner.ForDecoding(p, s, one, q.Goal, q.Site, more)
 		}
 		if err != nil {
 			return nil, err
 		}
-		q.notices, q.Site = append(slices.Clone(notices), more...), site
+		q.notices, q.Site = append(slices.Clone(notices), said...), site
 		r, err := q.run(p, s)
 		if !errors.As(err, &fit) || fit.Needed <= fit.Budget || less+fit.Needed-fit.Budget >= site.Budget {
 			return r, err

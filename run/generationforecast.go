@@ -1,11 +1,15 @@
 package run
 
 import (
+	"encoding/json"
 	"math"
+	"slices"
 
 	"spillway/graph"
+	"spillway/op"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // GenerationForecast is what a plan to generate is expected to do.
@@ -27,6 +31,26 @@ type GenerationForecast struct {
 	PromptSeconds float64 `json:"prompt_seconds"` // until the first token after such a prompt
 
 	Decode []DecodeForecast `json:"decode"`
+	// Division is who computes what of a model that is larger than its device; nil where all of its
+	// weights are there.
+	Division *Division `json:"division,omitempty"`
+}
+
+// Division is how the blocks of a model larger than its device are divided, when a text grows by a
+// token. It is fixed when a run is planned: results of a CPU and of a GPU differ in their last bits.
+type Division struct {
+	Blocks int `json:"blocks"`
+	Device int `json:"device_blocks"` // whose weights stay on the device
+	Stream int `json:"streamed_blocks"`
+	CPU    int `json:"cpu_blocks"` // that the CPU computes, from host memory
+	// CPURows is the most rows of a step in which it does; prompts are computed by the device.
+	CPURows     int64 `json:"cpu_rows,omitempty"`
+	StreamBytes int64 `json:"streamed_bytes"` // of weights, each token
+	CPUBytes    int64 `json:"cpu_bytes"`      // of weights that the CPU reads, each token
+	// Link and CPUTime are the shares of a token's time in which the link brings and the CPU computes.
+	Link    float64 `json:"link_share"`
+	CPUTime float64 `json:"cpu_share"`
+	OnDisk  bool    `json:"on_disk,omitempty"` // weights stream from the disk
 }
 
 // DecodeForecast is a step of one token of some sequences.
@@ -59,7 +83,7 @@ func (r *Run) ForecastGeneration() (*GenerationForecast, error) {
 	f := &GenerationForecast{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key.String(), Value: c.Value.String(), Exact: c.Exact,
 		Page: c.Page, PromptTokens: min(1000, c.Context)}
 	for _, b := range r.Plan.Buffers {
-		if b.Class == plan.Cache {
+		if b.Class == plan.Cache && b.Home {
 			f.CacheBytes += b.Bytes
 		}
 	}
@@ -103,7 +127,67 @@ func (r *Run) ForecastGeneration() (*GenerationForecast, error) {
 		}
 		f.Decode = append(f.Decode, d)
 	}
-	return f, nil
+	f.Division, err = r.division()
+	return f, err
+}
+
+// division looks at the instructions of the smallest step.
+func (r *Run) division() (*Division, error) {
+	p, name := r.Plan, ""
+	if r.stepFor(1) != r.Plan.Seq {
+		name = plan.Step(r.stepFor(1))
+		view, err := p.Phase(name)
+		if err != nil {
+			return nil, err
+		}
+		p = view
+	}
+	d := &Division{Blocks: len(r.Spec.Blocks)}
+	streamed := map[int]bool{}
+	for i := range p.Instructions {
+		switch s := &p.Instructions[i]; {
+		case s.Verb == plan.Move && p.Buffers[s.Src].Class == plan.Weight && p.TierOf(s.Dst) == plan.OnDevice:
+			streamed[s.Dst] = true
+			d.StreamBytes += p.Buffers[s.Src].Bytes
+		case s.Verb == plan.Move && p.TierOf(s.Src) == plan.OnDisk:
+			d.OnDisk = true
+		case s.Verb != plan.Run:
+		case p.Devices[s.Device].Name == plan.HostName:
+			d.CPU++
+			for _, b := range s.Bindings {
+				if b.Region == plan.InWeight && !lookedUp(p, s) {
+					d.CPUBytes += p.Buffers[b.Buffer].Bytes
+				}
+			}
+		case slices.ContainsFunc(s.Bindings, func(b plan.Binding) bool { return b.Region == plan.InWeight && streamed[b.Buffer] }):
+			d.Stream++
+		default:
+			d.Device++
+		}
+	}
+	if d.CPU+d.Stream == 0 {
+		return nil, nil
+	}
+	var c strategy.Choice
+	if err := json.Unmarshal(r.Plan.Choices, &c); err != nil {
+		return nil, err
+	}
+	for _, n := range c.CPURows {
+		if n < strategy.AllRows {
+			d.CPURows = max(d.CPURows, n)
+		}
+	}
+	f, err := planner.Filled(r.Plan, r.site, name, r.Plan.Cache.Context)
+	if err != nil {
+		return nil, err
+	}
+	d.Link, d.CPUTime = f.Busy["link to device"], f.Busy["CPU"]
+	return d, nil
+}
+
+// lookedUp says whether a run only looks rows of its weights up.
+func lookedUp(p *plan.Plan, s *plan.Instruction) bool {
+	return !slices.ContainsFunc(p.Programs[s.Program].Graph.Nodes, func(n graph.Node) bool { return n.Kind == op.MatMul || n.Kind.ReadsCache() })
 }
 
 // ForecastStep forecasts the smallest step that has place for some rows, over sequences of so many

@@ -22,6 +22,25 @@ func writeGeneration(p *page, g *spillway.GenerationForecast, shared bool) {
 			rate(d.Full.TokensPerSec), grouped(d.Full.Positions), resource(d.Full.Bound, shared), how)
 		name = ""
 	}
+	if d := g.Division; d != nil {
+		p.line("each token", "%s", divisionText(d, shared))
+	}
+}
+
+// divisionText says who computes what.
+func divisionText(d *spillway.Division, shared bool) string {
+	from := "host memory"
+	if d.OnDisk {
+		from = "the disk"
+	}
+	text := fmt.Sprintf("%s of %d on the device, %d stream to it from %s (%v, %.0f%% of the time)", plural(d.Device, "block"), d.Blocks, d.Stream, from, units.Bytes(d.StreamBytes), 100*d.Link)
+	if shared {
+		text = fmt.Sprintf("%s of %d stay, %d stream from %s (%v, %.0f%% of the time)", plural(d.Device, "block"), d.Blocks, d.Stream, from, units.Bytes(d.StreamBytes), 100*d.Link)
+	}
+	if d.CPU > 0 {
+		text += fmt.Sprintf("; the CPU computes %d from host memory meanwhile (%v, %.0f%%)", d.CPU, units.Bytes(d.CPUBytes), 100*d.CPUTime)
+	}
+	return text
 }
 
 // rate is tokens a second: with a digit behind the point where there are few.

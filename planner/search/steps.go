@@ -130,9 +130,22 @@ func Filled(p *plan.Plan, site goal.Site, phase string, positions int64) (*plan.
 
 // ForDecoding is a plan to generate, chosen anew where it streams weights: a chunk of a prompt
 // computes long enough to hide transfers that a single token waits for. The search is for
-// the smallest step then, within what the largest leaves of the device. It takes the model
-// traced for both.
-func ForDecoding(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
+// the smallest step then, within what the largest leaves of the device, and with the CPU computing
+// blocks where that is faster. It takes the model traced for both, and for more rows.
+func ForDecoding(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, site goal.Site, more Rows) (*plan.Plan, error) {
+	p, err := streamForDecoding(p, main, smallest, g, site)
+	if err != nil {
+		return nil, err
+	}
+	var c strategy.Choice
+	if err := json.Unmarshal(p.Choices, &c); err != nil || strategy.Count(c.Streamed) == 0 {
+		return p, err
+	}
+	return shareWithCPU(p, main, smallest, g, site, more)
+}
+
+// streamForDecoding chooses anew what streams.
+func streamForDecoding(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	var c strategy.Choice
 	if err := json.Unmarshal(p.Choices, &c); err != nil {
 		return nil, fmt.Errorf("planning the steps of %s: %w", p.Model, err)
