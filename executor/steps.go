@@ -22,7 +22,18 @@ type Step struct {
 	Outputs int64
 	// Draws: the result is tokens [outputs] in I32 that were drawn as the batch tensor "sampling" says.
 	Draws bool
+	// Rest are further chunks of a pass: each has as many rows, and a batch and a result of its own.
+	// Chunks are computed one after the other, so that a later one sees the tokens of an earlier one.
+	Rest  []Step
 	phase string // "" is the main phase
+}
+
+// Part is the n-th chunk of a step; most have one.
+func (s *Step) Part(n int) *Step {
+	if n == 0 {
+		return s
+	}
+	return &s.Rest[n-1]
 }
 
 // Steps lists the steps of a plan to generate: the phases, then the main one.
@@ -44,8 +55,19 @@ func (e *Executor) Steps() ([]Step, error) {
 }
 
 func (e *Executor) step(p *plan.Plan, phase string) (Step, error) {
+	s, err := e.chunk(p, phase, 0)
+	for micro := 1; micro < p.MicroBatches && err == nil; micro++ {
+		var next Step
+		next, err = e.chunk(p, phase, micro)
+		s.Rest = append(s.Rest, next)
+	}
+	return s, err
+}
+
+// chunk is what a step has of one micro-batch.
+func (e *Executor) chunk(p *plan.Plan, phase string, micro int) (Step, error) {
 	s := Step{phase: phase, Batch: map[string][]byte{}}
-	in, out := p.BatchHome(), p.ResultHome()
+	in, out := p.BatchHome(micro), p.ResultHome(micro)
 	if in < 0 || out < 0 {
 		return s, fmt.Errorf("the plan for %s has no batch or no result on the host", p.Model)
 	}

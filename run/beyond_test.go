@@ -46,6 +46,9 @@ func TestGeneratingBeyondTheDevice(t *testing.T) {
 			if err := job.Start(); err != nil {
 				t.Fatal(err)
 			}
+			if n := streamedOnce(t, job, s); n != 1 {
+				t.Errorf("a prompt of five chunks streamed %.3g times the weights that one of a chunk streams", n)
+			}
 			if got := conversation(t, job, s); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
@@ -77,6 +80,41 @@ func phase(t *testing.T, p *plan.Plan, name string) *plan.Plan {
 		t.Fatal(err)
 	}
 	return view
+}
+
+// streamedOnce computes a prompt of five chunks, and says how often the weights that are not stored on
+// the device went to it.
+func streamedOnce(t *testing.T, job *spillway.Run, s stories) float64 {
+	t.Helper()
+	e, err := generate.NewSession(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	var away int64
+	for i := range job.Plan.Instructions { // of one chunk; a block that shares weights with another brings them again
+		if m := &job.Plan.Instructions[i]; m.Verb == plan.Move && job.Plan.Buffers[m.Src].Class == plan.Weight {
+			away += job.Plan.Buffers[m.Src].Bytes
+		}
+	}
+	before := weightsIn(job)
+	if _, err := e.Add(s.Greedy[:70]); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Step(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return float64(weightsIn(job)-before) / float64(away)
+}
+
+// weightsIn is how many bytes of weights went to the device.
+func weightsIn(job *spillway.Run) (n int64) {
+	for r, moved := range job.Executor().Transfers() {
+		if r.Class == plan.Weight && r.To == plan.OnDevice {
+			n += moved.Bytes
+		}
+	}
+	return n
 }
 
 // conversation generates several texts in turns, and says which tokens and logits came.

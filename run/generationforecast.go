@@ -29,6 +29,11 @@ type GenerationForecast struct {
 	ChunkSeconds  float64 `json:"chunk_seconds"`  // a whole chunk of a new prompt
 	PromptTokens  int64   `json:"prompt_tokens"`  // 1,000, or the context
 	PromptSeconds float64 `json:"prompt_seconds"` // until the first token after such a prompt
+	// PassTokens is how many tokens of prompts go through each block before the next where weights
+	// stream, so that each streams once for all of them, and PassSeconds how long that takes; 0
+	// where a chunk is all.
+	PassTokens  int64   `json:"pass_tokens,omitempty"`
+	PassSeconds float64 `json:"pass_seconds,omitempty"`
 
 	Decode []DecodeForecast `json:"decode"`
 	// Division is who computes what of a model that is larger than its device; nil where all of its
@@ -100,14 +105,17 @@ func (r *Run) ForecastGeneration() (*GenerationForecast, error) {
 		return nil, err
 	}
 	f.ChunkSeconds = first.Seconds
-	for done := int64(0); done < f.PromptTokens; {
-		n := min(c.Chunk, f.PromptTokens-done)
-		s, err := r.step(r.stepFor(n), done+n)
+	prompt, err := r.ForecastPrompts(1, f.PromptTokens)
+	if err != nil {
+		return nil, err
+	}
+	f.PromptSeconds = prompt.Seconds
+	if most := r.passFor(math.MaxInt64); most > 1 {
+		pass, err := r.pass(most, int64(most)*c.Chunk)
 		if err != nil {
 			return nil, err
 		}
-		f.PromptSeconds += s.Seconds
-		done += n
+		f.PassTokens, f.PassSeconds = int64(most)*c.Chunk, pass.Seconds
 	}
 	for _, n := range r.Options.Generation.stepSizes() {
 		if n > c.Streams {
@@ -201,12 +209,18 @@ func (r *Run) ForecastStep(rows, positions int64) (StepForecast, error) {
 func (r *Run) ForecastPrompts(prompts, tokens int64) (s StepForecast, err error) {
 	s.Positions = tokens
 	for left, at := prompts*tokens, int64(0); left > 0; {
-		n := min(r.Plan.Cache.Chunk, left)
+		chunks := r.passFor(left)
+		n := min(int64(chunks)*r.Plan.Cache.Chunk, left)
 		filled := tokens // of several prompts, of which each begins anew
 		if rest := tokens - at; n <= rest {
 			filled = at + n
 		}
-		one, err := r.ForecastStep(n, filled)
+		var one StepForecast
+		if chunks > 1 {
+			one, err = r.pass(chunks, filled)
+		} else {
+			one, err = r.ForecastStep(n, filled)
+		}
 		if err != nil {
 			return s, err
 		}
@@ -228,6 +242,28 @@ func (r *Run) stepFor(rows int64) int64 {
 	return r.Plan.Seq
 }
 
+// passFor is how many chunks the smallest pass has that has place for some rows, or the largest pass
+// there is; 1 where there is none, or they are few enough for a step.
+func (r *Run) passFor(rows int64) int {
+	chunks := 1
+	for _, ph := range r.Plan.Phases {
+		if ph.MicroBatches > chunks && int64(chunks)*r.Plan.Cache.Chunk < rows {
+			chunks = ph.MicroBatches
+		}
+	}
+	return chunks
+}
+
+// pass forecasts a pass of some chunks, the last of which has so many positions before it: on average
+// they have half of that.
+func (r *Run) pass(chunks int, positions int64) (StepForecast, error) {
+	p, err := r.Plan.Phase(plan.Pass(chunks))
+	if err != nil {
+		return StepForecast{}, err
+	}
+	return r.forecastOf(p, plan.Pass(chunks), (positions+r.Plan.Cache.Chunk)/2)
+}
+
 // step forecasts a step of some rows over sequences of so many positions.
 func (r *Run) step(rows, positions int64) (s StepForecast, err error) {
 	name, p := plan.Step(rows), r.Plan
@@ -236,11 +272,18 @@ func (r *Run) step(rows, positions int64) (s StepForecast, err error) {
 	} else if p, err = r.Plan.Phase(name); err != nil {
 		return s, err
 	}
+	s, err = r.forecastOf(p, name, positions)
+	s.TokensPerSec = float64(rows) / s.Seconds
+	return s, err
+}
+
+// forecastOf forecasts a phase.
+func (r *Run) forecastOf(p *plan.Plan, name string, positions int64) (s StepForecast, err error) {
 	f, err := planner.Filled(r.Plan, r.site, name, positions)
 	if err != nil {
 		return s, err
 	}
-	s = StepForecast{Positions: positions, Seconds: f.StepSeconds, TokensPerSec: float64(rows) / f.StepSeconds, Bound: f.Bound}
+	s = StepForecast{Positions: positions, Seconds: f.StepSeconds, TokensPerSec: f.TokensPerSec, Bound: f.Bound}
 	var flops float64
 	for _, i := range p.Instructions {
 		if i.Verb != plan.Run {

@@ -67,8 +67,8 @@ func (w *prefetcher) ahead(turn int) []int {
 }
 
 // depth is how many streamed slabs may be on a device at once. Where the CPU computes blocks of a
-// step it is one: there is time enough then, and what the CPU hands over waits for no weights of
-// later blocks.
+// step it is one: there is time enough then, and what the CPU computed does not wait for weights of
+// later blocks on its way to the device.
 func (e *emitter) depth() int {
 	if e.c.CPUBlocks(e.l.Model.Config.Seq) > 0 {
 		return min(e.c.Prefetch, 1)

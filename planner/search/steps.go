@@ -19,6 +19,8 @@ type Step struct {
 	Rows  int64
 	Model *spec.Model
 	Draws bool // graph.KVCache.Draws
+	// Chunks of a pass, each of Rows; 0 counts as 1.
+	Chunks int
 }
 
 // WithSteps is a plan to generate with a phase for each of some smaller steps. All of them
@@ -68,13 +70,17 @@ func writeSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.
 	}
 	phases := make([]emit.Phase, len(steps))
 	for i, s := range steps {
+		g.MicroBatches = max(s.Chunks, 1)
 		l, err := layout.New(s.Model, g, site)
 		if err != nil {
 			return nil, err
 		}
 		phases[i] = emit.Phase{Name: plan.Step(s.Rows), Writer: emit.NewWriter(l)}
-		if s.Draws {
+		switch {
+		case s.Draws:
 			phases[i].Name = plan.Draw(s.Rows)
+		case s.Chunks > 1:
+			phases[i].Name, phases[i].MicroBatches = plan.Pass(s.Chunks), s.Chunks
 		}
 	}
 	q, err := emit.WithPhases(p, c, site.Alignment, phases)
