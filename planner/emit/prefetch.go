@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"spillway/plan"
+	"spillway/planner/strategy"
 )
 
 // prefetcher streams weights that are not stored on its device: from the host, or from the
@@ -66,11 +67,11 @@ func (w *prefetcher) ahead(turn int) []int {
 	return hold
 }
 
-// depth is how many streamed slabs may be on a device at once. Where the CPU computes blocks of a
+// depth is how many streamed slabs may be on a device at once. Where the CPU computes layers of a
 // step it is one: there is time enough then, and what the CPU computed does not wait for weights of
 // later blocks on its way to the device.
 func (e *emitter) depth() int {
-	if e.c.CPUBlocks(e.l.Model.Config.Seq) > 0 {
+	if e.c.CPUBlocks(e.l.Model.Config.Seq) > e.c.CPUBlocks(strategy.AllRows) { // more than embeddings
 		return min(e.c.Prefetch, 1)
 	}
 	return e.c.Prefetch
