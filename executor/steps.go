@@ -77,6 +77,9 @@ func (e *Executor) RunStep(ctx context.Context, s *Step) error {
 	return e.RunPhase(ctx, s.phase, IterationArgs{})
 }
 
+// Phase is the name of the step's phase in the plan; "" is the main one.
+func (s *Step) Phase() string { return s.phase }
+
 // IDs is how many ids a tensor of the batch may hold, from 0 on; ok is false where no op
 // looks them up.
 func (e *Executor) IDs(tensor string) (count int64, ok bool) {

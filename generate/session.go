@@ -36,6 +36,8 @@ type Session struct {
 	outputs  int               // of them, those that get logits
 	scratch  []float32         // logits of a row, for those who want them of each
 	ending   []*cachedSequence // that get logits in it
+	watcher  Watcher           // nil where nobody looks
+	report   StepReport        // of the step at hand, for the watcher
 }
 
 // row is a token of a step.
@@ -162,7 +164,7 @@ func (s *Session) Advance(ctx context.Context) (more bool, err error) {
 	if err := s.prepare(step); err != nil {
 		return true, err
 	}
-	if err := s.executor.RunStep(ctx, s.step(step)); err != nil {
+	if err := s.runStep(ctx, s.step(step)); err != nil {
 		return true, fmt.Errorf("generating with %s: %w", s.run.Plan.Model, err)
 	}
 	for _, r := range s.rows {
@@ -181,6 +183,7 @@ func (s *Session) Advance(ctx context.Context) (more bool, err error) {
 			r.of.each(r.position, s.scratch)
 		}
 	}
+	s.reportStep()
 	return slices.ContainsFunc(s.order, (*cachedSequence).waits), nil
 }
 
