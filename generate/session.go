@@ -38,6 +38,7 @@ type Session struct {
 	ending   []*cachedSequence // that get logits in it
 	watcher  Watcher           // nil where nobody looks
 	report   StepReport        // of the step at hand, for the watcher
+	closed   int               // sequences
 }
 
 // row is a token of a step.
@@ -486,6 +487,7 @@ func (q *cachedSequence) Close() error {
 	for _, t := range s.tables {
 		t.release(q.slot, 0)
 	}
+	s.closed++
 	s.slots[q.slot], q.ready, q.tokens, q.computed = nil, false, nil, 0
 	s.order = slices.DeleteFunc(s.order, func(other *cachedSequence) bool { return other == q })
 	return nil

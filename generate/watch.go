@@ -42,13 +42,14 @@ type StepReport struct {
 	Took      time.Duration
 
 	Sequences int // that are open
+	Closed    int // that were before, since the session began
 	Waiting   int // of them, those whose prompt is not computed after it
 	Stored    int // tokens whose keys and values the cache has after it
 	// PagesUsed of Pages of the cache are in use, each of PageTokens positions.
 	PagesUsed, Pages, PageTokens int
 }
 
-// Watch has a watcher told of every step from now on; nil ends that. It allocates nothing where
+// Watch has every step reported to a watcher from now on; nil ends that. It allocates nothing where
 // the watcher does not.
 func (s *Session) Watch(w Watcher) { s.watcher = w }
 
@@ -58,7 +59,7 @@ func (s *Session) runStep(ctx context.Context, at *executor.Step) error {
 		return s.executor.RunStep(ctx, at)
 	}
 	r := &s.report
-	*r = StepReport{Phase: at.Phase(), Rows: len(s.rows), New: len(s.ending), PageTokens: int(s.cache.Page), Sequences: len(s.order)}
+	*r = StepReport{Phase: at.Phase(), Rows: len(s.rows), New: len(s.ending), PageTokens: int(s.cache.Page), Sequences: len(s.order), Closed: s.closed}
 	for _, row := range s.rows {
 		r.Positions = max(r.Positions, row.position)
 		if !row.of.decodes() {

@@ -10,7 +10,7 @@ import (
 	"spillway/trace"
 )
 
-// counting adds up what it is told, and looks at steps as closely as look says.
+// counting adds up what it hears, and looks at steps as closely as look says.
 type counting struct {
 	look                                        generate.Look
 	steps, rows, prompt, decoded, traced, timed int
@@ -34,7 +34,7 @@ func (c *counting) Traced(_ *generate.StepReport, events []trace.Event, ops []ex
 	c.events, c.ops = events, ops
 }
 
-// A watcher is told of every token once, prompts apart from what was generated, and of the cache;
+// A watcher hears of every token once, prompts apart from what was generated, and of the cache;
 // however closely it looks, no bit changes.
 func TestWatchedSteps(t *testing.T) {
 	g := run.Generation{Context: 64, Streams: 2, Chunk: 8, Page: 8}
