@@ -12,7 +12,7 @@ func init() {
 }
 
 // cacheTypes numbers the types of a cache as kernels/decodeCache.cu does.
-var cacheTypes = map[dtype.Type]int64{dtype.F32: 0, dtype.BF16: 1, dtype.F16: 2, quant.RowI8: 3, quant.RowF8: 4}
+var cacheTypes = map[dtype.Type]int64{dtype.F32: 0, dtype.BF16: 1, dtype.F16: 2, quant.RowI8: 3, quant.RowF8: 4, quant.RowI4: 5}
 
 // cached is attention over a cache, with its sizes and operands by name.
 type cached struct {
