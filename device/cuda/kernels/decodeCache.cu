@@ -4,12 +4,6 @@
 // The cache of keys and values in any type it can have: how a step's rows get there, and
 // plain attention over it.
 
-// Types of a cache: the element types as common.h numbers them, then those of 8 bits, whose codes
-// come first and behind all of them the scales of the rows, and that of 4 bits, which has an f16
-// for every GROUP numbers of a row.
-enum { F32, BF16, F16, I8ROW, F8ROW, I4ROW };
-#define GROUP 32
-
 // code8 rounds to an F8E4M3; x is at most 448.
 __device__ __forceinline__ u8 code8(float x) {
     u32 u = __float_as_uint(x), sign = u >> 24 & 0x80;
