@@ -53,7 +53,9 @@ var updatings = map[string]updating{
 }
 
 // squares says whether an operand is never negative: a state of squares, whose codes have no sign.
-func (u updating) squares(operand int) bool { return operand == 3 || operand == 2 && u.kind == optim.RMSprop }
+func (u updating) squares(operand int) bool {
+	return operand == 3 || operand == 2 && u.kind == optim.RMSprop
+}
 
 // call of a rule on n elements.
 func (u updating) call(t *testing.T, n int, weight, copied, gradient dtype.Type, kept [2]dtype.Type) op.Call {
