@@ -248,9 +248,11 @@ func (w *Wrapped) Freeze(patterns ...string) error {
 	return nil
 }
 
-// AverageWeights copies the running average of the weights that Config.Average asks for. Frozen params are as they are.
+// AverageWeights copies the running average of the weights that Config.Average asks for, or that a schedule-free
+// optimizer is evaluated with. Frozen params are as they are.
 func (w *Wrapped) AverageWeights() (StateDict, error) {
-	if w.c.Average == 0 {
+	free := w.c.Optimizer.Name == "schedule_free_adamw"
+	if w.c.Average == 0 && !free {
 		return nil, fmt.Errorf("%s has no average of its weights; set Config.Average, such as to 0.999", w.model.Name)
 	}
 	if err := w.holdTraining(); err != nil {
@@ -262,12 +264,16 @@ func (w *Wrapped) AverageWeights() (StateDict, error) {
 	}
 	e := w.training.Executor()
 	for _, t := range e.States() {
-		if t.State != plan.Average {
+		if t.State != plan.Average && !(free && w.c.Average == 0 && t.State == optim.ScheduleFreeZ) {
 			continue
 		}
 		values, err := weights.ReadF32(e, t)
 		if err != nil {
 			return nil, err
+		}
+		if t.State == optim.ScheduleFreeZ {
+			optim.Scored(w.c.Optimizer.Get("beta1"), d[t.Param.Name].Floats, values)
+			continue
 		}
 		d[t.Param.Name] = batch.Floats(values, t.Type.Shape...)
 	}

@@ -13,7 +13,7 @@ import (
 //	x = keep·x + take·y, or take·y alone where keep is 0
 //
 // With plain of 0, y is multiplied by clip[0] first. Where clip[0] is not positive, x stays as it is.
-// The result is defined to the bit: products of y are rounded, keep·x is fused with the sum.
+// The result is defined to the bit: y is rounded after each factor, keep·x is fused with the sum.
 //
 //	operands  x [n] f32, y [n], clip [2] f32
 //	output    x
