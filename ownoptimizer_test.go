@@ -14,7 +14,7 @@ import (
 func init() {
 	f := op.NewFormula(1, "momentum", "rate", "bound")
 	m := f.SetState(0, f.FMA(f.State(0), f.Scalar("momentum"), f.Gradient()))
-	most := f.Do(op.Smaller, f.Do(op.Size, m), f.Scalar("bound"))
+	most := f.Do(op.NumMin, f.Do(op.NumAbs, m), f.Scalar("bound"))
 	f.SetWeight(f.Sub(f.Weight(), f.Mul(f.Mul(f.Sign(m), most), f.Scalar("rate"))))
 	optim.RegisterFormula(optim.Rule{
 		Name: "test_bounded", Help: "momentum with bounded steps", LR: 0.1,

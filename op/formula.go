@@ -34,31 +34,31 @@ type Number int
 type FormulaNode struct {
 	Do    Arithmetic
 	In    [3]Number
-	Const float32 // of Constant
-	State int     // of Stored
+	Const float32 // of NumConst
+	State int     // of NumStored
 }
 
 // Arithmetic is what a node of a formula computes.
 type Arithmetic string
 
-// The operations. Compare is 1 or 0.
+// The operations. Comparisons are 1 or 0.
 const (
-	Constant Arithmetic = "constant"
-	Plus     Arithmetic = "add"
-	Minus    Arithmetic = "sub"
-	Times    Arithmetic = "mul"
-	Over     Arithmetic = "div"
-	Fused    Arithmetic = "fma"    // x·y + z
-	Root     Arithmetic = "sqrt"   // of x
-	Size     Arithmetic = "abs"    // of x
-	SignOf   Arithmetic = "sign"   // 1, -1; zero and NaN are their own
-	Larger   Arithmetic = "max"    // of x and y; y where x is NaN
-	Smaller  Arithmetic = "min"    // likewise
-	Choose   Arithmetic = "where"  // y where x is not 0, else z
-	Above    Arithmetic = "above"  // 1 where x > y, else 0
-	Equals   Arithmetic = "equal"  // 1 where x = y, else 0
-	Stored   Arithmetic = "stored" // x as it is stored in a state: below the normal numbers it may be 0
-	Norm     Arithmetic = "norm"   // of x over the param
+	NumConst  Arithmetic = "constant"
+	NumAdd    Arithmetic = "add"
+	NumSub    Arithmetic = "sub"
+	NumMul    Arithmetic = "mul"
+	NumDiv    Arithmetic = "div"
+	NumFMA    Arithmetic = "fma"    // x·y + z
+	NumSqrt   Arithmetic = "sqrt"   // of x
+	NumAbs    Arithmetic = "abs"    // of x
+	NumSign   Arithmetic = "sign"   // 1, -1; zero and NaN are their own
+	NumMax    Arithmetic = "max"    // of x and y; y where x is NaN
+	NumMin    Arithmetic = "min"    // likewise
+	NumWhere  Arithmetic = "where"  // y where x is not 0, else z
+	NumAbove  Arithmetic = "above"  // 1 where x > y, else 0
+	NumEqual  Arithmetic = "equal"  // 1 where x = y, else 0
+	NumStored Arithmetic = "stored" // x as it is stored in a state: below the normal numbers it may be 0
+	NumNorm   Arithmetic = "norm"   // of x over the param
 )
 
 // NewFormula begins a formula with so many states and scalars of these names.
@@ -86,7 +86,7 @@ func (f *Formula) Scalar(name string) Number {
 }
 
 // Constant is a number that never changes.
-func (f *Formula) Constant(c float32) Number { return f.add(FormulaNode{Do: Constant, Const: c}) }
+func (f *Formula) Constant(c float32) Number { return f.add(FormulaNode{Do: NumConst, Const: c}) }
 
 // Do computes a node from up to three numbers.
 func (f *Formula) Do(what Arithmetic, in ...Number) Number {
@@ -100,17 +100,17 @@ func (f *Formula) Do(what Arithmetic, in ...Number) Number {
 }
 
 // The usual operations by their names.
-func (f *Formula) Add(x, y Number) Number    { return f.Do(Plus, x, y) }
-func (f *Formula) Sub(x, y Number) Number    { return f.Do(Minus, x, y) }
-func (f *Formula) Mul(x, y Number) Number    { return f.Do(Times, x, y) }
-func (f *Formula) Div(x, y Number) Number    { return f.Do(Over, x, y) }
-func (f *Formula) FMA(x, y, z Number) Number { return f.Do(Fused, x, y, z) }
-func (f *Formula) Sqrt(x Number) Number      { return f.Do(Root, x) }
-func (f *Formula) Sign(x Number) Number      { return f.Do(SignOf, x) }
-func (f *Formula) Norm(x Number) Number      { return f.Do(Norm, x) }
+func (f *Formula) Add(x, y Number) Number    { return f.Do(NumAdd, x, y) }
+func (f *Formula) Sub(x, y Number) Number    { return f.Do(NumSub, x, y) }
+func (f *Formula) Mul(x, y Number) Number    { return f.Do(NumMul, x, y) }
+func (f *Formula) Div(x, y Number) Number    { return f.Do(NumDiv, x, y) }
+func (f *Formula) FMA(x, y, z Number) Number { return f.Do(NumFMA, x, y, z) }
+func (f *Formula) Sqrt(x Number) Number      { return f.Do(NumSqrt, x) }
+func (f *Formula) Sign(x Number) Number      { return f.Do(NumSign, x) }
+func (f *Formula) Norm(x Number) Number      { return f.Do(NumNorm, x) }
 
 // Where is y where x is not 0, else z.
-func (f *Formula) Where(x, y, z Number) Number { return f.Do(Choose, x, y, z) }
+func (f *Formula) Where(x, y, z Number) Number { return f.Do(NumWhere, x, y, z) }
 
 // SetState stores a number in a state and gives it as it is to be used from then on.
 func (f *Formula) SetState(i int, x Number) Number {
@@ -118,7 +118,7 @@ func (f *Formula) SetState(i int, x Number) Number {
 		f.fail("state %d is set; it has %d", i, f.States)
 		return 0
 	}
-	v := f.add(FormulaNode{Do: Stored, In: [3]Number{x}, State: i})
+	v := f.add(FormulaNode{Do: NumStored, In: [3]Number{x}, State: i})
 	f.NewStates[i] = v
 	return v
 }
@@ -141,7 +141,7 @@ func (f *Formula) fail(format string, args ...any) {
 func (f *Formula) First() int { return 2 + f.States + len(f.Scalars) }
 
 // operandsOf says how many numbers an operation takes.
-var operandsOf = map[Arithmetic]int{Plus: 2, Minus: 2, Times: 2, Over: 2, Fused: 3, Root: 1, Size: 1, SignOf: 1, Larger: 2, Smaller: 2, Choose: 3, Above: 2, Equals: 2, Stored: 1, Norm: 1}
+var operandsOf = map[Arithmetic]int{NumAdd: 2, NumSub: 2, NumMul: 2, NumDiv: 2, NumFMA: 3, NumSqrt: 1, NumAbs: 1, NumSign: 1, NumMax: 2, NumMin: 2, NumWhere: 3, NumAbove: 2, NumEqual: 2, NumStored: 1, NumNorm: 1}
 
 // MaxFormulaStates is how many states a formula may have, and maxFormulaNodes how many operations.
 const (
@@ -166,10 +166,10 @@ func (f *Formula) Check() error {
 			}
 			of[i] = of[i] || at >= f.First() && of[at-f.First()]
 		}
-		if n.Do == Norm && of[i] {
+		if n.Do == NumNorm && of[i] {
 			return fmt.Errorf("operation %d is a norm of what depends on a norm", i)
 		}
-		of[i] = of[i] || n.Do == Norm
+		of[i] = of[i] || n.Do == NumNorm
 	}
 	for _, v := range append([]Number{f.NewWeight}, f.NewStates...) {
 		if int(v) < 0 || int(v) >= f.First()+len(f.Nodes) {
@@ -182,7 +182,7 @@ func (f *Formula) Check() error {
 // Norms lists the nodes that are norms.
 func (f *Formula) Norms() (list []int) {
 	for i, n := range f.Nodes {
-		if n.Do == Norm {
+		if n.Do == NumNorm {
 			list = append(list, i)
 		}
 	}
@@ -192,23 +192,23 @@ func (f *Formula) Norms() (list []int) {
 // Compute computes node i from the values before it, for one element.
 func (n *FormulaNode) Compute(x, y, z float32, flush func(state int) bool) float32 {
 	switch n.Do {
-	case Constant:
+	case NumConst:
 		return n.Const
-	case Plus:
+	case NumAdd:
 		return x + y
-	case Minus:
+	case NumSub:
 		return x - y
-	case Times:
+	case NumMul:
 		return x * y
-	case Over:
+	case NumDiv:
 		return x / y
-	case Fused:
+	case NumFMA:
 		return dtype.FMA(x, y, z)
-	case Root:
+	case NumSqrt:
 		return float32(math.Sqrt(float64(x)))
-	case Size:
+	case NumAbs:
 		return math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
-	case SignOf:
+	case NumSign:
 		switch {
 		case x > 0:
 			return 1
@@ -216,32 +216,32 @@ func (n *FormulaNode) Compute(x, y, z float32, flush func(state int) bool) float
 			return -1
 		}
 		return x
-	case Larger:
+	case NumMax:
 		if x > y {
 			return x
 		}
 		return y
-	case Smaller:
+	case NumMin:
 		if x < y {
 			return x
 		}
 		return y
-	case Choose:
+	case NumWhere:
 		if x != 0 {
 			return y
 		}
 		return z
-	case Above:
+	case NumAbove:
 		if x > y {
 			return 1
 		}
 		return 0
-	case Equals:
+	case NumEqual:
 		if x == y {
 			return 1
 		}
 		return 0
-	case Stored:
+	case NumStored:
 		if bits := math.Float32bits(x); flush(n.State) && bits&(0xff<<23) == 0 {
 			return math.Float32frombits(bits & (1 << 31))
 		}
@@ -256,7 +256,7 @@ func (f *Formula) Values(values []float32, norms map[int]float32, flush func(sta
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
 		v := norms[i]
-		if n.Do != Norm {
+		if n.Do != NumNorm {
 			v = n.Compute(values[n.In[0]], values[n.In[1]], values[n.In[2]], flush)
 		}
 		values = append(values, v)

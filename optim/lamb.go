@@ -20,7 +20,7 @@ const (
 // ratioOf is the ratio of two norms, or 1.
 func ratioOf(f *op.Formula, w, u, by op.Number) op.Number {
 	zero := f.Constant(0)
-	some := f.Mul(f.Do(op.Above, w, zero), f.Do(op.Above, u, zero))
+	some := f.Mul(f.Do(op.NumAbove, w, zero), f.Do(op.NumAbove, u, zero))
 	return f.Where(some, f.Div(f.Mul(w, by), u), f.Constant(1))
 }
 

@@ -104,7 +104,7 @@ func (k *formulaKernel) compute(worker, from, to, nodes int) (values [][]float32
 		setAll(values[2+f.States+i][:n], k.scalars[i])
 	}
 	for i := range f.Nodes[:nodes] {
-		if node := &f.Nodes[i]; node.Do == op.Norm {
+		if node := &f.Nodes[i]; node.Do == op.NumNorm {
 			setAll(values[f.First()+i][:n], k.norms[i])
 		} else {
 			k.node(node, values[f.First()+i][:n], values[node.In[0]][:n], values[node.In[1]][:n], values[node.In[2]][:n])
@@ -133,29 +133,29 @@ func setAll(list []float32, v float32) {
 func (k *formulaKernel) node(n *op.FormulaNode, out, x, y, z []float32) {
 	y, z = y[:len(x)], z[:len(x)]
 	switch n.Do {
-	case op.Constant:
+	case op.NumConst:
 		setAll(out, n.Const)
-	case op.Plus:
+	case op.NumAdd:
 		for i := range x {
 			out[i] = x[i] + y[i]
 		}
-	case op.Minus:
+	case op.NumSub:
 		for i := range x {
 			out[i] = x[i] - y[i]
 		}
-	case op.Times:
+	case op.NumMul:
 		for i := range x {
 			out[i] = x[i] * y[i]
 		}
-	case op.Over:
+	case op.NumDiv:
 		for i := range x {
 			out[i] = x[i] / y[i]
 		}
-	case op.Fused:
+	case op.NumFMA:
 		for i := range x {
 			out[i] = dtype.FMA(x[i], y[i], z[i])
 		}
-	case op.Root:
+	case op.NumSqrt:
 		for i := range x {
 			out[i] = float32(math.Sqrt(float64(x[i])))
 		}

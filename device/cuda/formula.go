@@ -99,10 +99,10 @@ func formulaSource(f *op.Formula) string {
 
 // arithmetics is the C++ of operations on x, y and z.
 var arithmetics = map[op.Arithmetic]string{
-	op.Plus: "__fadd_rn(%[1]s, %[2]s)", op.Minus: "__fsub_rn(%[1]s, %[2]s)", op.Times: "__fmul_rn(%[1]s, %[2]s)", op.Over: "__fdiv_rn(%[1]s, %[2]s)",
-	op.Fused: "__fmaf_rn(%[1]s, %[2]s, %[3]s)", op.Root: "__fsqrt_rn(%[1]s)", op.Size: "fabsf(%[1]s)",
-	op.SignOf: "(%[1]s > 0 ? 1.0f : %[1]s < 0 ? -1.0f : %[1]s)", op.Larger: "(%[1]s > %[2]s ? %[1]s : %[2]s)", op.Smaller: "(%[1]s < %[2]s ? %[1]s : %[2]s)",
-	op.Choose: "(%[1]s != 0 ? %[2]s : %[3]s)", op.Above: "(%[1]s > %[2]s ? 1.0f : 0.0f)", op.Equals: "(%[1]s == %[2]s ? 1.0f : 0.0f)",
+	op.NumAdd: "__fadd_rn(%[1]s, %[2]s)", op.NumSub: "__fsub_rn(%[1]s, %[2]s)", op.NumMul: "__fmul_rn(%[1]s, %[2]s)", op.NumDiv: "__fdiv_rn(%[1]s, %[2]s)",
+	op.NumFMA: "__fmaf_rn(%[1]s, %[2]s, %[3]s)", op.NumSqrt: "__fsqrt_rn(%[1]s)", op.NumAbs: "fabsf(%[1]s)",
+	op.NumSign: "(%[1]s > 0 ? 1.0f : %[1]s < 0 ? -1.0f : %[1]s)", op.NumMax: "(%[1]s > %[2]s ? %[1]s : %[2]s)", op.NumMin: "(%[1]s < %[2]s ? %[1]s : %[2]s)",
+	op.NumWhere: "(%[1]s != 0 ? %[2]s : %[3]s)", op.NumAbove: "(%[1]s > %[2]s ? 1.0f : 0.0f)", op.NumEqual: "(%[1]s == %[2]s ? 1.0f : 0.0f)",
 }
 
 // writeNodes writes the first nodes of a formula, and what they begin from.
@@ -119,12 +119,12 @@ func writeNodes(b *strings.Builder, f *op.Formula, count int) {
 		v := func(k int) string { return fmt.Sprintf("v%d", n.In[k]) }
 		text := ""
 		switch n.Do {
-		case op.Constant:
+		case op.NumConst:
 			text = fmt.Sprintf("__uint_as_float(0x%08xu)", math.Float32bits(n.Const))
-		case op.Norm:
+		case op.NumNorm:
 			text = fmt.Sprintf("(norms ? norms[%d] : 0.0f)", norm)
 			norm++
-		case op.Stored:
+		case op.NumStored:
 			text = fmt.Sprintf("(flushed[%d] ? flush(%s) : %s)", n.State, v(0), v(0))
 		default:
 			text = fmt.Sprintf(arithmetics[n.Do]+"%[4]s", v(0), v(1), v(2), "")
