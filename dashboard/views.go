@@ -63,9 +63,13 @@ func nowOf(r *view.Run) (Now, error) {
 		return n, err
 	}
 	n.Strategy, n.Reason = p.Strategy, p.Reason
-	for _, t := range view.MemoryOf(p).Tiers {
-		tier := Tier{Name: string(t.Tier), Reserved: t.Reserved}
-		if tier.Name == "device" {
+	peak := p.Peak()
+	for _, name := range []plan.Tier{plan.OnDevice, plan.Pinned, plan.OnHost, plan.OnDisk} {
+		if peak[name] == 0 {
+			continue
+		}
+		tier := Tier{Name: string(name), Reserved: peak[name]}
+		if name == plan.OnDevice {
 			tier.Budget = p.Devices[0].Budget
 			if n.Last != nil {
 				tier.Measured = n.Last.MeasuredBytes
@@ -74,15 +78,6 @@ func nowOf(r *view.Run) (Now, error) {
 		n.Tiers = append(n.Tiers, tier)
 	}
 	return n, nil
-}
-
-// plansOf are the plan of a run and those that were not chosen, with the reasons.
-func plansOf(p *plan.Plan) []plan.Alternative {
-	chosen := plan.Alternative{Strategy: p.Strategy, Strategies: p.Strategies, Reason: "this is the plan: " + p.Reason, Fits: true, PeakBytes: p.Peak()}
-	if p.Forecast != nil {
-		chosen.StepSeconds = p.Forecast.StepSeconds
-	}
-	return append([]plan.Alternative{chosen}, p.Rejected...)
 }
 
 // points is how many a chart may have: those of the address, or one per pixel.
@@ -119,6 +114,8 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) {
 	var do func(left []string, runs []*view.Run) error
 	do = func(left []string, runs []*view.Run) (err error) {
 		if len(left) == 0 {
+			s.work <- struct{}{}
+			defer func() { <-s.work }()
 			if strings.HasPrefix(file, "all.") {
 				made, err = view.Compare(runs)
 			} else {
@@ -126,10 +123,14 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) {
 			}
 			return err
 		}
-		return s.with(left[0], func(run *view.Run) error { return do(left[1:], append(runs, run)) })
+		return s.with(left[0], func(o *openRun) error { return do(left[1:], append(runs, o.run)) })
 	}
 	err := do(unique(ids), nil)
-	answerAs(w, path.Ext(file), made, err)
+	var a answer
+	if err == nil {
+		a, err = answerOf(path.Ext(file), made, schemeOf(r))
+	}
+	a.send(w, r, err)
 }
 
 // unique sorts ids, so that whoever locks several runs locks them in the same order.
@@ -137,12 +138,10 @@ func unique(ids []string) []string { return slices.Compact(slices.Sorted(slices.
 
 // requestTrace asks a run for the trace of its next step.
 func (s *Server) requestTrace(w http.ResponseWriter, r *http.Request) {
-	for _, dir := range monitor.Dirs(s.o.Cache, s.o.Runs...) {
-		if idOf(dir) == r.PathValue("id") {
-			err := monitor.RequestTrace(dir)
-			answer(w, map[string]bool{"asked": true}, err)
-			return
-		}
+	dir := s.roll.dir(r.PathValue("id"))
+	if dir == "" {
+		answerJSON(w, r, nil, errNoRun)
+		return
 	}
-	answer(w, nil, errNoRun)
+	answerJSON(w, r, map[string]bool{"asked": true}, monitor.RequestTrace(dir))
 }

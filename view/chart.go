@@ -215,23 +215,23 @@ func (c Chart) extent() (x, y span) {
 	return nice(lowX, highX, 8), nice(lowY-pad, highY+pad, 5)
 }
 
-// SVG draws the chart.
-func (c Chart) SVG() string {
-	d := &drawing{width: chartWidth, height: chartHeight}
+// Picture draws the chart.
+func (c Chart) Picture() Picture {
+	d := &Picture{Width: chartWidth, Height: chartHeight}
 	x, y := c.extent()
 	const left, right, top, bottom = marginLeft, chartWidth - marginRight, marginTop, chartHeight - marginBottom
-	d.text(left, 20, "start", c.Title, titleSize, ink("ink"))
+	d.label(left, 20, "start", c.Title, titleSize, ink("ink"))
 	for _, m := range y.marks {
 		at := y.at(m, bottom, top)
 		d.line(left, at, right, at, ink("grid"))
-		d.text(left-8, at+4, "end", c.Unit.Format(m), labelSize, ink("faint"))
+		d.label(left-8, at+4, "end", c.Unit.Format(m), labelSize, ink("faint"))
 	}
 	for _, m := range x.marks {
 		at := x.at(m, left, right)
 		d.line(at, bottom, at, bottom+4, ink("faint"))
-		d.text(at, bottom+17, "middle", short(m), labelSize, ink("faint"))
+		d.label(at, bottom+17, "middle", short(m), labelSize, ink("faint"))
 	}
-	d.text(right, bottom+33, "end", c.X, labelSize, ink("faint"))
+	d.label(right, bottom+33, "end", c.X, labelSize, ink("faint"))
 	var names []string
 	var colours []Colour
 	for i, l := range c.Lines {
@@ -240,11 +240,12 @@ func (c Chart) SVG() string {
 		c.curve(d, l, colour, x, y)
 	}
 	d.legend(left, chartHeight-14, plotWidth-80, names, colours)
-	return d.done(c.Title, c.describe())
+	d.Title, d.Describe = c.Title, c.describe()
+	return *d
 }
 
 // curve draws a line, and the band between its lowest and highest points.
-func (c Chart) curve(d *drawing, l Line, colour Colour, x, y span) {
+func (c Chart) curve(d *Picture, l Line, colour Colour, x, y span) {
 	const left, right, top, bottom = marginLeft, chartWidth - marginRight, marginTop, chartHeight - marginBottom
 	xs, ys := make([]float64, len(l.X)), make([]float64, len(l.X))
 	for i := range l.X {
@@ -257,15 +258,13 @@ func (c Chart) curve(d *drawing, l Line, colour Colour, x, y span) {
 			bx[i], by[i] = xs[i], y.at(l.High[i], bottom, top)
 			bx[2*n-1-i], by[2*n-1-i] = xs[i], y.at(l.Low[i], bottom, top)
 		}
-		d.WriteString(`<g opacity="0.25">`)
-		d.path(bx, by, colour, true, "")
-		d.WriteString("</g>\n")
+		d.area(bx, by, colour, 0.25)
 	}
-	dash := ""
+	var dash []float64
 	if l.Dashed {
-		dash = "5 4"
+		dash = []float64{5, 4}
 	}
-	d.path(xs, ys, colour, false, dash)
+	d.path(xs, ys, colour, dash...)
 	if len(xs) == 1 {
 		d.rect(xs[0]-2, ys[0]-2, 4, 4, colour, l.Name)
 	}

@@ -102,11 +102,11 @@ func (m Map) CSV(w io.Writer) error {
 	return out.Error() // the first error of any write
 }
 
-// SVG draws the cells.
-func (m Map) SVG() string {
+// Picture draws the cells.
+func (m Map) Picture() Picture {
 	const height = 30
-	d := &drawing{width: chartWidth}
-	d.text(marginLeft, 20, "start", m.Title, titleSize, ink("ink"))
+	d := &Picture{Width: chartWidth}
+	d.label(marginLeft, 20, "start", m.Title, titleSize, ink("ink"))
 	var names []string
 	var colours []Colour
 	for _, t := range tiers {
@@ -116,7 +116,7 @@ func (m Map) SVG() string {
 	top := 34 + d.legend(marginLeft, 34, plotWidth, names, colours) + 8
 	width := plotWidth / float64(max(len(m.Columns), 1))
 	for _, r := range m.Rows {
-		d.text(marginLeft-8, top+height/2+4, "end", string(r.Class), labelSize, ink("ink"))
+		d.label(marginLeft-8, top+height/2+4, "end", string(r.Class), labelSize, ink("ink"))
 		for i, c := range r.Cells {
 			if c.Bytes == 0 {
 				continue
@@ -136,9 +136,10 @@ func (m Map) SVG() string {
 		}
 		top += height
 	}
-	d.text(marginLeft, top+12, "start", "one column for each parameter buffer, first to last", labelSize, ink("faint"))
-	d.height = top + 24
-	return d.done(m.Title, m.describe())
+	d.label(marginLeft, top+12, "start", "one column for each parameter buffer, first to last", labelSize, ink("faint"))
+	d.Height = top + 24
+	d.Title, d.Describe = m.Title, m.describe()
+	return *d
 }
 
 func (m Map) describe() string {

@@ -157,10 +157,10 @@ const (
 	tierGap     = 58
 )
 
-// SVG draws the tiers one below the other: what lives, stacked by purpose, over the
+// Picture draws the tiers one below the other: what lives, stacked by purpose, over the
 // instructions of an iteration, and below it the addresses of the largest arena.
-func (m Memory) SVG() string {
-	d := &drawing{width: chartWidth, height: marginTop + 30}
+func (m Memory) Picture() Picture {
+	d := &Picture{Width: chartWidth, Height: marginTop + 30}
 	var names []string
 	var colours []Colour
 	for _, class := range Classes() {
@@ -169,22 +169,23 @@ func (m Memory) SVG() string {
 		}
 	}
 	names, colours = append(names, "reserved, not in use"), append(colours, ColourOf(plan.Gaps))
-	d.text(marginLeft, 20, "start", m.Title, titleSize, ink("ink"))
+	d.label(marginLeft, 20, "start", m.Title, titleSize, ink("ink"))
 	top := 34 + d.legend(marginLeft, 34, plotWidth, names, colours) + 8
 	for _, t := range m.Tiers {
-		d.text(marginLeft, top+12, "start", t.label(), labelSize+1, ink("ink"))
+		d.label(marginLeft, top+12, "start", t.label(), labelSize+1, ink("ink"))
 		m.stack(d, t, top+20)
 		top += 20 + stackHeight + 18
 		if a := t.largest(); len(a.Lives) > 0 {
-			d.text(marginLeft, top+12, "start", fmt.Sprintf("addresses of %s, %v", a.Name, units.Bytes(a.Bytes)), labelSize, ink("faint"))
+			d.label(marginLeft, top+12, "start", fmt.Sprintf("addresses of %s, %v", a.Name, units.Bytes(a.Bytes)), labelSize, ink("faint"))
 			m.addresses(d, a, top+20)
 			top += 20 + arenaHeight
 		}
 		top += tierGap - 20
 	}
-	d.text(chartWidth-marginRight, top-10, "end", "instruction of the plan", labelSize, ink("faint"))
-	d.height = top
-	return d.done(m.Title, m.describe())
+	d.label(chartWidth-marginRight, top-10, "end", "instruction of the plan", labelSize, ink("faint"))
+	d.Height = top
+	d.Title, d.Describe = m.Title, m.describe()
+	return *d
 }
 
 func (t TierMemory) label() string {
@@ -215,7 +216,7 @@ func (m Memory) column(at int) float64 {
 
 // stack draws what lives, class upon class. Of several changes on one pixel the one with most
 // is drawn.
-func (m Memory) stack(d *drawing, t TierMemory, top float64) {
+func (m Memory) stack(d *Picture, t TierMemory, top float64) {
 	y := niceBytes(float64(t.Reserved), 4)
 	y.high = float64(t.Reserved)
 	bottom := top + stackHeight
@@ -245,12 +246,12 @@ func (m Memory) stack(d *drawing, t TierMemory, top float64) {
 		}
 		slices.Reverse(baseX)
 		slices.Reverse(baseY)
-		d.path(append(xs, baseX...), append(ys, baseY...), ColourOf(class), true, "")
+		d.area(append(xs, baseX...), append(ys, baseY...), ColourOf(class), 0)
 	}
 	for _, mark := range y.marks {
 		at := y.at(mark, bottom, top)
 		d.line(marginLeft-4, at, marginLeft, at, ink("faint"))
-		d.text(marginLeft-8, at+4, "end", units.Bytes(int64(mark)).String(), labelSize, ink("faint"))
+		d.label(marginLeft-8, at+4, "end", units.Bytes(int64(mark)).String(), labelSize, ink("faint"))
 	}
 }
 
@@ -265,7 +266,7 @@ func (t TierMemory) total(i int) (sum int64) {
 const maxRects = 4000
 
 // addresses draws an arena: time to the right, addresses upwards.
-func (m Memory) addresses(d *drawing, a ArenaLives, top float64) {
+func (m Memory) addresses(d *Picture, a ArenaLives, top float64) {
 	d.rect(marginLeft, top, plotWidth, arenaHeight, ColourOf(plan.Gaps), "")
 	lives := a.Lives
 	if len(lives) > maxRects {

@@ -167,11 +167,11 @@ func (t Timeline) CSV(w io.Writer) error {
 	return out.Error() // the first error of any write
 }
 
-// SVG draws the lanes as rows.
-func (t Timeline) SVG() string {
+// Picture draws the lanes as rows.
+func (t Timeline) Picture() Picture {
 	const row, gap = 20, 14
-	d := &drawing{width: chartWidth}
-	d.text(marginLeft, 20, "start", t.Title, titleSize, ink("ink"))
+	d := &Picture{Width: chartWidth}
+	d.label(marginLeft, 20, "start", t.Title, titleSize, ink("ink"))
 	verbs := []trace.Verb{trace.Run, trace.Move, trace.Reduce, trace.Update}
 	var names []string
 	var colours []Colour
@@ -184,8 +184,8 @@ func (t Timeline) SVG() string {
 	x := nice(0, max(end, 1e-9), 8)
 	first := top
 	for _, l := range t.Lanes {
-		d.text(marginLeft-8, top+row-4, "end", l.Device, labelSize-1, ink("ink"))
-		d.text(marginLeft-8, top+2*row-4, "end", l.Queue, labelSize-1, ink("faint"))
+		d.label(marginLeft-8, top+row-4, "end", l.Device, labelSize-1, ink("ink"))
+		d.label(marginLeft-8, top+2*row-4, "end", l.Queue, labelSize-1, ink("faint"))
 		t.bars(d, l, top, row, x, func(b Bar) (int64, int64) { return b.Start, b.End }, false)
 		if t.Step > 0 {
 			t.bars(d, l, top+row, row-4, x, func(b Bar) (int64, int64) { return b.MeasuredAt, b.MeasuredEnd }, true)
@@ -195,14 +195,15 @@ func (t Timeline) SVG() string {
 	for _, m := range x.marks {
 		at := x.at(m, marginLeft, chartWidth-marginRight)
 		d.line(at, first, at, top, ink("grid"))
-		d.text(at, top+14, "middle", Duration(m), labelSize, ink("faint"))
+		d.label(at, top+14, "middle", Duration(m), labelSize, ink("faint"))
 	}
-	d.height = top + 26
-	return d.done(t.Title, t.describe())
+	d.Height = top + 26
+	d.Title, d.Describe = t.Title, t.describe()
+	return *d
 }
 
 // bars draws one row. Bars that fall on one pixel are one.
-func (t Timeline) bars(d *drawing, l Lane, top, height float64, x span, times func(Bar) (int64, int64), measured bool) {
+func (t Timeline) bars(d *Picture, l Lane, top, height float64, x span, times func(Bar) (int64, int64), measured bool) {
 	last := -1.0
 	for _, b := range l.Bars {
 		start, end := times(b)
