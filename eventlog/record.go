@@ -149,16 +149,8 @@ func (it *Iteration) append(b []byte) []byte {
 
 // readIteration is the iteration of a payload. Words that it lacks are zero.
 func readIteration(b []byte) (it Iteration) {
-	next := func() uint64 {
-		if len(b) < 8 {
-			return 0
-		}
-		w := binary.LittleEndian.Uint64(b)
-		b = b[8:]
-		return w
-	}
-	integer := func(to *int64) { *to = int64(next()) }
-	float := func(to *float64) { *to = math.Float64frombits(next()) }
+	w := wordReader(b)
+	next, integer, float := w.next, w.integer, w.float
 	integer(&it.Step)
 	integer(&it.MaxSteps)
 	for _, to := range []*float64{&it.Loss, &it.GradNorm, &it.LR, &it.EvalLoss, &it.Perplexity, &it.LossScale} {
@@ -194,6 +186,8 @@ type Trace struct {
 	// Forecast: these are the times that the plan's forecast has.
 	Forecast bool          `json:"forecast"`
 	Events   []trace.Event `json:"events"` // times are from the start of the iteration
+	// Phase of the plan whose instructions these are; "" is its main ones.
+	Phase string `json:"phase,omitempty"`
 }
 
 // append writes the trace behind b: strings once, then numbers of variable length.
@@ -231,6 +225,9 @@ func (t *Trace) append(b []byte) []byte {
 		for _, n := range [...]int64{e.Start, e.End - e.Start, e.Bytes, int64(e.Block), int64(e.MicroBatch)} {
 			b = binary.AppendVarint(b, n)
 		}
+	}
+	if t.Phase != "" { // older readers stop before it
+		b = append(binary.AppendUvarint(b, uint64(len(t.Phase))), t.Phase...)
 	}
 	return b
 }
@@ -293,6 +290,10 @@ func readTrace(b []byte) (t Trace, err error) {
 		e.Bytes = next()
 		e.Block = int(next())
 		e.MicroBatch = int(next())
+	}
+	if !bad && len(b) > 0 {
+		n := count(1)
+		t.Phase = string(b[:n])
 	}
 	if bad {
 		return t, errTrace

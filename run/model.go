@@ -175,6 +175,9 @@ func (m *Model) network(o Options) (nn.Model, error) {
 	if err == nil {
 		err = m.asStored(net, o)
 	}
+	if err == nil {
+		err = hasOutliers(net, o)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +227,7 @@ func (m *Model) asStored(net nn.Model, o Options) error {
 	for _, w := range list {
 		byName[w.Name] = w
 	}
-	if o.Task == Infer || o.Task == Generate {
+	if !o.Task.Trains() && !o.adapts() {
 		if err := m.packLinears(net, byName, o); err != nil {
 			return err
 		}
@@ -273,9 +276,27 @@ func (m *Model) packLinears(net nn.Model, byName map[string]stored.Tensor, o Opt
 			if decoded := o.decoded && stored.Library(w.Type) == ""; exact && ok && !decoded {
 				p.Storage, p.Frozen = w.Type, true
 			}
+			if p.Storage == quant.RowI8 {
+				p.OutlierThreshold = o.Adapters.Outliers
+			}
 		}
 	}
 	return err
+}
+
+// hasOutliers refuses a threshold of outliers where no weight is multiplied as LLM.int8 does.
+func hasOutliers(net nn.Model, o Options) error {
+	if o.Adapters.Outliers == 0 || o.Task.Trains() {
+		return nil
+	}
+	params, err := nn.Bind(net)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(params, func(p *nn.Param) bool { return p.OutlierThreshold > 0 }) {
+		return fmt.Errorf("a threshold of %v for LLM.int8 has no effect: the model has no weights in int8; leave it out, or make a folder with spillway quantize MODEL OUT --format int8", o.Adapters.Outliers)
+	}
+	return nil
 }
 
 // quantizedType is the format of QLoRA's frozen weights where none is given: the
