@@ -205,7 +205,7 @@ func answerOf(form string, v any, scheme view.Scheme) (answer, error) {
 	return answer{kind, fmt.Sprintf(`"%x"`, sum.Sum64()), b.Bytes()}, err
 }
 
-// send writes the answer, or why there is none. A browser that has it already is told so.
+// send writes the answer, or why there is none. A browser that has it already gets nothing again.
 func (a answer) send(w http.ResponseWriter, r *http.Request, err error) {
 	if err != nil {
 		w.Header().Set("Content-Type", "application/json")

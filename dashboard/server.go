@@ -194,7 +194,7 @@ func (s *Server) routes() {
 	}
 	static := http.FileServerFS(pages)
 	s.mux.Handle("GET /{$}", static)
-	for _, name := range []string{"app.js", "gantt.js"} {
+	for _, name := range []string{"app.js", "parts.js", "gantt.js", "map.js", "icon.svg"} {
 		s.mux.Handle("GET /"+name, static)
 	}
 	s.mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, _ *http.Request) {
@@ -212,7 +212,13 @@ func (s *Server) routes() {
 		s.answerRun(w, r, func(run *view.Run) (any, error) { return metricOf(r, run) })
 	})
 	s.mux.HandleFunc("GET /api/run/{id}/memory/{file}", func(w http.ResponseWriter, r *http.Request) {
-		s.answerRun(w, r, ofPlan(func(p *plan.Plan) any { return view.MemoryOf(p) }))
+		s.answerRun(w, r, func(run *view.Run) (any, error) { return memoryOf(run, r.URL.Query().Get("phase")) })
+	})
+	s.mux.HandleFunc("GET /api/run/{id}/phases", func(w http.ResponseWriter, r *http.Request) {
+		s.answerRun(w, r, ofPlan(func(p *plan.Plan) any { return phasesOf(p) }))
+	})
+	s.mux.HandleFunc("GET /api/run/{id}/motion", func(w http.ResponseWriter, r *http.Request) {
+		s.answerRun(w, r, motionOf)
 	})
 	s.mux.HandleFunc("GET /api/run/{id}/timeline/{file}", func(w http.ResponseWriter, r *http.Request) {
 		s.answerRun(w, r, func(run *view.Run) (any, error) { return run.Timeline() })

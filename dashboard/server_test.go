@@ -152,7 +152,7 @@ func TestViews(t *testing.T) {
 	id := st.Runs[0].ID
 	for address, want := range map[string]string{
 		"/api/run/" + id + "/metric/loss.svg":   view.Curves([]*view.Run{run}, loss, view.DefaultPoints).Picture().SVG(),
-		"/api/run/" + id + "/memory/plan.svg":   view.MemoryOf(p).Picture().SVG(),
+		"/api/run/" + id + "/memory/plan.svg":   view.MemoryOf(p).Measured(run).Picture().SVG(),
 		"/api/run/" + id + "/timeline/step.svg": line.Picture().SVG(),
 	} {
 		if got, _ := get(t, h.URL+address); got != want {

@@ -87,7 +87,7 @@ func (f *feed) close() {
 	}
 }
 
-// message is what a client that knows the runs of a version needs to be told, and the version
+// message is what a client that knows the runs of a version does not know yet, and the version
 // it knows then. It is made once for all clients that know the same.
 func (f *feed) message(runs *roll, version int64) ([]byte, int64, error) {
 	f.mu.Lock()

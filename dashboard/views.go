@@ -16,10 +16,12 @@ import (
 
 // Now is a run as it is: its newest step, how it stands to its plan, and its alerts.
 type Now struct {
-	Name     string               `json:"name"`
-	State    monitor.State        `json:"state"`
-	Start    *eventlog.Start      `json:"start,omitempty"`
-	Last     *eventlog.Iteration  `json:"last,omitempty"`
+	Name    string              `json:"name"`
+	State   monitor.State       `json:"state"`
+	Start   *eventlog.Start     `json:"start,omitempty"`
+	Last    *eventlog.Iteration `json:"last,omitempty"`
+	Metrics []string            `json:"metrics"` // that its steps have, the most telling first
+	Making
 	Alerts   []eventlog.Alert     `json:"alerts"` // the newest, newest first
 	Saved    *eventlog.Checkpoint `json:"checkpoint,omitempty"`
 	End      *eventlog.End        `json:"end,omitempty"`
@@ -27,6 +29,110 @@ type Now struct {
 	Reason   string               `json:"reason,omitempty"`
 	Tiers    []Tier               `json:"tiers"`
 	Damaged  string               `json:"damaged,omitempty"`
+}
+
+// Making is how a run that generates texts is doing. Rates are of the newest stretches.
+type Making struct {
+	Generated    *eventlog.Generation `json:"generated,omitempty"`
+	DecodeRate   float64              `json:"decode_rate,omitempty"`
+	PrefillRate  float64              `json:"prefill_rate,omitempty"`
+	TokenSeconds float64              `json:"token_seconds,omitempty"` // that a sequence waits for its next token
+}
+
+// makingOf looks at the newest stretches of generating: the last with prompts, and those without
+// of the last second.
+func makingOf(list []eventlog.Generation) (m Making) {
+	if len(list) == 0 {
+		return m
+	}
+	m.Generated = &list[len(list)-1]
+	var tokens, steps int64
+	var seconds float64
+	for i := len(list) - 1; i >= 0 && (seconds < 1 || m.PrefillRate == 0); i-- {
+		g := &list[i]
+		if g.PromptTokens > 0 {
+			if m.PrefillRate == 0 {
+				m.PrefillRate = g.PrefillRate()
+			}
+		} else if seconds < 1 {
+			tokens, steps, seconds = tokens+g.NewTokens, steps+g.Steps, seconds+g.DecodeSeconds
+		}
+	}
+	if steps > 0 && seconds > 0 {
+		m.DecodeRate, m.TokenSeconds = float64(tokens)/seconds, seconds/float64(steps)
+	}
+	return m
+}
+
+// telling are metrics in the order in which people look at them.
+var telling = []string{"loss", "seconds", "decode_rate", "cache_used", "sequences", "tokens_per_second", "eval_loss", "decode_seconds", "prefill_rate", "share_of_roofline", "grad_norm", "lr", "device_bytes", "resident_bytes"}
+
+// metricsOf are those that a run has.
+func metricsOf(r *view.Run) []string {
+	list := []string{}
+	for _, name := range telling {
+		if m, err := view.FindMetric(name); err == nil && m.Of(r) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// memoryOf is the memory of a run's plan, while a phase of it runs.
+func memoryOf(run *view.Run, phase string) (any, error) {
+	p, err := run.Plan()
+	if err == nil && p == nil {
+		err = errNoPlan
+	}
+	if err == nil && phase != "" {
+		p, err = p.Phase(phase)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return view.MemoryOf(p).Measured(run), nil
+}
+
+// phase is a list of instructions of a plan.
+type phase struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+}
+
+func phasesOf(p *plan.Plan) []phase {
+	main := "training step"
+	if p.Cache != nil {
+		main = "prefill"
+	} else if p.Optimizer == nil {
+		main = "pass"
+	}
+	list := []phase{{"", main}}
+	for _, ph := range p.Phases {
+		list = append(list, phase{ph.Name, ph.Name})
+	}
+	return list
+}
+
+// motionOf is what the cells of the map do during a step.
+func motionOf(run *view.Run) (any, error) {
+	p, err := run.Plan()
+	if err == nil && p == nil {
+		err = errNoPlan
+	}
+	if err != nil {
+		return nil, err
+	}
+	t, err := run.Timeline()
+	if err != nil {
+		return nil, err
+	}
+	m := view.MapOf(p)
+	if t.Phase != "" {
+		if p, err = p.Phase(t.Phase); err != nil {
+			return nil, err
+		}
+	}
+	return view.MotionOf(p, m, t), nil
 }
 
 // Tier is the memory of a tier: what the plan reserves, and what was measured of it.
@@ -49,6 +155,7 @@ func nowOf(r *view.Run) (Now, error) {
 	if k := len(r.Iterations); k > 0 {
 		n.Last = &r.Iterations[k-1]
 	}
+	n.Making, n.Metrics = makingOf(r.Generations), metricsOf(r)
 	if k := len(r.Checkpoints); k > 0 {
 		n.Saved = &r.Checkpoints[k-1]
 	}
@@ -73,6 +180,8 @@ func nowOf(r *view.Run) (Now, error) {
 			tier.Budget = p.Devices[0].Budget
 			if n.Last != nil {
 				tier.Measured = n.Last.MeasuredBytes
+			} else if n.Generated != nil {
+				tier.Measured = n.Generated.MeasuredBytes
 			}
 		}
 		n.Tiers = append(n.Tiers, tier)

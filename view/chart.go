@@ -175,13 +175,16 @@ func (s span) at(v, from, to float64) float64 {
 	return from + (v-s.low)/(s.high-s.low)*(to-from)
 }
 
-// The size of charts, in pixels.
+// The size of pictures, in pixels: of charts, which stand side by side, and of views that are as
+// wide as a page.
 const (
-	chartWidth, chartHeight = 760, 320
+	chartWidth, chartHeight = 600, 270
+	wideWidth               = 1000
 	marginLeft, marginRight = 76, 16
-	marginTop, marginBottom = 34, 40
-	titleSize, labelSize    = 15, 12
-	plotWidth, plotHeight   = chartWidth - marginLeft - marginRight, chartHeight - marginTop - marginBottom
+	marginTop, marginBottom = 36, 40
+	titleSize, labelSize    = 16, 13
+	plotWidth               = chartWidth - marginLeft - marginRight
+	widePlot                = wideWidth - marginLeft - marginRight
 	DefaultPoints           = plotWidth // of a curve: one for each pixel
 )
 
@@ -203,16 +206,16 @@ func (c Chart) extent() (x, y span) {
 		lowX, highX, lowY, highY = 0, 1, 0, 1
 	}
 	if c.Unit == Bytes {
-		return nice(lowX, highX, 8), niceBytes(highY*1.05, 6)
+		return nice(lowX, highX, 6), niceBytes(highY*1.05, 6)
 	}
 	if c.Unit != Plain {
 		lowY = 0
 	}
 	pad := (highY - lowY) * 0.04
 	if lowY == 0 {
-		return nice(lowX, highX, 8), nice(0, highY+pad, 5)
+		return nice(lowX, highX, 6), nice(0, highY+pad, 5)
 	}
-	return nice(lowX, highX, 8), nice(lowY-pad, highY+pad, 5)
+	return nice(lowX, highX, 6), nice(lowY-pad, highY+pad, 5)
 }
 
 // Picture draws the chart.
@@ -220,7 +223,7 @@ func (c Chart) Picture() Picture {
 	d := &Picture{Width: chartWidth, Height: chartHeight}
 	x, y := c.extent()
 	const left, right, top, bottom = marginLeft, chartWidth - marginRight, marginTop, chartHeight - marginBottom
-	d.label(left, 20, "start", c.Title, titleSize, ink("ink"))
+	d.label(left, 22, "start", c.Title, titleSize, ink("ink"))
 	for _, m := range y.marks {
 		at := y.at(m, bottom, top)
 		d.line(left, at, right, at, ink("grid"))
@@ -239,7 +242,9 @@ func (c Chart) Picture() Picture {
 		names, colours = append(names, l.Name), append(colours, colour)
 		c.curve(d, l, colour, x, y)
 	}
-	d.legend(left, chartHeight-14, plotWidth-80, names, colours)
+	if len(names) > 1 {
+		d.legend(left, chartHeight-14, plotWidth-60, names, colours)
+	}
 	d.Title, d.Describe = c.Title, c.describe()
 	return *d
 }

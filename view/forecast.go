@@ -55,16 +55,16 @@ func (c ForecastCheck) CSV(w io.Writer) error {
 // Picture draws a point per instruction, on axes of powers of ten. Above the diagonal something
 // took longer than forecast. Points that fall on one place are one.
 func (c ForecastCheck) Picture() Picture {
-	const left, right, top, bottom = marginLeft, chartWidth - marginRight, 76, 484
-	d := &Picture{Width: chartWidth, Height: bottom + 44}
-	d.label(left, 20, "start", c.Title, titleSize, ink("ink"))
+	const left, right, top, bottom = marginLeft, wideWidth - marginRight, 76, 484
+	d := &Picture{Width: wideWidth, Height: bottom + 44}
+	d.label(left, 22, "start", c.Title, titleSize, ink("ink"))
 	verbs := []trace.Verb{trace.Run, trace.Move, trace.Reduce, trace.Update}
 	var names []string
 	var colours []Colour
 	for _, v := range verbs {
 		names, colours = append(names, v.String()), append(colours, ColourOfVerb(v))
 	}
-	d.legend(left, 34, plotWidth, names, colours)
+	d.legend(left, 34, widePlot, names, colours)
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, p := range c.Points {
 		if p.Forecast > 0 && p.Measured > 0 {

@@ -79,7 +79,7 @@ func textWidth(text string, size float64) float64 {
 // legend writes names with their colours from x on, in lines of a width, and gives the height
 // it took.
 func (p *Picture) legend(x, y, width float64, names []string, colours []Colour) float64 {
-	const size, box, rowHeight = 12, 10, 18
+	const size, box, rowHeight = labelSize, 11, 20
 	at, row := x, 0.0
 	for i, name := range names {
 		need := box + 6 + textWidth(name, size) + 16

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"spillway/finetune"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/units"
+	"spillway/view"
 )
 
 // replanned is the object of replan: a plan, or what is missing for one.
@@ -23,26 +26,52 @@ type replanned struct {
 	Misfit *planner.FitError `json:"misfit,omitempty"`
 }
 
-// newReplan is how the dashboard asks the planner: in a process of its own, which has less
-// priority than a run and can be ended.
 func newReplan(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:    "replan RUN",
-		Short:  "the plan of a run with another limit of device memory, as JSON",
-		Hidden: true,
-		Args:   exactly(1, "RUN"),
+		Use:   "replan RUN --max-memory SIZE",
+		Short: "what a run would be with another limit of device memory",
+		Long: `Makes the plan that a run would have with another limit of device memory, for the machine
+it runs on: how long a step would take, and what each tier would hold. Nothing is loaded, no
+device is opened, and the run goes on as it is. The slider of the dashboard asks this way, in
+a process of lowest priority.
+
+A RUN is the folder that was --out of train. --json writes the whole plan.`,
+		Example: `  spillway replan run --max-memory 4GiB
+  spillway replan run --max-memory 4GiB --json`,
+		Args: exactly(1, "RUN"),
 	}
-	memory := cmd.Flags().Int64("max-memory", 0, "use at most `BYTES` of each device")
+	asJSON := jsonFlag(cmd)
+	size := cmd.Flags().String("max-memory", "", "use at most `SIZE` of each device, such as 2GiB")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		p, err := finetune.Replan(args[0], *memory)
+		memory, err := units.ParseBytes(*size)
+		if err != nil {
+			return usageErrorf("--max-memory %s: %v", *size, err)
+		}
+		p, err := finetune.Replan(args[0], int64(memory))
 		var misfit *planner.FitError
-		if errors.As(err, &misfit) {
+		if errors.As(err, &misfit) && *asJSON {
 			err = nil
 		}
 		if err != nil {
 			return err
 		}
-		return writeJSON(sh.out, replanned{p, misfit})
+		if *asJSON {
+			return writeJSON(sh.out, replanned{p, misfit})
+		}
+		var out page
+		out.line("plan", "%s", p.Strategy)
+		out.line("because", "%s", p.Reason)
+		if f := p.Forecast; f != nil {
+			out.line("forecast", "%s per step, %.0f tokens/s, limited by %s", view.Duration(f.StepSeconds), f.TokensPerSec, f.Bound)
+		}
+		peak := p.Peak()
+		for _, tier := range []plan.Tier{plan.OnDevice, plan.Pinned, plan.OnHost, plan.OnDisk} {
+			if peak[tier] > 0 {
+				out.line(string(tier), "%v", units.Bytes(peak[tier]))
+			}
+		}
+		_, err = io.WriteString(sh.out, out.String())
+		return err
 	}
 	return cmd
 }
@@ -54,7 +83,7 @@ func replan(ctx context.Context, dir string, memory int64) (*plan.Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking the planner: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, program, "replan", dir, "--max-memory", fmt.Sprint(memory))
+	cmd := exec.CommandContext(ctx, program, "replan", dir, "--max-memory", fmt.Sprintf("%dB", memory), "--json")
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	var out, failed bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &failed
