@@ -26,6 +26,9 @@ type compiled struct {
 	last  device.Event // done of the previous iteration; nil when nobody waits for that
 	// start and end are recorded around the instruction while tracing.
 	start, end device.Event
+	launches   []launch // of its kernels, one by one; nil where a device has joined them, and of moves
+	// marks are recorded before the first launch and behind each, while ops are timed.
+	marks []device.Event
 }
 
 // compiler prepares launches. Kernels that are the same call are prepared once.
@@ -33,6 +36,7 @@ type compiler struct {
 	*memory
 	tally   *tally
 	out     *program                      // that is being compiled
+	made    []launch                      // of the instruction that is being compiled
 	kernels map[programOn][]device.Kernel // one per node
 	updates map[string]device.Kernel      // by what updateKernel writes to key
 	key     []byte
@@ -49,11 +53,12 @@ func (c *compiler) compile(p *plan.Plan) (*program, error) {
 		if s.Verb == plan.Free {
 			continue
 		}
+		c.made = nil
 		issue, err := c.instruction(s)
 		if err != nil {
 			return nil, fmt.Errorf("instruction %d, %s: %w", i, s.Verb, err)
 		}
-		c.out.instructions[i] = compiled{queue: c.queue(s.Device, s.Lane), issue: issue}
+		c.out.instructions[i] = compiled{queue: c.queue(s.Device, s.Lane), issue: issue, launches: c.made}
 		c.out.deferred = c.out.deferred || s.Deferred
 	}
 	return c.out, c.events()
@@ -116,6 +121,7 @@ type launch struct {
 // launches issues kernels one after the other.
 func (c *compiler) launches(list []launch) func(device.Queue) error {
 	t := c.tally
+	c.made = list
 	return func(q device.Queue) error {
 		for i := range list {
 			if err := q.Launch(list[i].kernel, &list[i].launch); err != nil {

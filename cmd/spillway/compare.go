@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spillway/eventlog"
 	"spillway/finetune"
 	"spillway/internal/term"
 	"spillway/internal/vfs"
@@ -178,7 +179,8 @@ light and a dark look. With several runs it compares them.
 --format writes a run for other programs instead: tensorboard is an event file (keep
 "tfevents" in its name), chrome a timeline with forecast and measurement for Perfetto,
 memory-snapshot the memory of a step for PyTorch's viewer (pytorch.org/memory_viz), jsonl
-and csv the steps as train --log writes them.
+and csv the steps as --log writes them, profile what modules and ops took as a table, of runs
+with --profile.
 
 A RUN is the folder that was --out of train, or an event log. Runs that are still going on,
 were interrupted or were killed can be reported too.`,
@@ -260,13 +262,37 @@ var exports = map[string]func(io.Writer, *view.Run) error{
 				return err
 			}
 		}
+		for i := range r.Generations {
+			if err := writeJSON(w, &r.Generations[i]); err != nil {
+				return err
+			}
+		}
 		return nil
 	},
 	"csv": func(w io.Writer, r *view.Run) error {
 		table := csv.NewWriter(w)
-		table.Write(finetune.Columns) // its error comes with the flush
-		for i := range r.Iterations {
-			table.Write(finetune.Row(r.ID(), &r.Iterations[i]))
+		if len(r.Generations) > 0 {
+			table.Write(eventlog.GenerationColumns) // its error comes with the flush
+			for i := range r.Generations {
+				table.Write(r.Generations[i].Row(r.ID()))
+			}
+		} else {
+			table.Write(finetune.Columns)
+			for i := range r.Iterations {
+				table.Write(finetune.Row(r.ID(), &r.Iterations[i]))
+			}
+		}
+		table.Flush()
+		return table.Error()
+	},
+	"profile": func(w io.Writer, r *view.Run) error {
+		if len(r.Profiles) == 0 {
+			return fmt.Errorf("%s has no profile: train and generate make one with --profile", r.Name)
+		}
+		table := csv.NewWriter(w)
+		table.Write(eventlog.ProfileColumns) // its error comes with the flush
+		for _, p := range r.Profiles {
+			table.WriteAll(p.Cells())
 		}
 		table.Flush()
 		return table.Error()
