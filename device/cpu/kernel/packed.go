@@ -117,9 +117,9 @@ type packedRoutines struct {
 	heights []int
 
 	// split brings the upper bytes of each eight inputs, in the order 0 4 1 5 2 6 3 7 that codes of
-	// 4 bits have in a word, in front of their lower bytes: products of bytes are cheaper, and
-	// 256 times the sums of the upper ones and those of the lower ones are exactly the sums of
-	// products.
+	// 4 bits have in a word, in front of their lower bytes: multiplying bytes is cheaper, and
+	// 256 times the sums with the upper ones and those with the lower ones are exactly the sums with
+	// the inputs.
 	split  func(x *int16, n int)
 	splits [packedFormats]bool
 

@@ -49,7 +49,7 @@ var tables = map[dtype.Type]*table{quant.NF4x8: newTable(quant.NF4), quant.FP4x8
 
 // tableRoutines is one implementation of the inner loops.
 type tableRoutines struct {
-	// matvec adds the products of one row with eight outputs of so many blocks to dst. Meanwhile it
+	// matvec multiplies one row by eight outputs of so many blocks and adds that to dst. Meanwhile it
 	// looks up the codes of the scales of eight other outputs, which come next.
 	matvec func(w *byte, x *int16, records *record, dst *float32, s scaling, table *[32]byte, blocks int, next lookup)
 	// unpack writes codes as pairs of 16-bit integers, 64 bytes from pair to pair.
