@@ -176,12 +176,12 @@ func Look(dir string) RunInfo {
 	if err != nil {
 		s.Error = err.Error()
 	}
-	return RunInfo{dir, stateOf(s), s}
+	return RunInfo{dir, StateOf(s), s}
 }
 
-// stateOf tells a run that goes on from one that was killed: by its process, and where that
+// StateOf tells a run that goes on from one that was killed: by its process, and where that
 // is another computer's by when the log was last written.
-func stateOf(s eventlog.Summary) State {
+func StateOf(s eventlog.Summary) State {
 	if s.End != nil {
 		return State(s.End.How)
 	}

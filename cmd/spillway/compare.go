@@ -29,21 +29,21 @@ func newCompare(sh shell) *cobra.Command {
 their settings, plans and machines. Runs that are still going on, were interrupted or were
 killed can be compared too.
 
---metric draws one number over the steps of all runs, to a file with --svg, or as numbers
+--metric draws one number over the steps of all runs, to a file with --picture, or as numbers
 with --json or --csv. A RUN is the folder that was --out of train, or an event log.`,
 		Example: `  spillway compare run full-run
-  spillway compare run full-run --metric loss --svg loss.svg
+  spillway compare run full-run --metric loss --picture loss.png
   spillway compare run full-run --csv`,
 		Args: atLeastOne("RUN"),
 	}
 	asJSON := jsonFlag(cmd)
 	asCSV := cmd.Flags().Bool("csv", false, "write a table in CSV, a line per run; with --metric a line per point")
 	metric := cmd.Flags().String("metric", "", "show `NAME` over the steps: "+strings.Join(metricNames(), ", "))
-	svg := cmd.Flags().String("svg", "", "write the picture of --metric to `FILE`")
+	picture := cmd.Flags().String("picture", "", "write the picture of --metric to `FILE`, which ends in .svg or .png")
 	complete(cmd, "metric", metricNames())
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if *svg != "" && *metric == "" {
-			return usageErrorf("--svg is the picture of a metric: give --metric too")
+		if *picture != "" && *metric == "" {
+			return usageErrorf("--picture is that of a metric: give --metric too")
 		}
 		if *asJSON && *asCSV {
 			return usageErrorf("--json and --csv are both given: give one")
@@ -59,7 +59,7 @@ with --json or --csv. A RUN is the folder that was --out of train, or an event l
 			}
 		}
 		if *metric != "" {
-			return showMetric(sh, runs, *metric, *svg, *asJSON, *asCSV)
+			return showMetric(sh, runs, *metric, *picture, *asJSON, *asCSV)
 		}
 		c, err := view.Compare(runs)
 		switch {
@@ -76,13 +76,13 @@ with --json or --csv. A RUN is the folder that was --out of train, or an event l
 }
 
 // showMetric writes a metric of runs in the form that was asked for.
-func showMetric(sh shell, runs []*view.Run, name, svg string, asJSON, asCSV bool) error {
+func showMetric(sh shell, runs []*view.Run, name, picture string, asJSON, asCSV bool) error {
 	m, err := view.FindMetric(name)
 	if err != nil {
 		return usageError{err}
 	}
 	points := 0
-	if svg != "" {
+	if picture != "" {
 		points = view.DefaultPoints
 	}
 	chart := view.Curves(runs, m, points)
@@ -90,8 +90,9 @@ func showMetric(sh shell, runs []*view.Run, name, svg string, asJSON, asCSV bool
 		return fmt.Errorf("none of these runs has a %s", m.Title)
 	}
 	switch {
-	case svg != "":
-		if err := vfs.ReplaceBytes(vfs.OS, svg, []byte(chart.SVG())); err != nil {
+	case picture != "":
+		err := vfs.Replace(vfs.OS, picture, func(w io.Writer) error { return view.WritePicture(w, filepath.Ext(picture), chart, view.Light) })
+		if err != nil {
 			return fmt.Errorf("writing the picture: %w", err)
 		}
 	case asCSV:
@@ -100,8 +101,8 @@ func showMetric(sh shell, runs []*view.Run, name, svg string, asJSON, asCSV bool
 	if asJSON {
 		return writeJSON(sh.out, chart)
 	}
-	if svg != "" {
-		_, err := fmt.Fprintf(sh.out, "picture         %s\n", svg)
+	if picture != "" {
+		_, err := fmt.Fprintf(sh.out, "picture         %s\n", picture)
 		return err
 	}
 	t := term.Table{}

@@ -99,6 +99,7 @@ var outside = map[string][]string{
 	"golang.org/x/sys":              {"internal/offheap", "internal/vfs", "rig", "dtype", "quant", "device/cpu/...", "bench", "cmd/spillway", "internal/term"},
 	"github.com/ebitengine/purego":  {"internal/dl"},
 	"golang.org/x/text":             {"tokenizer"},
+	"golang.org/x/image":            {"view"},
 	"github.com/dlclark/regexp2/v2": {"tokenizer"},
 	"github.com/goccy/go-yaml":      {"recipe"},
 	"github.com/klauspost/compress": {"data/parquet", "finetune"},
