@@ -8,6 +8,7 @@ import (
 	"spillway/device"
 	"spillway/device/cpu"
 	"spillway/executor"
+	"spillway/plan"
 	"spillway/trace"
 )
 
@@ -108,5 +109,67 @@ func TestIterationsOfHostDevicesShareAClock(t *testing.T) {
 		if ev.Start < 0 || ev.End > int64(took)+int64(time.Millisecond) {
 			t.Errorf("instruction %d ran from %v to %v, the iteration took %v", i, time.Duration(ev.Start), time.Duration(ev.End), took)
 		}
+	}
+}
+
+// On a GPU, a traced iteration lies between two CUDA events that are recorded around it, fills the time
+// between them, and what waits for an instruction begins after it, to 20 µs.
+func TestTimelineOfAGPU(t *testing.T) {
+	dev, err := device.Open("cuda:0", device.Options{})
+	if err != nil {
+		t.Skip("no GPU: ", err)
+	}
+	p := streamed(t)
+	e := prepared(t, p, dev)
+	own, err := dev.Queue("own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := func() device.Elapser {
+		ev, err := dev.Event()
+		if err == nil {
+			err = own.Record(ev)
+		}
+		if err == nil {
+			err = own.SyncTo(ev)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ev.(device.Elapser)
+	}
+	for i := range 4 {
+		iterate(t, e, i)
+	}
+	ring := trace.NewRing(len(p.Instructions))
+	if err := e.Trace(ring); err != nil {
+		t.Fatal(err)
+	}
+	iterate(t, e, 4)
+	ring.Reset()
+	before := mark()
+	began := time.Now()
+	iterate(t, e, 5)
+	wall := time.Since(began)
+	between := mark().Since(before)
+	var first, last int64 = 1 << 62, 0
+	events := ring.Events()
+	for i, ev := range events {
+		if p.Instructions[i].Verb != plan.Free {
+			first, last = min(first, ev.Start), max(last, ev.End)
+		}
+		for _, a := range p.Instructions[i].After {
+			if early := events[a].End - ev.Start; early > int64(20*time.Microsecond) {
+				t.Errorf("instruction %d began %v before instruction %d ended", i, time.Duration(early), a)
+			}
+		}
+	}
+	span := time.Duration(last - first)
+	t.Logf("%d instructions take %v by their trace; by CUDA events around them %v, by the host %v", len(events), span, between, wall)
+	if span > between || between-span > 5*time.Millisecond || span < 10*time.Microsecond {
+		t.Errorf("%v traced, %v between two CUDA events around it", span, between)
+	}
+	if err := own.Close(); err != nil {
+		t.Error(err)
 	}
 }

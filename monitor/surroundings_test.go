@@ -17,7 +17,7 @@ func names(list []eventlog.Alert) string {
 	return strings.Join(all, " ")
 }
 
-// A loss that is no number is an alert, once, and leaves the window of losses as it was.
+// A loss of NaN is an alert, once, and leaves the window of losses as it was.
 func TestLossNotANumber(t *testing.T) {
 	r, alerts := heard()
 	for n := range int64(200) {
@@ -104,7 +104,9 @@ func TestDiskFullBeforeTheEnd(t *testing.T) {
 	r.saveEvery, r.checkpoint, r.keep = 10, 100, 3
 	r.iteration(&eventlog.Iteration{Step: 1, MaxSteps: 100, Loss: 1, ETA: 1000})
 	start := time.Now()
-	at := func(second int, free int64) { r.sampled(eventlog.Sample{Time: start.Add(time.Duration(second) * time.Second), DiskFree: free}) }
+	at := func(second int, free int64) {
+		r.sampled(eventlog.Sample{Time: start.Add(time.Duration(second) * time.Second), DiskFree: free})
+	}
 	at(0, 500)
 	if len(*alerts) != 0 {
 		t.Fatalf("%v", *alerts)
