@@ -206,7 +206,7 @@ func (g *Generation) appendGuessing(ctx context.Context, w *writer, id int32) er
 	return w.q.Append(u.tokens...)
 }
 
-// ModelDrafter guesses with another model, or the same one in fewer bits: the most likely token after
+// ModelDrafter guesses with another model, or the same one quantized: the most likely token after
 // the text, and so on. It keeps a sequence for each of the texts that it saw last.
 type ModelDrafter struct {
 	engine Engine

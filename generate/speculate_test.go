@@ -11,7 +11,7 @@ import (
 	"spillway/run"
 )
 
-// oracle guesses the text that it was told, and now and then something else.
+// oracle guesses a text that it knows, and now and then something else.
 type oracle struct {
 	text  []int32
 	wrong int // every so many tokens a guess is wrong; 0: never

@@ -407,6 +407,9 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 	}
 	if len(o.On) > 0 && site.CPUKernels != nil { // not described: what the CPU here has
 		site.CPUKernels = cpuKernels{}
+		if site.Device.Calls != nil && o.Task == Generate { // what is at hand is measured
+			site.CPU.Calls = cpuCalls{}
+		}
 	}
 	if site.Context > 0 {
 		site.Context += o.context
