@@ -41,7 +41,7 @@ var measuredCPU = struct {
 }{rates: map[string]units.Rate{}}
 
 const (
-	// coldBytes is the size of a weight that is measured with: more than caches of processors have.
+	// coldBytes is the size of a weight that is measured with: more than caches of CPUs have.
 	coldBytes = 512 << 20
 	// fewRows is up to how many rows calls are measured.
 	fewRows = 64
