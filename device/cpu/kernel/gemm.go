@@ -37,8 +37,6 @@ type Gemm struct {
 	Bias       []float32 // N elements, or nil
 	Plus       []float32 // laid out like C, or nil; without Bias and Accumulate
 	Accumulate bool
-	// AnyOrder: the sums of few rows need not be in order, see dots.
-	AnyOrder bool
 	// Work is scratch memory of at least Workspace elements.
 	Work []float32
 
@@ -100,10 +98,6 @@ func (g *Gemm) Run(p *Pool) {
 		g.addBias()
 	}
 	g.team = p.team
-	if job, ok := g.asDots(); ok {
-		p.LaunchWork(ceil(g.N, dotsColumns), job, g.M*g.N*g.K)
-		return
-	}
 	if g.isInterleaved() {
 		job := interleaved{g}
 		p.LaunchWork(job.shares().pieces(), job, g.M*g.N*g.K)
