@@ -43,7 +43,7 @@ type Plan struct {
 // Resource is what limits the speed of an iteration.
 type Resource byte
 
-var resources = []string{"", "compute", "link to device", "link to host", "CPU", "kernel launches", "disk read", "disk write"}
+var resources = []string{"", "compute", "link to device", "link to host", "CPU", "kernel launches", "disk read", "disk write", "memory"}
 
 // ResourceOf finds a resource by the name that forecasts have; 0 for one that is not known.
 func ResourceOf(name string) Resource {

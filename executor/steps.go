@@ -9,6 +9,7 @@ import (
 	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/quant"
 )
 
 // Step is a phase of a plan to generate, for whoever fills its batch and reads its result.
@@ -76,6 +77,9 @@ func (e *Executor) RunStep(ctx context.Context, s *Step) error {
 	}
 	return e.RunPhase(ctx, s.phase, IterationArgs{})
 }
+
+// Phase is the name of the step's phase in the plan; "" is the main one.
+func (s *Step) Phase() string { return s.phase }
 
 // IDs is how many ids a tensor of the batch may hold, from 0 on; ok is false where no op
 // looks them up.
@@ -153,12 +157,12 @@ func (e *Executor) CopyPage(table string, from, to int32) error {
 type pagePart struct{ offset, bytes int64 }
 
 // parts of the storage of a cache that are pages one after the other: all of it, or in a
-// type with a scale for each row the codes and, behind them, the scales.
+// type whose blocks are rows the codes and, behind them, what scales them.
 func (c cacheTensor) parts() []pagePart {
 	pages, s := c.kind.Shape[0], c.kind.Shape
 	if !c.kind.DType.ByRows() {
 		return []pagePart{{0, c.kind.Bytes() / pages}}
 	}
-	codes := s.Elements()
+	codes := s.Rows() * quant.RowCodeBytes(c.kind.DType, s.Last())
 	return []pagePart{{0, codes / pages}, {codes, (c.kind.Bytes() - codes) / pages}}
 }

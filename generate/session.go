@@ -36,6 +36,9 @@ type Session struct {
 	outputs  int               // of them, those that get logits
 	scratch  []float32         // logits of a row, for those who want them of each
 	ending   []*cachedSequence // that get logits in it
+	watcher  Watcher           // nil where nobody looks
+	report   StepReport        // of the step at hand, for the watcher
+	closed   int               // sequences
 }
 
 // row is a token of a step.
@@ -162,7 +165,7 @@ func (s *Session) Advance(ctx context.Context) (more bool, err error) {
 	if err := s.prepare(step); err != nil {
 		return true, err
 	}
-	if err := s.executor.RunStep(ctx, s.step(step)); err != nil {
+	if err := s.runStep(ctx, s.step(step)); err != nil {
 		return true, fmt.Errorf("generating with %s: %w", s.run.Plan.Model, err)
 	}
 	for _, r := range s.rows {
@@ -181,6 +184,7 @@ func (s *Session) Advance(ctx context.Context) (more bool, err error) {
 			r.of.each(r.position, s.scratch)
 		}
 	}
+	s.reportStep()
 	return slices.ContainsFunc(s.order, (*cachedSequence).waits), nil
 }
 
@@ -483,6 +487,7 @@ func (q *cachedSequence) Close() error {
 	for _, t := range s.tables {
 		t.release(q.slot, 0)
 	}
+	s.closed++
 	s.slots[q.slot], q.ready, q.tokens, q.computed = nil, false, nil, 0
 	s.order = slices.DeleteFunc(s.order, func(other *cachedSequence) bool { return other == q })
 	return nil

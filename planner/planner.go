@@ -64,6 +64,7 @@ var (
 	WithSteps      = search.WithSteps
 	ForDecoding    = search.ForDecoding
 	Filled         = search.Filled
+	AtPositions    = search.AtPositions
 	Timeline       = forecast.Timeline
 	Savings        = advise.Savings
 	SiteOf         = goal.SiteOf

@@ -24,8 +24,8 @@ type Generation struct {
 	// Chunk is the most rows of a step: longer prompts are computed in several. 0 is up to 512
 	// on a CPU and 2048 on a GPU.
 	Chunk int64
-	// Key and Value are the types keys and values are stored in: F32, BF16, F16, quant.RowI8 or
-	// quant.RowF8. Invalid is Precision.
+	// Key and Value are the types keys and values are stored in: F32, BF16, F16, quant.RowI8,
+	// quant.RowF8 or quant.RowI4. Invalid is Precision.
 	Key, Value dtype.Type
 	// Page is how many positions share a page; 0 is 64.
 	Page int64
@@ -71,7 +71,7 @@ func (g Generation) check(o Options) error {
 	}
 	for _, t := range []dtype.Type{g.Key, g.Value} {
 		if t != dtype.Invalid && !op.CacheType(t) {
-			return fmt.Errorf("a cache in %v; use f32, bf16, f16, int8 or fp8", t)
+			return fmt.Errorf("a cache in %v; use f32, bf16, f16, int8, fp8 or int4", t)
 		}
 	}
 	return nil
@@ -230,7 +230,10 @@ func (m *Model) generatesWithin(o Options) (list []planner.FitOption) {
 	}
 	if coded := g; !g.Key.Block() && !g.Value.Block() {
 		coded.Key, coded.Value = quant.RowI8, quant.RowI8
-		try("a cache in 8 bits", coded)
+		if !try("a cache in 8 bits", coded) {
+			coded.Key, coded.Value = quant.RowI4, quant.RowI4
+			try("a cache in 4 bits", coded)
+		}
 	}
 	return list
 }

@@ -57,10 +57,10 @@ func bindModel(cmd *cobra.Command, o *modelFlags) {
 func bindCache(cmd *cobra.Command, o *modelFlags) {
 	f := cmd.Flags()
 	f.StringVar(&o.template, "chat-template", "", "write conversations with the Jinja template in `FILE` (default: the model's own)")
-	f.StringVar(&o.cache, "cache-type", "", "store keys and values as `f32|bf16|f16|int8|fp8`, or both apart: bf16:int8 (default: as --dtype)")
+	f.StringVar(&o.cache, "cache-type", "", "store keys and values as `f32|bf16|f16|int8|fp8|int4`, or both apart: bf16:int8 (default: as --dtype)")
 	f.BoolVar(&o.noCache, "no-cache", false, "compute the whole text again for every token: slow, to compare with")
 	f.BoolVar(&o.exact, "exact", false, "give a text the same bits whatever is computed with it: always so on a CPU, on GPUs at some speed")
-	complete(cmd, "cache-type", []string{"f32", "bf16", "f16", "int8", "fp8"})
+	complete(cmd, "cache-type", []string{"f32", "bf16", "f16", "int8", "fp8", "int4"})
 }
 
 // open opens the model, with progress on a line.
@@ -121,7 +121,7 @@ func cacheTypes(text string) (key, value dtype.Type, err error) {
 		value, err = cacheType(v)
 	}
 	if err != nil {
-		return key, value, usageErrorf("--cache-type %q; it is f32, bf16, f16, int8 or fp8, or two of them with a colon between, of keys and of values", text)
+		return key, value, usageErrorf("--cache-type %q; it is f32, bf16, f16, int8, fp8 or int4, or two of them with a colon between, of keys and of values", text)
 	}
 	return key, value, nil
 }
@@ -133,6 +133,8 @@ func cacheType(name string) (dtype.Type, error) {
 		return quant.RowI8, nil
 	case "fp8":
 		return quant.RowF8, nil
+	case "int4":
+		return quant.RowI4, nil
 	}
 	t, err := dtype.Parse(name)
 	if err == nil && !t.IsPlain() {

@@ -38,6 +38,8 @@ type Goal struct {
 	Grad dtype.Type
 	// Decay says whether weight decay applies to a param.
 	Decay func(param string) bool
+	// Group numbers the params that have hyper-parameters of their own, 0 those that do not; nil for all.
+	Group func(param string) int
 	// Constraints are what a plan must do, Bounds what narrows the search.
 	Constraints strategy.Constraints
 	Bounds      strategy.Bounds
@@ -51,6 +53,9 @@ type Optimizer struct {
 	// States8Bit are the same in 8 bits, to be tried where nothing fits; nil where there is no such.
 	States8Bit func(spec.Param) []op.State
 	Clip       bool // gradients are clipped by their global norm
+	// Held: gradients are kept for a loop that updates by itself; Averaged: so is an average of the
+	// weights. Both are part of States, the first and the last.
+	Held, Averaged bool
 }
 
 // FullStates are states as large as each param, in f32.

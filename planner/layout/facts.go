@@ -40,4 +40,6 @@ func (l *Layout) BreadthFirst(c strategy.Choice) bool {
 // Delayable says whether updates may be left to the next iteration: only clipped ones, whose
 // clip factor tells them whether there is anything to do. What is stored on disk must be
 // complete after every iteration, so with it nothing is delayed: see Allowed.
-func (l *Layout) Delayable() bool { return l.Training() && l.Goal.Optimizer.Clip }
+func (l *Layout) Delayable() bool {
+	return l.Training() && l.Goal.Optimizer.Clip && !l.Goal.Optimizer.Held
+}

@@ -99,9 +99,9 @@ func writeSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.
 	return q, nil
 }
 
-// Filled is a step of a plan to generate, forecast for sequences that have so many
-// positions; "" is the main phase.
-func Filled(p *plan.Plan, site goal.Site, phase string, positions int64) (*plan.Forecast, error) {
+// AtPositions is a phase of a plan to generate, "" for its main instructions, whose ops that read the cache
+// are taken to read so many positions of each sequence: what forecasts of it are about.
+func AtPositions(p *plan.Plan, phase string, positions int64) (*plan.Plan, error) {
 	if phase != "" {
 		view, err := p.Phase(phase)
 		if err != nil {
@@ -121,7 +121,17 @@ func Filled(p *plan.Plan, site goal.Site, phase string, positions int64) (*plan.
 		}
 		q.Programs[i].Graph = &g
 	}
-	f, err := forecast.Of(&q, site)
+	return &q, nil
+}
+
+// Filled is a step of a plan to generate, forecast for sequences that have so many
+// positions; "" is the main phase.
+func Filled(p *plan.Plan, site goal.Site, phase string, positions int64) (*plan.Forecast, error) {
+	q, err := AtPositions(p, phase, positions)
+	if err != nil {
+		return nil, err
+	}
+	f, err := forecast.Of(q, site)
 	if err != nil {
 		return nil, fmt.Errorf("a step over %d positions: %w", positions, err)
 	}
