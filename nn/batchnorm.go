@@ -52,5 +52,5 @@ func (p *Param) stored(b *graph.Builder) graph.Value {
 	if p.Name == "" {
 		return p.Value(b) // which says what is wrong
 	}
-	return b.Param(p.Name, op.Type{DType: dtype.F32, Shape: p.Shape}, p.Frozen || p.Momentum == 0)
+	return b.Param(p.Name, op.Type{DType: dtype.F32, Shape: p.Shape}, p.Frozen || p.Paused || p.Momentum == 0)
 }
