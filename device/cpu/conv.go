@@ -104,7 +104,9 @@ func conv(c op.Call, workers int) Program {
 // pointwise is a convolution, or a gradient of one, whose windows are single places: a matmul of rows.
 func pointwise(c op.Call, v convolution, workers int) Program {
 	wide := op.Call{Kind: op.MatMul, In: c.In, Out: c.Out, Attr: op.Attr{TransB: true, Bias: c.Attr.Bias}}
-	rows := func(t op.Type) op.Type { return op.Type{DType: t.DType, Shape: []int64{t.Shape.Rows(), t.Shape.Last()}} }
+	rows := func(t op.Type) op.Type {
+		return op.Type{DType: t.DType, Shape: []int64{t.Shape.Rows(), t.Shape.Last()}}
+	}
 	weight := op.Type{DType: c.In[0].DType, Shape: []int64{v.O, v.C}}
 	switch c.Kind {
 	case op.ConvInput:
