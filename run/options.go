@@ -405,6 +405,9 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 			site.Context = max(site.Context, info.Overhead)
 		}
 	}
+	if len(o.On) > 0 && site.CPUKernels != nil { // not described: what the CPU here has
+		site.CPUKernels = cpuKernels{}
+	}
 	if site.Context > 0 {
 		site.Context += o.context
 	}

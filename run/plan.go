@@ -221,7 +221,7 @@ func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 		}
 	}
 	if o.Task == Generate && len(p.Phases) == 0 && len(p.Choices) > 0 { // one that is only looked at has no choices
-		steps, err := q.steps()
+		steps, err := q.steps(p)
 		if err != nil {
 			return nil, err
 		}
@@ -252,7 +252,7 @@ func (q *question) use(p *plan.Plan) (*Run, error) {
 	if err := errors.Join(sameGoal(p, s, q.Goal), fits(p, q.Site)); err != nil {
 		return nil, err
 	}
-	steps, err := q.steps()
+	steps, err := q.steps(p)
 	if err != nil {
 		return nil, err
 	}

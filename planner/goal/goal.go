@@ -85,7 +85,10 @@ type Site struct {
 	Budgets []int64
 	// CPU has the rates of the host's CPU next to GPUs: updates may run there. The zero
 	// value is a CPU that is busy otherwise.
-	CPU          machine.Device
+	CPU machine.Device
+	// CPUKernels answers what kernels the CPU has next to a GPU, so that it may compute blocks of
+	// a model that generates; nil where it does not.
+	CPUKernels   Kernels
 	Disk         Disk // where bytes may be stored when the host is full
 	SharedMemory bool // device and host memory are the same memory, both count against HostBudget
 }
