@@ -2,7 +2,7 @@ package cuda
 
 import (
 	"cmp"
-	"fmt"
+	"math"
 
 	"spillway/device/cuda/driver"
 	"spillway/dtype"
@@ -110,6 +110,9 @@ func convGraph(kind op.Kind, t dtype.Type, v op.Convolution, exact bool) *driver
 	return g
 }
 
+// f64 is a parameter of the type double.
+func f64(f float64) arg { return arg{bits: math.Float64bits(f)} }
+
 func three(lists ...[3]int64) (args []arg) {
 	for _, l := range lists {
 		for _, n := range l {
@@ -155,13 +158,6 @@ func resampled(d *Device, c op.Call) (program, error) {
 		t = c.Out[0]
 	}
 	outer, n, inner := t.Shape.Around(a.Axis, 1)
-	above, below := n, a.Length
-	switch {
-	case a.AlignCorners:
-		above, below = n-1, a.Length-1
-	case a.Scale != 0:
-		return program{}, unsupported(fmt.Sprintf("resampling by a scale factor of %v instead of to a size is not handled", a.Scale))
-	}
 	return single(d.line(unitFor("conv", c.In[0].DType), "resample", d.strideBlocks(c.Out[0].Shape.Elements()), threads, buffer(0), buffer(1),
-		i64(outer), i64(n), i64(a.Length), i64(inner), i64(int64(a.Resampling)), flag(a.AlignCorners), i64(above), i64(below), flag(back)))
+		i64(outer), i64(n), i64(a.Length), i64(inner), i64(int64(a.Resampling)), flag(a.AlignCorners), f64(a.Spacing(n)), flag(back)))
 }

@@ -195,9 +195,7 @@ __device__ __forceinline__ int tapsOf(i64 o, i64 n, double scale, int mode, int 
     }
     return 4;
 }
-// above and below give the scale as a fraction, in places and corners of it.
-extern "C" __global__ void resample(const Element *x, Element *y, i64 outer, i64 n, i64 made, i64 inner, int mode, int corners, i64 above, i64 below, int back) {
-    double scale = below == 0 ? 0.0 : (double)above / (double)below;
+extern "C" __global__ void resample(const Element *x, Element *y, i64 outer, i64 n, i64 made, i64 inner, int mode, int corners, double scale, int back) {
     i64 from[4];
     float weight[4];
     if (!back) {
