@@ -101,6 +101,9 @@ func (w *Wrapped) options(task Task, s batch.Size) Options {
 	if o.Disk != "" {
 		o.Disk = filepath.Join(o.Disk, string(task))
 	}
+	if w.layouts[task].WholeBatch && o.MicroBatches == 0 {
+		o.MicroBatches = 1
+	}
 	if w.training != nil {
 		o = w.training.Continued(o)
 	}

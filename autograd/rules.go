@@ -49,6 +49,7 @@ var rules = map[op.Kind]Rule{
 	op.MeanSquare:         gradBy(op.MeanSquareGrad),
 	op.InverseNorm:        nil,
 	op.Compare:            nil,
+	op.Counted:            nil,
 	op.Binary:             gradBinary,
 	op.Reduce:             gradReduce,
 	op.Softmax:            gradSoftmax,
