@@ -9,7 +9,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ import (
 type MLflow struct {
 	Address    string // of the server: http://127.0.0.1:5000, with a user and a password where it wants them
 	Experiment string // "" is spillway
-	Token      string // "" for none; "" also takes MLFLOW_TRACKING_TOKEN
+	Token      string // "" for none
 	client     *http.Client
 }
 
@@ -69,9 +68,6 @@ type (
 func (m MLflow) Export(ctx context.Context, r *Run) (e Exported, err error) {
 	if m.client == nil {
 		m.client = &http.Client{Timeout: 30 * time.Second}
-	}
-	if m.Token == "" {
-		m.Token = os.Getenv("MLFLOW_TRACKING_TOKEN")
 	}
 	if m.Experiment == "" {
 		m.Experiment = "spillway"

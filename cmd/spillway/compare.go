@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -213,6 +214,7 @@ were interrupted or were killed can be reported too.`,
 			if *out != "" || cmd.Flags().Changed("format") {
 				return usageErrorf("--mlflow writes to a server: leave --out and --format out")
 			}
+			server.Token = os.Getenv("MLFLOW_TRACKING_TOKEN")
 			return exportRuns(cmd.Context(), sh, server, runs, *asJSON)
 		}
 		if server.Experiment != "" {
