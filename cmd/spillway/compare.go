@@ -283,7 +283,11 @@ var exports = map[string]func(io.Writer, *view.Run) error{
 		if err != nil {
 			return err
 		}
-		return t.WriteChrome(w)
+		p, err := r.TimelinePlan(t)
+		if err != nil {
+			return err
+		}
+		return t.WriteChrome(w, p)
 	},
 	"memory-snapshot": func(w io.Writer, r *view.Run) error {
 		p, err := r.Plan()
