@@ -218,6 +218,9 @@ type SlabParam struct {
 	Decay   bool  `json:"decay,omitempty"` // weight decay applies
 	// Group is the params that have hyper-parameters of their own; 0 has the optimizer's.
 	Group int `json:"group,omitempty"`
+	// Momentum of a running statistic: its update takes away this share of its gradient, whatever the
+	// optimizer; 0 for weights.
+	Momentum float64 `json:"momentum,omitempty"`
 	// States are its optimizer states besides a master, in the order in which the
 	// update rule takes them.
 	States []op.State `json:"states,omitempty"`

@@ -411,6 +411,9 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 	}
 	if len(o.On) > 0 && site.CPUKernels != nil { // not described: what the CPU here has
 		site.CPUKernels = cpuKernels{}
+		if site.Device.Calls != nil && o.Task == Generate { // what is at hand is measured
+			site.CPU.Calls = cpuCalls{}
+		}
 	}
 	if site.Context > 0 {
 		site.Context += o.context
@@ -596,5 +599,16 @@ func (o Options) statesOf(c optim.Config) (func(spec.Param) []op.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(p spec.Param) []op.State { return states(p.Name, p.Type.Shape) }, nil
+	return func(p spec.Param) []op.State {
+		return Statistic(p.Momentum, states(p.Name, p.Type.Shape))
+	}, nil
+}
+
+// Statistic is what of the states a running statistic of a momentum has, which no rule updates; params
+// of no momentum have all.
+func Statistic(momentum float64, states []op.State) []op.State {
+	if momentum == 0 {
+		return states
+	}
+	return slices.DeleteFunc(states, func(s op.State) bool { return s.Name != plan.HeldGradient && s.Name != plan.Average })
 }

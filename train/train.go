@@ -190,7 +190,7 @@ func checkStates(all run.Options, o optim.Config, p *plan.Plan) error {
 				continue
 			}
 			same := func(a, b op.State) bool { return a.Name == b.Name && a.Type.Equal(b.Type) }
-			if want := states(q.Name, q.Type.Shape); !slices.EqualFunc(q.States, want, same) {
+			if want := run.Statistic(q.Momentum, states(q.Name, q.Type.Shape)); !slices.EqualFunc(q.States, want, same) {
 				return fmt.Errorf("the plan has the states %v of param %s, optimizer %s has %v; plan again with it", q.States, q.Name, o, want)
 			}
 		}
