@@ -78,7 +78,7 @@ func (c cached) coded() bool {
 // onTensorCores says whether tensor cores compute the call: on 16-bit elements as the queries have, or on codes.
 func (c cached) onTensorCores() bool {
 	plain := c.keys.DType == c.element && c.values.DType == c.element && c.d%32 == 0 && c.d <= 128
-	return c.element != dtype.F32 && (plain || c.coded()) && c.Scale > 0
+	return c.element != dtype.F32 && (plain || c.coded()) && c.Scale > 0 && c.keys.Shape.Rows() < 1<<31
 }
 
 // attend appends attention over the cache: on tensor cores by one kernel for a row of each sequence and
@@ -103,7 +103,8 @@ func (c cached) attend(d *Device, p *program) error {
 const (
 	maxDecodeRows = 256 // MAX_ROWS of decodeAttention.cu
 	prefillRows   = 128 // QUERIES of it
-	attendSteps   = 4   // its WARPS
+	prefillWarps  = 4   // its WARPS
+	attendSteps   = 4   // its TEAM
 	attendStep    = 32  // its STEP
 	attendHeads   = 8   // its HEADS_AT_ONCE
 )
@@ -203,6 +204,6 @@ func (c cached) prefill(d *Device, p *program) error {
 		keys, values := c.rowBytes()
 		shared = c.tile(prefillRows+2*64, true) + 64*(keys+values)
 	}
-	return p.addEarly(d.grid(c.unit(), "prefill", [3]int64{ceilDiv(c.rows, tokens), c.KVHeads, 1}, [3]int64{32 * attendSteps, 1, 1}, shared,
+	return p.addEarly(d.grid(c.unit(), "prefill", [3]int64{ceilDiv(c.rows, tokens), c.KVHeads, 1}, [3]int64{32 * prefillWarps, 1, 1}, shared,
 		append([]arg{c.q, c.cacheK, c.cacheV, c.o, i64(c.keys.Shape.Elements())}, c.args()...)...))
 }

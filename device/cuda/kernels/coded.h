@@ -9,23 +9,25 @@
 
 #if HEAD && ELEMENT && KEY_CODE
 
-// halves widens four codes of 8 bits: the numbers of bytes 0 and 2, then of 1 and 3.
+#define HALVES(x) ((u32)(x) << 16 | (x))
+
+// halves widens four codes of 8 bits: the numbers of bytes 0 and 2, then of 1 and 3. Integers are Coded::more, 1152 in
+// f16, too large: 1024 and a code without sign in the last bits. It is cheaper to take that from sums.
 template <int CODE> __device__ __forceinline__ void halves(u32 w, u32 &even, u32 &odd) {
     if (CODE == I8ROW) {
-        w ^= 0x80808080u;
-        even = w & 0x00ff00ffu | 0x64006400u; // 1024 and the code in the last bits
-        asm("prmt.b32 %0, %1, %2, 0x4341;" : "=r"(odd) : "r"(w), "r"(0x64646464u));
-        asm("sub.f16x2 %0, %0, %1;" : "+r"(even) : "r"(0x64806480u));
-        asm("sub.f16x2 %0, %0, %1;" : "+r"(odd) : "r"(0x64806480u));
+        even = w & 0x00ff00ffu ^ 0x64806480u;
+        odd = w >> 8 & 0x00ff00ffu ^ 0x64806480u;
     } else { // the exponent is one of f16 that is 8 too small: see factor
         even = w << 8 & 0x80008000u | w << 7 & 0x3f803f80u;
         odd = w & 0x80008000u | w >> 1 & 0x3f803f80u;
     }
 }
-// nibbles widens the n-th 4 bits of both halves of a word, times the scales of each.
+// nibbles widens the n-th 4 bits of both halves of a word, times the scales of each: 1024 and a code in the last bits, or 64 and a
+// code in those before.
 __device__ __forceinline__ u32 nibbles(u32 w, int n, u32 scales) {
-    u32 x = w >> 4 * n & 0x000f000fu | 0x64006400u;
-    asm("sub.f16x2 %0, %0, %1;" : "+r"(x) : "r"(0x64086408u));
+    if (n & 2) w >>= 8;
+    u32 x = n & 1 ? w & 0x00f000f0u | 0x54005400u : w & 0x000f000fu | 0x64006400u;
+    asm("sub.f16x2 %0, %0, %1;" : "+r"(x) : "r"(n & 1 ? 0x54805480u : 0x64086408u));
     asm("mul.f16x2 %0, %0, %1;" : "+r"(x) : "r"(scales));
     return x;
 }
@@ -48,7 +50,7 @@ __device__ __forceinline__ void mmaHalves(float (&c)[4], const Left &a, u32 b0, 
 
 // Coded is rows of a code.
 template <int CODE> struct Coded {
-    enum { bytes = CODE == I4ROW ? HEAD / 2 : HEAD, chunks = bytes / 16 };
+    enum { bytes = CODE == I4ROW ? HEAD / 2 : HEAD, chunks = bytes / 16, more = CODE == I8ROW ? 0x6480 : 0 };
 
     // place of 16 bytes of a row in a tile: in another order in rows that are loaded together, so that loads
     // touch different banks.
@@ -68,14 +70,14 @@ template <int CODE> struct Coded {
     }
 
     // fetch starts copying 32 rows to a tile: lane i has the number of row i, and whether it is wanted.
-    static __device__ __forceinline__ void fetch(u8 *tile, const u8 *codes, i64 row, bool wanted) {
+    static __device__ __forceinline__ void fetch(u8 *tile, const u8 *codes, int row, bool wanted) {
         const int lane = threadIdx.x & 31;
         const u32 some = __ballot_sync(0xffffffffu, wanted);
 #pragma unroll
         for (int n = 0; n < 32 * chunks; n += 32) {
             const int r = (n + lane) / chunks, c = (n + lane) % chunks;
-            const i64 from = __shfl_sync(0xffffffffu, row, r);
-            if (some >> r & 1) fetch16((Element *)place(tile, r, c), (const Element *)(codes + from * bytes + c * 16), true);
+            const int from = __shfl_sync(0xffffffffu, row, r);
+            if (some >> r & 1) fetch16((Element *)place(tile, r, c), (const Element *)(codes + (i64)from * bytes + c * 16), true);
         }
     }
 
@@ -202,13 +204,13 @@ template <int CODE> struct Coded {
         }
     }
 
-    // put writes the sums that a lane holds of a head, x of two, times a factor.
-    static __device__ __forceinline__ void put(float *to, const float (&out)[HEAD / 16][4], int x, float by) {
+    // put writes the sums that a lane holds of a head, x of two, less what they are too large by, times a factor.
+    static __device__ __forceinline__ void put(float *to, const float (&out)[HEAD / 16][4], int x, float less, float by) {
         const int g = (threadIdx.x & 31) >> 2;
 #pragma unroll
         for (int n = 0; n < HEAD / 16; n += CODE == I4ROW ? 2 : 1) {
             if (CODE == I4ROW) *(float4 *)(to + n * 16 + 4 * g) = {out[n][x] * by, out[n][2 + x] * by, out[n + 1][x] * by, out[n + 1][2 + x] * by};
-            else *(float2 *)(to + n * 16 + 2 * g) = {out[n][x] * by, out[n][2 + x] * by};
+            else *(float2 *)(to + n * 16 + 2 * g) = {(out[n][x] - less) * by, (out[n][2 + x] - less) * by};
         }
     }
 
@@ -227,7 +229,11 @@ template <int CODE> struct Coded {
             for (int i = 0; i < 4; i++) {
                 u32 even, odd;
                 halves<CODE>(w[i], even, odd);
-                const float2 x = widened(even), y = widened(odd);
+                float2 x = widened(even), y = widened(odd);
+                if (more > 0) {
+                    x = {x.x - 1152.0f, x.y - 1152.0f};
+                    y = {y.x - 1152.0f, y.y - 1152.0f};
+                }
                 e[2 * i] = two(x.x * scale, y.x * scale);
                 e[2 * i + 1] = two(x.y * scale, y.y * scale);
             }

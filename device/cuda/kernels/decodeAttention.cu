@@ -9,7 +9,8 @@
 
 #if HEAD && ELEMENT
 
-#define WARPS 4
+#define WARPS 4         // of prefill
+#define TEAM 4          // warps of attend: blocks of eight are slower, however many
 #define STEP 32         // positions a warp takes at once
 #define MAX_ROWS 256    // of a step that attend works on
 #define LEAST_PART 128  // positions
@@ -72,14 +73,14 @@ __device__ __forceinline__ float columnSum(float x) {
 
 // fetchRows starts copying rows of the cache to a tile: lane i has the row of position i, and
 // whether it is wanted.
-__device__ __forceinline__ void fetchRows(Element *tile, const Element *x, i64 row, bool wanted) {
+__device__ __forceinline__ void fetchRows(Element *tile, const Element *x, int row, bool wanted) {
     int lane = threadIdx.x & 31;
     u32 some = __ballot_sync(0xffffffffu, wanted);
 #pragma unroll
     for (int n = 0; n < STEP * CHUNKS; n += 32) {
         int r = (n + lane) / CHUNKS, c = (n + lane) % CHUNKS;
-        i64 from = __shfl_sync(0xffffffffu, row, r);
-        if (some >> r & 1) fetch16(place(tile, r, c), x + from * HEAD + c * LANES, true);
+        int from = __shfl_sync(0xffffffffu, row, r);
+        if (some >> r & 1) fetch16(place(tile, r, c), x + (i64)from * HEAD + c * LANES, true);
     }
 }
 // clearRows writes zeros where there is nothing.
@@ -133,29 +134,29 @@ __device__ __forceinline__ int partOf(const Cache &c, int p, int wanted, int gra
 //
 // Blocks take items in turn, so that the grid does not depend on how long sequences are. The first keys and
 // values of the next item are fetched before the results of the last are added.
-extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const Element *q, const void *k, const void *v, Element *o, float *parts, float2 *stats,
+extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Element *q, const void *k, const void *v, Element *o, float *parts, float2 *stats,
                                                                    int wanted, int grain, int most, int queue, i64 numbers, CACHE_PARAMS) {
     Cache c = CACHE;
     extern __shared__ uint4 space[]; // per warp: keys, values; then queries, then the warps' results
     __shared__ int starts[MAX_ROWS + 1];
-    __shared__ float tops[WARPS][HEADS_AT_ONCE], weights[WARPS][HEADS_AT_ONCE];
-    __shared__ int shared[WARPS];
+    __shared__ float tops[TEAM][HEADS_AT_ONCE], weights[TEAM][HEADS_AT_ONCE];
+    __shared__ int shared[TEAM];
     __shared__ bool lastOne;
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = heads / keyHeads, packs = (group + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE, lines = keyHeads * packs, mostHeads = min(group, HEADS_AT_ONCE);
     const int lastHead = min(mostHeads, HEADS_AT_ONCE - 1); // behind the heads of an item there is one row of zeros
     u8 *tiles = (u8 *)space + warp * AHEAD * (KEY_TILE + VALUE_TILE);
-    Element *qt = (Element *)((u8 *)space + WARPS * AHEAD * (KEY_TILE + VALUE_TILE));
-    float *merge = (float *)(qt + (lastHead + 1) * QUERY_PITCH); // [WARPS][mostHeads][HEAD]
+    Element *qt = (Element *)((u8 *)space + TEAM * AHEAD * (KEY_TILE + VALUE_TILE));
+    float *merge = (float *)(qt + (lastHead + 1) * QUERY_PITCH); // [TEAM][mostHeads][HEAD]
     auto keysOf = [&](int stage) { return tiles + stage * (KEY_TILE + VALUE_TILE); };
     auto valuesOf = [&](int stage) { return tiles + stage * (KEY_TILE + VALUE_TILE) + KEY_TILE; };
 #if CODED
     __shared__ float sizes[HEADS_AT_ONCE]; // of queries
     uint2 keyScales[AHEAD], valueScales[AHEAD]; // of the row of the lane, by stage from the next on
-    auto fetchKeys = [&](int stage, i64 row, bool wanted) { Keys::fetch(keysOf(stage), (const u8 *)k, row, wanted); };
-    auto fetchValues = [&](int stage, i64 row, bool wanted) { Values::fetch(valuesOf(stage), (const u8 *)v, row, wanted); };
+    auto fetchKeys = [&](int stage, int row, bool wanted) { Keys::fetch(keysOf(stage), (const u8 *)k, row, wanted); };
+    auto fetchValues = [&](int stage, int row, bool wanted) { Values::fetch(valuesOf(stage), (const u8 *)v, row, wanted); };
 #else
-    auto fetchKeys = [&](int stage, i64 row, bool wanted) { fetchRows((Element *)keysOf(stage), (const Element *)k, row, wanted); };
-    auto fetchValues = [&](int stage, i64 row, bool wanted) { fetchRows((Element *)valuesOf(stage), (const Element *)v, row, wanted); };
+    auto fetchKeys = [&](int stage, int row, bool wanted) { fetchRows((Element *)keysOf(stage), (const Element *)k, row, wanted); };
+    auto fetchValues = [&](int stage, int row, bool wanted) { fetchRows((Element *)valuesOf(stage), (const Element *)v, row, wanted); };
 #endif
 
     // items of each row, and where they begin
@@ -203,9 +204,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
         i.at = (i64)low * heads + i.head * group + pack;
         return i;
     };
-    auto rowOf = [&](const Item &i, int from) { return from + lane >= i.begin && from + lane < i.end ? c.row(i.sequence, from + lane, i.head) : (i64)-1; };
+    auto rowOf = [&](const Item &i, int from) { return from + lane >= i.begin && from + lane < i.end ? (int)c.row(i.sequence, from + lane, i.head) : -1; };
     // What is behind the end is zeros; of codes anything, since all are finite numbers and have no weight.
-    auto prepareKeys = [&](int stage, i64 row) {
+    auto prepareKeys = [&](int stage, int row) {
         fetchKeys(stage, row, row >= 0);
 #if CODED
         keyScales[AHEAD - 1] = Keys::scales((const u8 *)k, numbers, row);
@@ -213,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
         clearRows((Element *)keysOf(stage), row >= 0);
 #endif
     };
-    auto prepareValues = [&](int stage, i64 row) {
+    auto prepareValues = [&](int stage, int row) {
         fetchValues(stage, row, row >= 0);
 #if CODED
         valueScales[AHEAD - 1] = Values::scales((const u8 *)v, numbers, row);
@@ -233,7 +234,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
     auto fetchFirst = [&](const Item &i) {
 #pragma unroll
         for (int s = 0; s < AHEAD; s++) {
-            i64 mine = rowOf(i, i.base + (s * WARPS + warp) * STEP);
+            int mine = rowOf(i, i.base + (s * TEAM + warp) * STEP);
             shift();
             prepareKeys(s, mine);
             commit();
@@ -243,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
     };
     auto fetchQueries = [&](const Item &i) {
 #if CODED // to f16, divided by a power of two so that all fit
-        for (int n = threadIdx.x; n < (HEADS_AT_ONCE * CHUNKS + 31) / 32 * 32; n += WARPS * 32) {
+        for (int n = threadIdx.x; n < (HEADS_AT_ONCE * CHUNKS + 31) / 32 * 32; n += TEAM * 32) {
             int r = n / CHUNKS, e = n % CHUNKS;
             float x[LANES] = {}, greatest = 0;
             if (r < i.here) load(q + (i.at + r) * HEAD + e * LANES, x);
@@ -260,7 +261,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
             }
         }
 #else
-        for (int n = threadIdx.x; n < (lastHead + 1) * CHUNKS; n += WARPS * 32) {
+        for (int n = threadIdx.x; n < (lastHead + 1) * CHUNKS; n += TEAM * 32) {
             int r = n / CHUNKS, e = n % CHUNKS;
             uint4 x = {};
             if (r < i.here) x = *(const uint4 *)(q + (i.at + r) * HEAD + e * LANES);
@@ -276,17 +277,18 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
     Item next = find(blockIdx.x);
     { // of the sequence, positions from fresh on may be written by the kernel before
         int fresh = 1 << 30;
-        for (int i = threadIdx.x; i < rows; i += WARPS * 32)
+        for (int i = threadIdx.x; i < rows; i += TEAM * 32)
             if (sequences[i] == next.sequence && positions[i] >= 0) fresh = min(fresh, positions[i]);
         fresh = __reduce_min_sync(0xffffffffu, fresh);
         if (lane == 0) shared[warp] = fresh;
         __syncthreads();
-        fresh = min(min(shared[0], shared[1]), min(shared[2], shared[3]));
-        i64 mine[AHEAD];
+        #pragma unroll
+        for (int i = 0; i < TEAM; i++) fresh = min(fresh, shared[i]);
+        int mine[AHEAD];
         bool old[AHEAD];
 #pragma unroll
         for (int s = 0; s < AHEAD; s++) {
-            const int from = next.base + (s * WARPS + warp) * STEP;
+            const int from = next.base + (s * TEAM + warp) * STEP;
             mine[s] = rowOf(next, from);
             old[s] = mine[s] >= 0 && from + lane < fresh;
             fetchKeys(s, mine[s], old[s]);
@@ -322,7 +324,16 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
 #if CODED
         Keys::query(b, (const u16 *)(qt + min(g, lastHead) * QUERY_PITCH));
         const float size[2] = {sizes[min(2 * t, lastHead)] * Keys::factor(), sizes[min(2 * t + 1, lastHead)] * Keys::factor()};
-        float largest = 0; // scale of values so far: sums are in units of it
+        float largest = 0;   // scale of values so far: sums are in units of it
+        float ones[4] = {};  // what codes of values are too large by, for each head
+        float extra[2] = {}; // what scores are
+        if (Keys::more > 0) {
+            float more[4] = {};
+#pragma unroll
+            for (int d = 0; d < SLABS; d++) mmaHalves(more, Left{{HALVES(Keys::more), HALVES(Keys::more), HALVES(Keys::more), HALVES(Keys::more)}}, b[d][0], b[d][1]);
+            extra[0] = more[0];
+            extra[1] = more[1];
+        }
 #else
 #pragma unroll
         for (int d = 0; d < SLABS; d += 2) {
@@ -336,9 +347,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
 #endif
         zero(out);
         int stage = 0;
-        for (int from = now.base + warp * STEP; from < now.end; from += WARPS * STEP, stage = stage + 1 == AHEAD ? 0 : stage + 1) {
-            const int then = from + AHEAD * WARPS * STEP;
-            i64 mine = then < now.end ? rowOf(now, then) : -1;
+        for (int from = now.base + warp * STEP; from < now.end; from += TEAM * STEP, stage = stage + 1 == AHEAD ? 0 : stage + 1) {
+            const int then = from + AHEAD * TEAM * STEP;
+            int mine = then < now.end ? rowOf(now, then) : -1;
             await<PENDING>();
             __syncwarp();
             float s[2][4], rest[2][4]; // by position and head
@@ -368,6 +379,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
                 for (int x = 0; x < 4; x++) {
                     s[m][x] += rest[m][x];
 #if CODED
+                    s[m][x] -= extra[x & 1];
                     float by = size[x & 1];
                     if (KEY_CODE != I4ROW) by *= __uint_as_float(__shfl_sync(0xffffffffu, keyScale.x, m * 16 + (x >> 1) * 8 + g));
                     s[m][x] *= by;
@@ -381,7 +393,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
                         int p = from + m * 16 + (x >> 1) * 8 + g;
                         if (p < now.begin || p >= now.end) s[m][x] = -INFINITE;
                     }
-            float turn = 1;
+            float turn = 1, shrinks[2];
 #if CODED
             if (VALUE_CODE != I4ROW) {
                 const float most = __uint_as_float(__reduce_max_sync(0xffffffffu, max(valueScale.x, __float_as_uint(largest))));
@@ -406,6 +418,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
                     }
                 sum[x] = sum[x] * shrink + w;
                 if (CODED) shrink *= turn;
+                shrinks[x] = shrink;
 #pragma unroll
                 for (int d = 0; d < HEAD / 16; d++) {
                     out[d][x] *= shrink;
@@ -428,6 +441,15 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
             await<PENDING>();
             __syncwarp();
 #if CODED
+            if (Values::more > 0) {
+#pragma unroll
+                for (int x = 0; x < 2; x++) {
+                    ones[x] *= shrinks[x];
+                    ones[2 + x] *= shrinks[x];
+                }
+#pragma unroll
+                for (int m = 0; m < 2; m++) mmaHalves(ones, Left{{HALVES(Values::more), HALVES(Values::more), HALVES(Values::more), HALVES(Values::more)}}, p[m][0], p[m][1]);
+            }
             Values::addValues(out, p, valuesOf(stage), valueScale);
 #else
 #pragma unroll
@@ -462,7 +484,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
             if (r < now.here) {
                 float *to = merge + (warp * mostHeads + r) * HEAD;
 #if CODED
-                Values::put(to, out, x, VALUE_CODE == I4ROW ? 1.0f : largest * Values::factor());
+                Values::put(to, out, x, ones[x], VALUE_CODE == I4ROW ? 1.0f : largest * Values::factor());
 #else
 #pragma unroll
                 for (int d = 0; d < HEAD / 16; d++) {
@@ -474,17 +496,19 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
         }
         __syncthreads();
         if (more) fetchQueries(next);
-        for (int r = warp; r < now.here; r += WARPS) {
-            float greatest = fmaxf(fmaxf(tops[0][r], tops[1][r]), fmaxf(tops[2][r], tops[3][r])), w = 0, share[WARPS];
+        for (int r = warp; r < now.here; r += TEAM) {
+            float greatest = -INFINITE, w = 0, share[TEAM];
 #pragma unroll
-            for (int i = 0; i < WARPS; i++) {
+            for (int i = 0; i < TEAM; i++) greatest = fmaxf(greatest, tops[i][r]);
+#pragma unroll
+            for (int i = 0; i < TEAM; i++) {
                 share[i] = tops[i][r] == -INFINITE ? 0.0f : power2(tops[i][r] - greatest);
                 w += weights[i][r] * share[i];
             }
             for (int d = lane; d < HEAD; d += 32) {
                 float x = 0;
 #pragma unroll
-                for (int i = 0; i < WARPS; i++)
+                for (int i = 0; i < TEAM; i++)
                     if (share[i] > 0) x += merge[(i * mostHeads + r) * HEAD + d] * share[i];
                 if (now.count > 1) parts[((now.at + r) * most + now.n) * HEAD + d] = x;
                 else narrow(w > 0 ? x / w : 0.0f, o + (now.at + r) * HEAD + d);
@@ -502,7 +526,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend(const El
             __syncthreads();
             if (lastOne) {
                 __threadfence();
-                for (int r = warp; r < now.here; r += WARPS) {
+                for (int r = warp; r < now.here; r += TEAM) {
                     const float2 *from = stats + (now.at + r) * most;
                     const float *x = parts + (now.at + r) * most * HEAD;
                     float greatest = -INFINITE, w = 0;
