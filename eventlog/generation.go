@@ -3,6 +3,7 @@ package eventlog
 import (
 	"encoding/binary"
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -125,3 +126,21 @@ func (r *wordReader) next() uint64 {
 
 func (r *wordReader) integer(to *int64) { *to = int64(r.next()) }
 func (r *wordReader) float(to *float64) { *to = math.Float64frombits(r.next()) }
+
+// GenerationColumns are those of a table of stretches: generate --log FILE.csv.
+var GenerationColumns = []string{"run", "step", "time", "seconds", "prompt_tokens", "new_tokens", "prefill_tokens_per_second", "decode_tokens_per_second", "sequences", "positions", "cache_mb", "cpu_mem_mb", "gpu_mem_mb", "gpu_predicted_mb", "traced"}
+
+// Row is the stretch as a line of the table; what there is none of is empty. Sizes are in millions
+// of bytes.
+func (g *Generation) Row(run string) []string {
+	number := func(f float64) string {
+		if f == 0 {
+			return ""
+		}
+		return strconv.FormatFloat(f, 'g', 6, 64)
+	}
+	size := func(n int64) string { return number(float64(n) / 1e6) }
+	integer := func(n int64) string { return strconv.FormatInt(n, 10) }
+	return []string{run, integer(g.Step), g.Time().UTC().Format(time.RFC3339Nano), number(g.Seconds), integer(g.PromptTokens), integer(g.NewTokens), number(g.PrefillRate()), number(g.DecodeRate()),
+		integer(g.Sequences), integer(g.Positions), size(g.CacheBytes), size(g.Resident), size(g.MeasuredBytes), size(g.PredictedBytes), strconv.FormatBool(g.Traced)}
+}

@@ -55,6 +55,32 @@ type Builder struct {
 	err     error
 }
 
+// NeedWholeBatch says that what is computed depends on all samples of a batch together, so that a batch
+// must be one micro-batch.
+func (b *Builder) NeedWholeBatch() { b.program.WholeBatch = true }
+
+// Results makes one result of several tensors, each with the samples of the micro-batch as its first
+// dimension: [B ..], a row for each sample. Names say which is which.
+func (b *Builder) Results(names []string, values ...Value) Value {
+	var rows []Value
+	for i, v := range values {
+		s := b.TypeOf(v).Shape
+		if b.err != nil {
+			return 0
+		}
+		if len(names) != len(values) || len(s) == 0 || s[0] != b.MicroBatchSize {
+			b.Fail("result %d of %d names is %v; each has a name and the %d samples as first dimension", i, len(names), s, b.MicroBatchSize)
+			return 0
+		}
+		b.program.Results = append(b.program.Results, ResultPart{names[i], s[1:]})
+		rows = append(rows, b.Reshape(b.Cast(v, dtype.F32), s[0], -1))
+	}
+	if len(rows) == 1 {
+		return rows[0]
+	}
+	return b.Concat(rows...)
+}
+
 // NewBuilder starts a program.
 func NewBuilder(name string, c Config) *Builder {
 	return &Builder{Config: c, program: Program{Name: name, Types: make([]op.Type, 1)}, inputs: map[string]Value{}}

@@ -56,6 +56,8 @@ type Settings struct {
 	Rig      rig.Options
 	Progress func(what string, done, total int64) // of loading; nil is fine
 	Notice   func(string)                         // of what is done otherwise than asked
+
+	quantized dtype.Type // that linear weights are held in; Invalid is as they are stored
 }
 
 // Adapter is the folder of an adapter, or of a run that trained one.

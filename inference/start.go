@@ -22,6 +22,7 @@ type Size struct {
 	Context int64 // tokens of a text, prompt included; 0 is what the model was made for, at most 4096
 	Streams int64 // texts at once; 0 is 1
 	Outputs int64 // tokens of a prompt that get log-probabilities in one step; 0 is 1
+	Drafts  int64 // guessed tokens of a text that are computed in one step; see Draft
 }
 
 // usualContext bounds the context where nobody says, in tokens.
@@ -95,7 +96,7 @@ func (m *Model) options(o spillway.Options, on *rig.Rig) spillway.Options {
 			o.Precision = dtype.F32
 		}
 	}
-	o.Adapters.Outliers = m.s.Outliers
+	o.Adapters.Outliers, o.Adapters.Base = m.s.Outliers, m.s.quantized
 	if m.adapter != nil {
 		o.Adapter, o.Adapters = m.adapter, lora.Options{}
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +12,9 @@ import (
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/quant"
+	"spillway/spec"
 )
 
 // Generation is the cache of keys and values of the task Generate, and how many rows its steps
@@ -35,6 +38,9 @@ type Generation struct {
 	// Exact: the logits of a sequence have the same bits whatever is computed with it, and however its
 	// prompt is cut. A CPU gives that anyway; on GPUs it costs some speed.
 	Exact bool
+	// Drafts is how many guessed tokens of each sequence a step computes at most in addition to the one
+	// that is certain (generate.Speculation); 0 for none.
+	Drafts int64
 
 	draws bool // steps give tokens: graph.KVCache.Draws
 }
@@ -64,6 +70,8 @@ func (g Generation) check(o Options) error {
 		return fmt.Errorf("sequences of %d positions are given, and the task is %s; say with context how long they may become", o.Seq, Generate)
 	case o.Packed || o.Document > 0:
 		return fmt.Errorf("packed documents are given, and the task is %s, which has none", Generate)
+	case g.Drafts < 0 || g.Drafts > maxDrafts:
+		return fmt.Errorf("%d guessed tokens at once; 0 to %d", g.Drafts, maxDrafts)
 	case g.Context < 0 || g.Streams < 0 || g.Chunk < 0 || g.Page < 0 || g.Outputs < 0:
 		return fmt.Errorf("a context of %d, %d streams, chunks of %d, pages of %d, %d outputs: none can be negative", g.Context, g.Streams, g.Chunk, g.Page, g.Outputs)
 	case g.Context > maxSeq || g.Streams > maxStreams || g.Chunk > maxChunk || g.Page > maxSeq || g.Outputs > maxStreams:
@@ -81,6 +89,7 @@ func (g Generation) check(o Options) error {
 const (
 	maxStreams = 1 << 14
 	maxChunk   = 1 << 17
+	maxDrafts  = 1 << 10
 )
 
 // withDefaults fills in what was left out.
@@ -120,16 +129,22 @@ func onGPU(o Options) bool {
 // cache is that of a step of so many rows.
 func (g Generation) cache(rows int64) *graph.KVCache {
 	c := &graph.KVCache{Streams: g.Streams, Context: g.Context, Page: g.Page, Chunk: g.Chunk, Key: g.Key, Value: g.Value,
-		Outputs: rows, Filled: g.Context, Exact: g.Exact, Draws: g.draws && rows <= g.Streams}
-	if rows > g.Streams {
+		Outputs: rows, Filled: g.Context, Exact: g.Exact, Draws: g.draws && rows <= g.Streams, Drafts: g.Drafts}
+	if rows > g.decodeRows() {
 		c.Outputs, c.Filled = min(max(min(g.Streams, mostOutputs), g.Outputs), rows), min(rows, g.Context)
 	}
 	return c
 }
 
+// decodeRows is the most rows of steps that add tokens to texts, rather than compute prompts: one of
+// each sequence, and those that are guessed.
+func (g Generation) decodeRows() int64 {
+	return max(g.Streams, min(g.Streams*(1+g.Drafts), g.Chunk))
+}
+
 // generationOf is the settings that a plan's cache was made with.
 func generationOf(c *graph.KVCache) Generation {
-	g := Generation{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key, Value: c.Value, Page: c.Page, Exact: c.Exact}
+	g := Generation{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key, Value: c.Value, Page: c.Page, Exact: c.Exact, Drafts: c.Drafts}
 	if c.Chunk > c.Streams && c.Outputs > min(c.Streams, mostOutputs) {
 		g.Outputs = c.Outputs
 	}
@@ -140,10 +155,10 @@ func generationOf(c *graph.KVCache) Generation {
 // of two, and shares of a chunk for short prompts.
 func (g Generation) stepSizes() []int64 {
 	sizes := []int64{}
-	for n := int64(1); n < g.Streams; n *= 2 {
+	for n := int64(1); n < g.decodeRows(); n *= 2 {
 		sizes = append(sizes, n)
 	}
-	sizes = append(sizes, g.Streams)
+	sizes = append(sizes, g.Streams, g.decodeRows())
 	const least = 16
 	for n := g.Chunk / 2; n >= least; n /= 2 {
 		sizes = append(sizes, n)
@@ -152,8 +167,8 @@ func (g Generation) stepSizes() []int64 {
 	return slices.DeleteFunc(slices.Compact(sizes), func(n int64) bool { return n == g.Chunk })
 }
 
-// steps are the models of the steps besides the largest.
-func (q *question) steps() (list []planner.Step, err error) {
+// steps are the models of the steps besides the largest, of a plan.
+func (q *question) steps(p *plan.Plan) (list []planner.Step, err error) {
 	if q.options.Task != Generate {
 		return nil, nil
 	}
@@ -165,7 +180,48 @@ func (q *question) steps() (list []planner.Step, err error) {
 		list = append(list, planner.Step{Rows: n, Model: m})
 	}
 	draws, err := q.draws()
-	return append(draws, list...), err
+	if err != nil {
+		return nil, err
+	}
+	passes, err := q.passes(p)
+	return slices.Concat(draws, list, passes), err
+}
+
+// mostPass is how many tokens of prompts pass all blocks at once, at most, where weights stream: with
+// more of them a GPU computes longer than the link takes.
+const mostPass = 16384
+
+// passShare is the most that what chunks of a pass hand from block to block, or their results, may
+// take of the device, or of the host.
+const passShare = 16
+
+// passes are steps of several chunks, where weights stream.
+func (q *question) passes(p *plan.Plan) (list []planner.Step, err error) {
+	var c strategy.Choice
+	if err := json.Unmarshal(p.Choices, &c); err != nil || strategy.Count(c.Streamed) == 0 {
+		return nil, err
+	}
+	g := q.options.Generation
+	m, err := q.Trace(1, g.Chunk)
+	if err != nil {
+		return nil, err
+	}
+	var handed, result int64
+	for i := range m.Blocks {
+		for _, port := range m.Program(i).Outputs {
+			switch bytes := m.Program(i).Type(port.Value).Bytes(); port.Role {
+			case graph.Carry:
+				handed = max(handed, bytes)
+			case graph.Result:
+				result = bytes
+			}
+		}
+	}
+	tokens := min(g.Context*g.Streams, mostPass)
+	for n := int64(2); (n/2)*g.Chunk < tokens && n*handed <= q.Site.DeviceBudget(0)/passShare && n*result <= q.Site.HostBudget/passShare; n *= 2 {
+		list = append(list, planner.Step{Rows: g.Chunk, Model: m, Chunks: int(n)})
+	}
+	return list, nil
 }
 
 // draws are steps of one row for each sequence that draw tokens on a GPU, so that no logits cross the
@@ -255,20 +311,21 @@ func (q *question) generation(b planner.Batch) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	more := planner.Rows{Sizes: q.options.Generation.stepSizes(), Trace: func(rows int64) (*spec.Model, error) { return q.Trace(1, rows) }}
 	for {
 		q.Site = lessMemory(site, less)
-		p, s, more, err := q.PlanBatch(b)
+		p, s, said, err := q.PlanBatch(b)
 		var fit *planner.FitError
 		if errors.As(err, &fit) && fit.Tier == plan.OnDevice {
 			fit.Needed, fit.Budget = fit.Needed+less, fit.Budget+less
 		}
 		if err == nil {
-			p, err = planner.ForDecoding(p, s, one, q.Goal, q.Site)
+			p, err = planner.ForDecoding(p, s, one, q.Goal, q.Site, more)
 		}
 		if err != nil {
 			return nil, err
 		}
-		q.notices, q.Site = append(slices.Clone(notices), more...), site
+		q.notices, q.Site = append(slices.Clone(notices), said...), site
 		r, err := q.run(p, s)
 		if !errors.As(err, &fit) || fit.Needed <= fit.Budget || less+fit.Needed-fit.Budget >= site.Budget {
 			return r, err

@@ -161,7 +161,7 @@ func (t *tracer) param(port graph.Port, typ op.Type) (int, error) {
 		}
 		i = len(t.model.Params)
 		t.params[port.Name] = i
-		t.model.Params = append(t.model.Params, Param{Name: port.Name, Type: typ, Frozen: port.Frozen, Init: p.Init})
+		t.model.Params = append(t.model.Params, Param{Name: port.Name, Type: typ, Frozen: port.Frozen, Momentum: p.Momentum, Init: p.Init})
 	}
 	return i, nil
 }

@@ -78,11 +78,22 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 	} else if o.context > 0 && need > o.context {
 		return usageError{&generate.LengthError{Prompt: longest, New: max(usual.MaxNewTokens, 1), Context: int(o.context)}}
 	}
+	draft, err := o.startDraft(ctx, m, &size)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, draft.Close()) }()
 	e, err := m.Start(ctx, size)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
+	usual.Speculation = draft.Speculation(e)
+	record, err := o.begin(sh, e, o.all, line)
+	if err != nil {
+		return err
+	}
+	defer func() { err = record.end(ctx, err) }()
 	line.Done()
 	requests := make([]generate.Request, len(prompts))
 	for i := range prompts {
@@ -110,15 +121,17 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 		return err
 	}
 	if o.asJSON {
-		return errors.Join(writeJSON(sh.out, o.newGeneratedBatch(e, b, len(prompts))), cut)
+		v := o.newGeneratedBatch(e, b, len(prompts))
+		v.Profiles = record.profile(o.profile)
+		return errors.Join(writeJSON(sh.out, v), cut)
 	}
 	if err := out.end(); err != nil {
 		return err
 	}
 	if !o.quiet {
-		writeStatistics(sh.err, e, b.Statistics(), e.Streams())
+		writeStatistics(sh.err, e, b.Statistics(), e.Streams(), draft)
 	}
-	return cut
+	return errors.Join(record.writeProfiles(sh.err), cut)
 }
 
 func (o *generateFlags) newGeneratedBatch(e *inference.Engine, b *generate.Batch, prompts int) generated {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"spillway/eventlog"
 	"spillway/generate"
 	"spillway/inference"
 	"spillway/tokenizer"
@@ -19,6 +20,10 @@ type generated struct {
 	Model        string `json:"model"` // the folder that was used
 	PromptTokens int    `json:"prompt_tokens"`
 	NewTokens    int    `json:"new_tokens"`
+	// Guessed tokens were computed with --draft, and Accepted are those that were right.
+	Guessed  int     `json:"guessed_tokens,omitempty"`
+	Accepted int     `json:"accepted_tokens,omitempty"`
+	PerStep  float64 `json:"tokens_per_step,omitempty"`
 
 	LoadSeconds    float64 `json:"load_seconds"`
 	PrefillSeconds float64 `json:"prefill_seconds"`
@@ -33,6 +38,9 @@ type generated struct {
 
 	Predicted int64 `json:"predicted_peak_bytes"`
 	Measured  int64 `json:"measured_peak_bytes"`
+
+	// Profiles are of a step with the prompt and of one without, where --profile asked for them.
+	Profiles []eventlog.Profile `json:"profiles,omitempty"`
 }
 
 // oneText is one of several texts.
@@ -74,6 +82,9 @@ func newStatistics(e *inference.Engine, s generate.Statistics, streams int) gene
 		Tokens: []int32{}, Model: e.Model.Path, PromptTokens: s.PromptTokens, NewTokens: s.NewTokens,
 		LoadSeconds: e.Loading.Seconds(), PrefillSeconds: s.Prefill.Seconds(), DecodeSeconds: s.Decode.Seconds(),
 		PrefillRate: s.PrefillRate(), DecodeRate: s.DecodeRate(), Predicted: e.PredictedPeak(), Measured: e.MeasuredPeak(),
+	}
+	if v.Guessed, v.Accepted = s.Guessed, s.Accepted; s.Guessed > 0 {
+		v.PerStep = s.PerStep()
 	}
 	prefill, decode := e.Rooflines(s, streams)
 	prefill, decode = prefill.Under(v.PrefillRate), decode.Under(v.DecodeRate)

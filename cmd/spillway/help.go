@@ -27,14 +27,14 @@ var flagGroups = []struct {
 	{"Sampling", []string{"top-k", "top-p", "min-p", "repetition-penalty", "presence-penalty", "frequency-penalty", "logit-bias", "stop", "num-samples", "num-beams", "length-penalty", "early-stopping", "logprobs", "prompt-logprobs", "ignore-eos", "special"}},
 	{"Used most", []string{"data", "task", "method", "machine", "device", "max-memory", "batch-size", "seq-len", "learning-rate", "max-steps", "epochs", "out", "resume"}},
 	{"Steps", []string{"micro-batch-size", "gradient-accumulation-steps", "canonical-sums", "precision", "fp32-modules", "optimizer", "state-policy", "weight-decay", "lr-scheduler", "warmup-steps", "max-grad-norm", "seed"}},
-	{"Generation", []string{"all-logits", "context", "streams", "chunk", "cache-type", "exact"}},
+	{"Generation", []string{"all-logits", "context", "streams", "chunk", "cache-type", "exact", "draft", "draft-tokens"}},
 	{"Data", []string{"format", "fields", "chat-template", "today", "tokenizer", "token-bytes", "packing", "document-len", "skip-bad-lines", "train-on-prompts", "show-sample"}},
 	{"Evaluation", []string{"questions", "windows", "evaluate", "eval-data", "eval-split", "eval-steps", "eval-batches", "patience", "keep-best"}},
 	{"Adapters", []string{"adapter", "lora-rank", "lora-alpha", "lora-dropout", "target-modules", "exclude-modules", "layers-to-transform", "rank-pattern", "alpha-pattern", "modules-to-save",
 		"lora-bias", "init-lora-weights", "use-rslora", "use-dora", "quantization", "no-quantize", "llm-int8-threshold"}},
 	{"Memory and devices", []string{"max-host-memory", "disk", "journal-every", "strategy", "device-map", "optimizer-device", "deepspeed", "plan", "dtype", "cache-type", "no-cache", "exact"}},
 	{"Advice", []string{"max-batch-size", "max-seq-len", "explain", "compare"}},
-	{"Output", []string{"save", "save-steps", "keep", "allow-changes", "log", "timeline", "memory-snapshot", "dashboard", "alert-command", "alert-webhook", "instructions", "recipe", "print-recipe", "dry-run", "quiet", "verbose", "json", "help"}},
+	{"Output", []string{"save", "save-steps", "keep", "allow-changes", "log", "timeline", "profile", "memory-snapshot", "dashboard", "alert-command", "alert-webhook", "instructions", "recipe", "print-recipe", "dry-run", "quiet", "verbose", "json", "help"}},
 }
 
 // usage writes what stands below the text of a command's help: examples, commands and flags.

@@ -15,6 +15,7 @@ import (
 	"spillway/plan"
 	"spillway/planner/goal"
 	"spillway/trace"
+	"spillway/units"
 )
 
 // launchBound is the share of an iteration that launching its kernels must take for capturing
@@ -108,7 +109,7 @@ func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
 	var host *sim.Virtual
 	var others []*sim.Virtual
 	for _, d := range p.Devices {
-		v := virtual(site, d.Name)
+		v := virtual(site, d.Name, p.Cache != nil)
 		v.NoScratch, v.OneByOne = true, !p.Captured
 		s.devices, devices = append(s.devices, v), append(devices, v)
 		switch d.Name {
@@ -187,13 +188,19 @@ const (
 var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk write"}
 
 // virtual is a device of a plan in virtual time. For a disk, what it takes in is written.
-func virtual(s goal.Site, name string) *sim.Virtual {
+func virtual(s goal.Site, name string, generates bool) *sim.Virtual {
 	d, t := s.Device, s.DType
 	switch {
 	case name == plan.DiskName:
 		d = machine.Device{Link: machine.Link{In: s.Disk.Write, Out: s.Disk.Read, Latency: diskLatency}}
 	case name == plan.HostName && s.CPU.Bandwidth > 0:
-		d, t = s.CPU, dtype.F32
+		if d = s.CPU; !generates { // it updates
+			t = dtype.F32
+		} else if m, ok := d.Calls.(reader); ok { // what it takes of host memory while it computes
+			if rate := m.ReadRate(t); rate > 0 {
+				d.Bandwidth = min(d.Bandwidth, rate)
+			}
+		}
 	}
 	d.Name = name
 	v := sim.NewVirtual(d, t, 0, s.Alignment)
@@ -201,6 +208,11 @@ func virtual(s goal.Site, name string) *sim.Virtual {
 		v.Peer = s.Peer
 	}
 	return v
+}
+
+// reader tells how fast a CPU reads weights in a type while it multiplies by them.
+type reader interface {
+	ReadRate(dtype.Type) units.Rate
 }
 
 // diskLatency is the time a copy takes beyond its bytes.
