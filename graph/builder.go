@@ -38,6 +38,9 @@ type Config struct {
 	// batch tensor "outputs" names; 0 is all. Logits of every position are mostly more bytes than
 	// everything else that a pass makes.
 	LogitsOf int64 `json:",omitempty"`
+	// Outputs: the model is trained for a loss that is no part of it. Its last block is traced as for
+	// Infer and gives the outputs, and their gradient is a tensor of the batch.
+	Outputs bool `json:",omitempty"`
 	// Cache is what attention stores between steps, of the task Generate; nil otherwise. A
 	// step then has MicroBatchSize 1 and as many rows as Seq says: tokens of any sequences.
 	Cache *KVCache `json:",omitempty"`

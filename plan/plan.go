@@ -257,6 +257,8 @@ type Optimizer struct {
 	Held bool `json:"held,omitempty"`
 	// Averaged: the last state of each param is a running average of its weights.
 	Averaged bool `json:"averaged,omitempty"`
+	// Outputs: results are the model's outputs, whose gradient comes with the batch.
+	Outputs bool `json:"outputs,omitempty"`
 }
 
 // Names of states that no rule has.

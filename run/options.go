@@ -121,6 +121,8 @@ type Options struct {
 	Average float64
 	// Held: an iteration adds to gradients that stay, and a loop of one's own updates with them.
 	Held bool
+	// Outputs: the loss is no part of the model but computed by the loop, from outputs that it is given.
+	Outputs bool
 	// Clip is the greatest global norm of the gradients; 0 clips nothing. Infinity clips
 	// nothing either, and has the norm computed and reported.
 	Clip float64
@@ -326,6 +328,8 @@ func (o Options) Check() error {
 		return fmt.Errorf("an average of weights with a decay of %v; it is at least 0 and below 1, such as 0.999", o.Average)
 	case (o.Held || o.Average > 0 || len(o.Freeze) > 0) && o.Task != "" && !o.Task.Trains():
 		return fmt.Errorf("the task is %s, and held gradients, averages and frozen params are for one that trains; leave them out", o.Task)
+	case o.Outputs && !o.Held:
+		return fmt.Errorf("outputs without the model's loss are for a loop of one's own; plan with Held gradients too")
 	case o.Average > 0 && o.Pure:
 		return fmt.Errorf("an average of weights in bf16 without master weights would be one of rounding errors; train with master weights")
 	case !(o.Clip >= 0):

@@ -36,7 +36,7 @@ func PartsOf(e *executor.Executor) Parts {
 	p := e.Plan()
 	parts := Parts{MicroBatches: p.MicroBatches, MicroBatchSize: p.MicroBatchSize, Seq: p.Seq, Part: e.BatchTensor}
 	for _, part := range p.Batch {
-		if part.Name != "scale" && part.Name != sampleScale && part.Name != autograd.LossScale {
+		if part.Name != "scale" && part.Name != sampleScale && part.Name != autograd.LossScale && part.Name != autograd.OutputGradient {
 			parts.Names = append(parts.Names, part.Name)
 		}
 	}
