@@ -65,9 +65,9 @@ func flashUnits(t dtype.Type) (units []unit) {
 
 // fewRowsUnits are those for few rows, which have nothing for f32.
 func fewRowsUnits() []unit {
-	list := []unit{unitFor("decode", dtype.BF16), unitFor("decode", dtype.F16), {file: "packed", element: dtype.BF16, codec: "q4_k", other: "q6_k", rows: 1}}
+	list := []unit{unitFor("decode", dtype.BF16), unitFor("decode", dtype.F16), {file: "packed", element: dtype.BF16, codec: "q4_k", other: "q6_k", rows: 1, warps: 16}}
 	for _, f := range []dtype.Type{quant.Q4_0, quant.NF4, quant.RowF8} { // one of each way to multiply
-		list = append(list, unit{file: "packed", element: dtype.F16, codec: f.String(), rows: 2})
+		list = append(list, unit{file: "packed", element: dtype.F16, codec: f.String(), rows: 2, warps: 16})
 	}
 	return list
 }
@@ -75,7 +75,7 @@ func fewRowsUnits() []unit {
 // packedUnits are those for all formats with kernels for few rows.
 func packedUnits(t dtype.Type, rows int64) (list []unit) {
 	for f := range tileFormats {
-		list = append(list, unit{file: "packed", element: t, codec: f.String(), rows: rows})
+		list = append(list, unit{file: "packed", element: t, codec: f.String(), rows: rows, warps: 16})
 	}
 	return list
 }
@@ -169,7 +169,7 @@ func TestEveryFileIsCompiled(t *testing.T) {
 // What launches know of formats is what kernels do.
 func TestTileFormats(t *testing.T) {
 	for f, want := range tileFormats {
-		u := unit{file: "packed", codec: f.String(), rows: 1}
+		u := unit{file: "packed", codec: f.String(), rows: 1, warps: 16}
 		text, err := u.source()
 		if err != nil {
 			t.Fatal(err)
