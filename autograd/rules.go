@@ -48,6 +48,17 @@ var rules = map[op.Kind]Rule{
 	op.CrossEntropy:       gradBy(op.CrossEntropyGrad),
 	op.MeanSquare:         gradBy(op.MeanSquareGrad),
 	op.InverseNorm:        nil,
+	op.Compare:            nil,
+	op.Binary:             gradBinary,
+	op.Reduce:             gradReduce,
+	op.Softmax:            gradSoftmax,
+	op.CumSum:             gradCumSum,
+	op.Reshape:            gradReshape,
+	op.Permute:            gradPermute,
+	op.Expand:             gradExpand,
+	op.Slice:              gradSlice,
+	op.Pad:                gradPad,
+	op.Gather:             gradGather,
 }
 
 // gradMatMul: for C = A·B, dA = dC·Bᵀ and dB = Aᵀ·dC. For the transposed forms factors and
@@ -155,15 +166,15 @@ func gradSplit(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 			parts[i] = r.EmitOne(op.Scale, op.Attr{Scale: 0}, n.Out[i])
 		}
 	}
-	return r.Emit(op.Concat, op.Attr{}, parts...)
+	return r.Emit(op.Concat, op.Attr{Axis: n.Attr.Axis}, parts...)
 }
 
 func gradConcat(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	sizes := make([]int64, len(n.In))
 	for i, v := range n.In {
-		sizes[i] = r.TypeOf(v).Shape.Last()
+		_, sizes[i], _ = r.TypeOf(v).Shape.Around(n.Attr.Axis, 1)
 	}
-	return r.Emit(op.Split, op.Attr{Sizes: sizes}, dy[0])
+	return r.Emit(op.Split, op.Attr{Axis: n.Attr.Axis, Sizes: sizes}, dy[0])
 }
 
 // gradNorm: one op gives the gradients of x, the weight and the bias.

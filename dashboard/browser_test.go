@@ -19,6 +19,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"spillway/eventlog"
+	"spillway/finetune"
+	"spillway/plan"
 	"spillway/trace"
 )
 
@@ -131,7 +133,7 @@ func TestPage(t *testing.T) {
 	} else {
 		t.Logf("first paint after %.0f ms", paint)
 	}
-	for _, want := range []string{"run-a: running", "87%", "limited by link to device", "slow", "copies on gpu0 in reach", "reserved by the plan", "120 of 1,000"} {
+	for _, want := range []string{"run-a running", "87%", "limited by link to device", "slow", "copies on gpu0 in reach", "reserved by the plan", "120 of 1,000"} {
 		if text := eval[string](t, ctx, `document.body.innerText`); !strings.Contains(text, want) && want != "slow" {
 			t.Errorf("no %q in %s", want, text)
 		}
@@ -173,16 +175,17 @@ func TestPage(t *testing.T) {
 
 	eval[bool](t, ctx, `location.hash = "#iteration/`+idOf(a)+`", true`)
 	becomes(t, ctx, `document.documentElement.dataset.ready === "iteration" && window.gantt && gantt.drawn > 0`)
+	eval[bool](t, ctx, `(gantt.folded && gantt.fold(false), true)`)
 	eval[bool](t, ctx, `(document.querySelector("canvas").dispatchEvent(new KeyboardEvent("keydown", {key: "n"})), true)`)
 	becomes(t, ctx, `document.getElementById("selected").textContent.includes("forecast")`)
 	// What is drawn is what was measured: the widths of bars add up to the lanes' times.
-	ratio := eval[float64](t, ctx, `gantt.rows.filter(r => r.measured).map(r => r.bars.reduce((s, b) => s + b.end - b.start, 0)).reduce((a, b) => a + b) / 1e9 / gantt.timeline.lanes.reduce((s, l) => s + l.measured_seconds, 0)`)
+	ratio := eval[float64](t, ctx, `gantt.rows.filter(r => r.measured).map(r => r.ends.reduce((s, e, i) => s + e - r.starts[i], 0)).reduce((a, b) => a + b) / 1e9 / gantt.timeline.lanes.reduce((s, l) => s + l.measured_seconds, 0)`)
 	if ratio < 0.999999 || ratio > 1.000001 {
 		t.Errorf("bars are %v of what was measured", ratio)
 	}
 	shot(t, ctx, "iteration")
 	checkAccess(t, ctx, "iteration")
-	for name, shows := range map[string]string{"map": `(document.querySelector("figure svg desc") || main).textContent.includes("state: ")`, "forecast": `document.querySelectorAll("figure svg rect").length > 20`,
+	for name, shows := range map[string]string{"map": `window.map && document.querySelector("canvas").height > 60 && document.body.innerText.includes("parameter buffer")`, "forecast": `document.querySelectorAll("figure svg rect").length > 20`,
 		"plans": `document.querySelectorAll("tbody tr").length > 1 && document.body.innerText.includes("this is the plan")`} {
 		eval[bool](t, ctx, `location.hash = "#`+name+`/`+idOf(a)+`", true`)
 		becomes(t, ctx, `document.documentElement.dataset.ready === "`+name+`" && `+shows)
@@ -264,10 +267,60 @@ func TestManyInstructions(t *testing.T) {
 		t.Fatal(err)
 	}
 	becomes(t, ctx, `window.gantt && gantt.drawn > 0`)
+	eval[bool](t, ctx, `(gantt.folded && gantt.fold(false), gantt.rows.reduce((n, r) => n + r.bars.length, 0) === 2 * `+fmt.Sprint(count*3/4)+`)`)
 	// The time that drawing takes, whatever the rate of the screen: zoomed out, half and far in.
 	took := eval[float64](t, ctx, `(() => { let worst = 0; for (const share of [1, 0.5, 0.1, 0.01]) { gantt.to = gantt.from + gantt.end * share; const began = performance.now(); for (let i = 0; i < 20; i++) { gantt.from += gantt.end / 1e4; gantt.to += gantt.end / 1e4; gantt.draw(); } worst = Math.max(worst, (performance.now() - began) / 20); gantt.from = 0; } return worst; })()`)
 	t.Logf("a frame of %d instructions takes %.1f ms at most", count, took)
 	if took > 200 { // 20 ms is 50 frames a second, on an idle machine
 		t.Errorf("a frame takes %.1f ms", took)
+	}
+}
+
+var screenRuns = flag.String("runs", "", "folders of runs, separated by commas, of which -screenshots are taken")
+
+// Screenshots of real runs, for the docs: go test ./dashboard -run TestScreens -runs run -screenshots DIR.
+func TestScreens(t *testing.T) {
+	if *screenRuns == "" || *screenshots == "" {
+		t.Skip("no -runs and -screenshots are given")
+	}
+	dirs := strings.Split(*screenRuns, ",")
+	_, h := serve(t, Options{Runs: dirs, Replan: func(_ context.Context, dir string, memory int64) (*plan.Plan, error) {
+		return finetune.Replan(dir, memory)
+	}})
+	ctx := browser(t)
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 800, chromedp.EmulateScale(1.5))); err != nil {
+		t.Fatal(err)
+	}
+	for i, dir := range dirs {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prefix := ""
+		if i > 0 {
+			prefix = filepath.Base(dir) + "-"
+		}
+		for _, name := range []string{"now", "runs", "memory", "iteration", "map", "forecast", "plans"} {
+			if i == 0 && name == "now" {
+				if err := chromedp.Do(ctx, chromedp.Navigate(h.URL+"/#now/"+idOf(abs))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			eval[bool](t, ctx, `(location.hash = "`+name+`/`+idOf(abs)+`", true)`)
+			becomes(t, ctx, `document.documentElement.dataset.ready === "`+name+`" && [...document.querySelectorAll(".picture")].every((p) => p.firstChild)`)
+			switch name {
+			case "runs":
+				eval[bool](t, ctx, `(document.querySelectorAll("input[type=checkbox]:not(:disabled)").forEach((b) => b.click()), true)`)
+				becomes(t, ctx, `document.querySelectorAll("figure svg").length > 1`)
+			case "plans":
+				eval[bool](t, ctx, `([...document.querySelectorAll("button")].find((b) => b.textContent.includes("range")).click(), true)`)
+				becomes(t, ctx, `document.getElementById("memory").value === "100" && document.querySelector("#answer strong") && !document.querySelector("[aria-busy]")`)
+			case "map":
+				eval[bool](t, ctx, `(map.go(0.62), true)`)
+			case "iteration":
+				eval[bool](t, ctx, `(document.querySelector("canvas").dispatchEvent(new KeyboardEvent("keydown", {key: "n"})), true)`)
+			}
+			shot(t, ctx, prefix+name)
+		}
 	}
 }

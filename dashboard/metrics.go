@@ -43,7 +43,7 @@ var escapeLabel = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 // metrics writes the text format of Prometheus.
 func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	var b strings.Builder
-	runs := s.list()
+	runs := s.roll.all()
 	for _, g := range gauges {
 		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s gauge\n", g.name, g.help, g.name)
 		for _, r := range runs {

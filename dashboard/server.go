@@ -10,16 +10,12 @@ import (
 	"crypto/subtle"
 	"embed"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
-	"path"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,7 +34,9 @@ type Options struct {
 	Runs  []string // folders of more runs
 	// Token is asked of every client; "" asks for none, which is for loopback addresses only.
 	Token string
-	Every time.Duration // between two looks at the computer, 1 s if zero
+	// Replan makes other plans of a run; nil where the page cannot ask for any.
+	Replan Replan
+	Every  time.Duration // between two looks at the computer, 1 s if zero
 }
 
 // Server answers browsers. Close ends it.
@@ -47,23 +45,16 @@ type Server struct {
 	mux   *http.ServeMux
 	watch *monitor.Watcher
 	feed  feed
+	roll  roll
+	open  openRuns
+	asked whatIfs
+	work  chan struct{} // holds who makes a view now
 
-	mu   sync.Mutex
-	runs map[string]*openRun // by id
-	used []string            // ids, least recently used first
-
-	stop func()
-	done chan struct{}
+	watching sync.Mutex // of watch
+	ctx      context.Context
+	stop     func()
+	done     chan struct{}
 }
-
-// openRun is a run that somebody looks at.
-type openRun struct {
-	mu  sync.Mutex
-	run *view.Run
-}
-
-// maxOpen is how many runs are held open.
-const maxOpen = 32
 
 // New makes a server and begins to look at the computer.
 func New(o Options) *Server {
@@ -71,9 +62,10 @@ func New(o Options) *Server {
 		o.Every = time.Second
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{o: o, mux: http.NewServeMux(), watch: monitor.Watch(o.Cache, o.Runs...), runs: map[string]*openRun{}, stop: stop, done: make(chan struct{})}
+	s := &Server{o: o, mux: http.NewServeMux(), watch: monitor.Watch(o.Cache, o.Runs...), roll: roll{cache: o.Cache, more: o.Runs}, work: make(chan struct{}, 1), ctx: ctx, stop: stop, done: make(chan struct{})}
+	s.asked.turn = make(chan struct{}, 1)
 	s.routes()
-	go s.look(ctx)
+	go s.look()
 	return s
 }
 
@@ -82,122 +74,45 @@ func (s *Server) Close() error {
 	s.stop()
 	<-s.done
 	s.feed.close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.runs {
-		r.mu.Lock()
-		r.run.Close()
-		r.mu.Unlock()
-	}
-	s.runs = nil
+	s.open.close()
 	return s.watch.Close()
 }
 
-// look sends the state of the computer to all streams, as long as there are any.
-func (s *Server) look(ctx context.Context) {
+// look tells all streams the state of the computer, as long as there are any.
+func (s *Server) look() {
 	defer close(s.done)
 	ticks := time.NewTicker(s.o.Every)
 	defer ticks.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-s.ctx.Done():
 			return
 		case <-ticks.C:
 		}
 		if s.feed.listeners() == 0 {
 			continue
 		}
-		if text, err := json.Marshal(s.state()); err == nil {
-			s.feed.send(text)
-		}
+		s.roll.look()
+		s.feed.announce(s.computer())
 	}
 }
 
-// State is what the page is sent every second.
-type State struct {
-	monitor.Snapshot
-	Runs []RunLine `json:"runs"`
+// computer is the state of host and GPUs.
+func (s *Server) computer() monitor.Snapshot {
+	s.watching.Lock()
+	defer s.watching.Unlock()
+	return s.watch.Computer()
 }
 
-// RunLine is a run of the list.
-type RunLine struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
-	monitor.RunInfo
-}
-
+// state is everything at once.
 func (s *Server) state() State {
-	st := State{Snapshot: s.watch.Look()}
-	st.Runs = s.list()
-	return st
-}
-
-// list is all runs.
-func (s *Server) list() []RunLine {
-	list := []RunLine{}
-	for _, r := range monitor.Runs(s.o.Cache, s.o.Runs...) {
-		list = append(list, RunLine{idOf(r.Dir), view.NameOf(r.Dir), r})
-	}
-	return list
+	return State{Snapshot: s.computer(), Runs: s.roll.all(), Whole: true}
 }
 
 // idOf names a folder in addresses.
 func idOf(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return hex.EncodeToString(sum[:6])
-}
-
-var errNoRun = errors.New("there is no such run")
-
-// with calls do with a run, brought up to date, while nobody else uses it.
-func (s *Server) with(id string, do func(*view.Run) error) error {
-	o, err := s.open(id)
-	if err != nil {
-		return err
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if _, err := o.run.Update(); err != nil {
-		return err
-	}
-	return do(o.run)
-}
-
-func (s *Server) open(id string) (*openRun, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.runs == nil {
-		return nil, http.ErrServerClosed
-	}
-	s.used = append(slices.DeleteFunc(s.used, func(u string) bool { return u == id }), id)
-	if o := s.runs[id]; o != nil {
-		return o, nil
-	}
-	for _, r := range monitor.Dirs(s.o.Cache, s.o.Runs...) {
-		if idOf(r) != id {
-			continue
-		}
-		run, err := view.Open(r)
-		if err != nil {
-			return nil, err
-		}
-		if len(s.runs) >= maxOpen {
-			oldest := s.used[0]
-			s.used = s.used[1:]
-			if o := s.runs[oldest]; o != nil {
-				delete(s.runs, oldest)
-				go func() { // whoever uses it may take a while
-					o.mu.Lock()
-					o.run.Close()
-					o.mu.Unlock()
-				}()
-			}
-		}
-		o := &openRun{run: run}
-		s.runs[id] = o
-		return o, nil
-	}
-	return nil, errNoRun
 }
 
 // policy is what the page may load: what this server has.
@@ -279,7 +194,7 @@ func (s *Server) routes() {
 	}
 	static := http.FileServerFS(pages)
 	s.mux.Handle("GET /{$}", static)
-	for _, name := range []string{"app.js", "gantt.js"} {
+	for _, name := range []string{"app.js", "parts.js", "gantt.js", "map.js", "icon.svg"} {
 		s.mux.Handle("GET /"+name, static)
 	}
 	s.mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, _ *http.Request) {
@@ -289,7 +204,7 @@ func (s *Server) routes() {
 	})
 	s.mux.HandleFunc("GET /events", s.stream)
 	s.mux.HandleFunc("GET /metrics", s.metrics)
-	s.mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.state(), nil) })
+	s.mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, r *http.Request) { answerJSON(w, r, s.state(), nil) })
 	s.mux.HandleFunc("GET /api/run/{id}/now", func(w http.ResponseWriter, r *http.Request) {
 		s.answerRun(w, r, func(run *view.Run) (any, error) { return nowOf(run) })
 	})
@@ -297,7 +212,13 @@ func (s *Server) routes() {
 		s.answerRun(w, r, func(run *view.Run) (any, error) { return metricOf(r, run) })
 	})
 	s.mux.HandleFunc("GET /api/run/{id}/memory/{file}", func(w http.ResponseWriter, r *http.Request) {
-		s.answerRun(w, r, ofPlan(func(p *plan.Plan) any { return view.MemoryOf(p) }))
+		s.answerRun(w, r, func(run *view.Run) (any, error) { return memoryOf(run, r.URL.Query().Get("phase")) })
+	})
+	s.mux.HandleFunc("GET /api/run/{id}/phases", func(w http.ResponseWriter, r *http.Request) {
+		s.answerRun(w, r, ofPlan(func(p *plan.Plan) any { return phasesOf(p) }))
+	})
+	s.mux.HandleFunc("GET /api/run/{id}/motion", func(w http.ResponseWriter, r *http.Request) {
+		s.answerRun(w, r, motionOf)
 	})
 	s.mux.HandleFunc("GET /api/run/{id}/timeline/{file}", func(w http.ResponseWriter, r *http.Request) {
 		s.answerRun(w, r, func(run *view.Run) (any, error) { return run.Timeline() })
@@ -312,8 +233,11 @@ func (s *Server) routes() {
 		})
 	})
 	s.mux.HandleFunc("GET /api/run/{id}/plans", func(w http.ResponseWriter, r *http.Request) {
-		s.answerRun(w, r, ofPlan(func(p *plan.Plan) any { return plansOf(p) }))
+		s.answerRun(w, r, ofPlan(func(p *plan.Plan) any { return s.plansOf(p) }))
 	})
+	s.mux.HandleFunc("POST /api/run/{id}/whatif", s.whatIf)
+	s.mux.HandleFunc("GET /api/run/{id}/tradeoff/{file}", s.tradeoff)
+	s.mux.HandleFunc("GET /api/run/{id}/whatif/{limit}/{file}", s.askedMemory)
 	s.mux.HandleFunc("POST /api/run/{id}/trace", s.requestTrace)
 	s.mux.HandleFunc("GET /api/compare/{file}", s.compare)
 }
@@ -332,53 +256,4 @@ func ofPlan(do func(*plan.Plan) any) func(*view.Run) (any, error) {
 		}
 		return do(p), nil
 	}
-}
-
-// picture is a view that can be drawn, written as a table, and as JSON.
-type picture interface {
-	SVG() string
-}
-
-// answerRun writes what do makes of the run that an address names.
-func (s *Server) answerRun(w http.ResponseWriter, r *http.Request, do func(*view.Run) (any, error)) {
-	var made any
-	err := s.with(r.PathValue("id"), func(run *view.Run) (err error) {
-		made, err = do(run)
-		return err
-	})
-	answerAs(w, path.Ext(r.PathValue("file")), made, err)
-}
-
-// answerAs writes a view in the form that the ending of a name asks for.
-func answerAs(w http.ResponseWriter, form string, v any, err error) {
-	drawn, canDraw := v.(picture)
-	table, canTable := v.(interface{ CSV(io.Writer) error })
-	switch {
-	case err != nil:
-		answer(w, nil, err)
-	case form == ".svg" && canDraw:
-		w.Header().Set("Content-Type", "image/svg+xml")
-		fmt.Fprint(w, drawn.SVG())
-	case form == ".csv" && canTable:
-		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
-		table.CSV(w) // a browser that is gone reads nothing
-	case form == ".json" || form == "":
-		answer(w, v, nil)
-	default:
-		http.Error(w, "there is no such form of it: .json, .csv and .svg are", http.StatusNotFound)
-	}
-}
-
-// answer writes JSON, or an error as one.
-func answer(w http.ResponseWriter, v any, err error) {
-	w.Header().Set("Content-Type", "application/json")
-	if err != nil {
-		status := http.StatusInternalServerError
-		if errors.Is(err, errNoRun) || errors.Is(err, errNoPlan) || errors.Is(err, fs.ErrNotExist) {
-			status = http.StatusNotFound
-		}
-		w.WriteHeader(status)
-		v = map[string]string{"error": err.Error()}
-	}
-	json.NewEncoder(w).Encode(v) // a browser that is gone reads nothing
 }

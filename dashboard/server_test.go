@@ -151,9 +151,9 @@ func TestViews(t *testing.T) {
 	}
 	id := st.Runs[0].ID
 	for address, want := range map[string]string{
-		"/api/run/" + id + "/metric/loss.svg":   view.Curves([]*view.Run{run}, loss, view.DefaultPoints).SVG(),
-		"/api/run/" + id + "/memory/plan.svg":   view.MemoryOf(p).SVG(),
-		"/api/run/" + id + "/timeline/step.svg": line.SVG(),
+		"/api/run/" + id + "/metric/loss.svg":   view.Curves([]*view.Run{run}, loss, view.DefaultPoints).Picture().SVG(),
+		"/api/run/" + id + "/memory/plan.svg":   view.MemoryOf(p).Measured(run).Picture().SVG(),
+		"/api/run/" + id + "/timeline/step.svg": line.Picture().SVG(),
 	} {
 		if got, _ := get(t, h.URL+address); got != want {
 			t.Errorf("%s is another picture: %.200s", address, got)
@@ -267,8 +267,8 @@ func TestStalledClients(t *testing.T) {
 	for got := 0; got < 20 && lines.Scan(); {
 		if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
 			var st State
-			if err := json.Unmarshal([]byte(text), &st); err != nil || len(st.Runs) != 1 {
-				t.Fatalf("%v: %s", err, text)
+			if err := json.Unmarshal([]byte(text), &st); err != nil || st.Whole != (got == 0) || len(st.Runs) != map[bool]int{true: 1}[st.Whole] {
+				t.Fatalf("message %d: %v: %s", got, err, text)
 			}
 			got++
 		}
@@ -333,10 +333,50 @@ func TestManyRuns(t *testing.T) {
 	}
 	s, _ := serve(t, Options{Runs: dirs})
 	began := time.Now()
-	list := s.list()
+	list := s.roll.all()
 	took := time.Since(began)
 	t.Logf("%d runs of 3,000 steps are listed in %v", len(list), took)
+	// Later only what changed is read and sent: a run that takes a step, one that appears.
+	s.feed.announce(s.computer())
+	all, version, err := s.feed.message(&s.roll, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendStep(t, dirs[500], 3001)
+	began = time.Now()
+	s.roll.look()
+	again := time.Since(began)
+	s.feed.announce(s.computer())
+	text, _, err := s.feed.message(&s.roll, version)
+	var st State
+	if err == nil {
+		err = json.Unmarshal(text, &st)
+	}
+	if err != nil || st.Whole || len(st.Runs) != 1 || st.Runs[0].Last.Step != 3001 || len(text) > len(all)/300 {
+		t.Errorf("%v: %d of %d bytes: %.300s", err, len(text), len(all), text)
+	}
+	t.Logf("looking again takes %v; the page is sent %d bytes instead of %d", again, len(text), len(all))
+	if err := os.RemoveAll(dirs[0]); err != nil {
+		t.Fatal(err)
+	}
+	s.roll.look()
+	if lines, _, _ := s.roll.since(version); len(lines) != 2 || lines[0].Error == "" {
+		t.Errorf("after a run was removed %d have changed", len(lines))
+	}
 	if len(list) != 1000 || list[999].Last == nil || took > 5*time.Second { // 0.15 s on an idle machine
 		t.Errorf("%d runs in %v", len(list), took)
+	}
+}
+
+// appendStep continues the log of a run by a step.
+func appendStep(t testing.TB, dir string, step int64) {
+	t.Helper()
+	w, err := eventlog.Open(filepath.Join(dir, eventlog.FileName), eventlog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Iteration(&eventlog.Iteration{Step: step, MaxSteps: 10_000, Loss: 1, Seconds: 0.1, UnixNano: time.Now().UnixNano()})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

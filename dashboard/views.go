@@ -16,10 +16,12 @@ import (
 
 // Now is a run as it is: its newest step, how it stands to its plan, and its alerts.
 type Now struct {
-	Name     string               `json:"name"`
-	State    monitor.State        `json:"state"`
-	Start    *eventlog.Start      `json:"start,omitempty"`
-	Last     *eventlog.Iteration  `json:"last,omitempty"`
+	Name    string              `json:"name"`
+	State   monitor.State       `json:"state"`
+	Start   *eventlog.Start     `json:"start,omitempty"`
+	Last    *eventlog.Iteration `json:"last,omitempty"`
+	Metrics []string            `json:"metrics"` // that its steps have, the most telling first
+	Making
 	Alerts   []eventlog.Alert     `json:"alerts"` // the newest, newest first
 	Saved    *eventlog.Checkpoint `json:"checkpoint,omitempty"`
 	End      *eventlog.End        `json:"end,omitempty"`
@@ -27,6 +29,110 @@ type Now struct {
 	Reason   string               `json:"reason,omitempty"`
 	Tiers    []Tier               `json:"tiers"`
 	Damaged  string               `json:"damaged,omitempty"`
+}
+
+// Making is how a run that generates texts is doing. Rates are of the newest stretches.
+type Making struct {
+	Generated    *eventlog.Generation `json:"generated,omitempty"`
+	DecodeRate   float64              `json:"decode_rate,omitempty"`
+	PrefillRate  float64              `json:"prefill_rate,omitempty"`
+	TokenSeconds float64              `json:"token_seconds,omitempty"` // that a sequence waits for its next token
+}
+
+// makingOf looks at the newest stretches of generating: the last with prompts, and those without
+// of the last second.
+func makingOf(list []eventlog.Generation) (m Making) {
+	if len(list) == 0 {
+		return m
+	}
+	m.Generated = &list[len(list)-1]
+	var tokens, steps int64
+	var seconds float64
+	for i := len(list) - 1; i >= 0 && (seconds < 1 || m.PrefillRate == 0); i-- {
+		g := &list[i]
+		if g.PromptTokens > 0 {
+			if m.PrefillRate == 0 {
+				m.PrefillRate = g.PrefillRate()
+			}
+		} else if seconds < 1 {
+			tokens, steps, seconds = tokens+g.NewTokens, steps+g.Steps, seconds+g.DecodeSeconds
+		}
+	}
+	if steps > 0 && seconds > 0 {
+		m.DecodeRate, m.TokenSeconds = float64(tokens)/seconds, seconds/float64(steps)
+	}
+	return m
+}
+
+// telling are metrics in the order in which people look at them.
+var telling = []string{"loss", "seconds", "decode_rate", "cache_used", "sequences", "tokens_per_second", "eval_loss", "decode_seconds", "prefill_rate", "share_of_roofline", "grad_norm", "lr", "device_bytes", "resident_bytes"}
+
+// metricsOf are those that a run has.
+func metricsOf(r *view.Run) []string {
+	list := []string{}
+	for _, name := range telling {
+		if m, err := view.FindMetric(name); err == nil && m.Of(r) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// memoryOf is the memory of a run's plan, while a phase of it runs.
+func memoryOf(run *view.Run, phase string) (any, error) {
+	p, err := run.Plan()
+	if err == nil && p == nil {
+		err = errNoPlan
+	}
+	if err == nil && phase != "" {
+		p, err = p.Phase(phase)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return view.MemoryOf(p).Measured(run), nil
+}
+
+// phase is a list of instructions of a plan.
+type phase struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+}
+
+func phasesOf(p *plan.Plan) []phase {
+	main := "training step"
+	if p.Cache != nil {
+		main = "prefill"
+	} else if p.Optimizer == nil {
+		main = "pass"
+	}
+	list := []phase{{"", main}}
+	for _, ph := range p.Phases {
+		list = append(list, phase{ph.Name, ph.Name})
+	}
+	return list
+}
+
+// motionOf is what the cells of the map do during a step.
+func motionOf(run *view.Run) (any, error) {
+	p, err := run.Plan()
+	if err == nil && p == nil {
+		err = errNoPlan
+	}
+	if err != nil {
+		return nil, err
+	}
+	t, err := run.Timeline()
+	if err != nil {
+		return nil, err
+	}
+	m := view.MapOf(p)
+	if t.Phase != "" {
+		if p, err = p.Phase(t.Phase); err != nil {
+			return nil, err
+		}
+	}
+	return view.MotionOf(p, m, t), nil
 }
 
 // Tier is the memory of a tier: what the plan reserves, and what was measured of it.
@@ -49,6 +155,7 @@ func nowOf(r *view.Run) (Now, error) {
 	if k := len(r.Iterations); k > 0 {
 		n.Last = &r.Iterations[k-1]
 	}
+	n.Making, n.Metrics = makingOf(r.Generations), metricsOf(r)
 	if k := len(r.Checkpoints); k > 0 {
 		n.Saved = &r.Checkpoints[k-1]
 	}
@@ -63,26 +170,23 @@ func nowOf(r *view.Run) (Now, error) {
 		return n, err
 	}
 	n.Strategy, n.Reason = p.Strategy, p.Reason
-	for _, t := range view.MemoryOf(p).Tiers {
-		tier := Tier{Name: string(t.Tier), Reserved: t.Reserved}
-		if tier.Name == "device" {
+	peak := p.Peak()
+	for _, name := range []plan.Tier{plan.OnDevice, plan.Pinned, plan.OnHost, plan.OnDisk} {
+		if peak[name] == 0 {
+			continue
+		}
+		tier := Tier{Name: string(name), Reserved: peak[name]}
+		if name == plan.OnDevice {
 			tier.Budget = p.Devices[0].Budget
 			if n.Last != nil {
 				tier.Measured = n.Last.MeasuredBytes
+			} else if n.Generated != nil {
+				tier.Measured = n.Generated.MeasuredBytes
 			}
 		}
 		n.Tiers = append(n.Tiers, tier)
 	}
 	return n, nil
-}
-
-// plansOf are the plan of a run and those that were not chosen, with the reasons.
-func plansOf(p *plan.Plan) []plan.Alternative {
-	chosen := plan.Alternative{Strategy: p.Strategy, Strategies: p.Strategies, Reason: "this is the plan: " + p.Reason, Fits: true, PeakBytes: p.Peak()}
-	if p.Forecast != nil {
-		chosen.StepSeconds = p.Forecast.StepSeconds
-	}
-	return append([]plan.Alternative{chosen}, p.Rejected...)
 }
 
 // points is how many a chart may have: those of the address, or one per pixel.
@@ -119,6 +223,8 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) {
 	var do func(left []string, runs []*view.Run) error
 	do = func(left []string, runs []*view.Run) (err error) {
 		if len(left) == 0 {
+			s.work <- struct{}{}
+			defer func() { <-s.work }()
 			if strings.HasPrefix(file, "all.") {
 				made, err = view.Compare(runs)
 			} else {
@@ -126,10 +232,14 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) {
 			}
 			return err
 		}
-		return s.with(left[0], func(run *view.Run) error { return do(left[1:], append(runs, run)) })
+		return s.with(left[0], func(o *openRun) error { return do(left[1:], append(runs, o.run)) })
 	}
 	err := do(unique(ids), nil)
-	answerAs(w, path.Ext(file), made, err)
+	var a answer
+	if err == nil {
+		a, err = answerOf(path.Ext(file), made, schemeOf(r))
+	}
+	a.send(w, r, err)
 }
 
 // unique sorts ids, so that whoever locks several runs locks them in the same order.
@@ -137,12 +247,10 @@ func unique(ids []string) []string { return slices.Compact(slices.Sorted(slices.
 
 // requestTrace asks a run for the trace of its next step.
 func (s *Server) requestTrace(w http.ResponseWriter, r *http.Request) {
-	for _, dir := range monitor.Dirs(s.o.Cache, s.o.Runs...) {
-		if idOf(dir) == r.PathValue("id") {
-			err := monitor.RequestTrace(dir)
-			answer(w, map[string]bool{"asked": true}, err)
-			return
-		}
+	dir := s.roll.dir(r.PathValue("id"))
+	if dir == "" {
+		answerJSON(w, r, nil, errNoRun)
+		return
 	}
-	answer(w, nil, errNoRun)
+	answerJSON(w, r, map[string]bool{"asked": true}, monitor.RequestTrace(dir))
 }

@@ -11,8 +11,8 @@
 //
 // A process that is killed leaves whole records and at most a part of one more, which
 // readers pass over and the next writer overwrites. A log can be read while it is written.
-// Iterations are numbers at fixed places, so that writing one allocates nothing; traces
-// have a format of their own; everything else is JSON.
+// Iterations and stretches of generating are numbers at fixed places, so that writing one
+// allocates nothing; traces have a format of their own; everything else is JSON.
 package eventlog
 
 import (
@@ -53,6 +53,8 @@ const (
 	KindCheckpoint                 // that was saved
 	KindSample                     // the memory of process and host
 	KindEnd                        // the process is done with the run
+	KindGeneration                 // a stretch of generating texts
+	KindProfile                    // what the ops of a step took
 )
 
 var table = crc32.MakeTable(crc32.Castagnoli)

@@ -29,7 +29,7 @@ func iteration(step int64) Iteration {
 
 func someTrace() Trace {
 	gpu := trace.Lane{Device: "gpu0", Queue: "compute"}
-	return Trace{3, false, []trace.Event{
+	return Trace{Step: 3, Phase: "rows 1", Events: []trace.Event{
 		{Verb: trace.Run, Name: "layer forward", Lane: gpu, Start: 10, End: 20, Block: 0, MicroBatch: 0},
 		{Verb: trace.Move, Name: "layer weights", Lane: trace.Lane{Device: "gpu0", Queue: "in"}, Start: -5, End: 12, Bytes: 1 << 40, Block: trace.None, MicroBatch: trace.None},
 		{Verb: trace.Update, Name: "layer forward", Lane: gpu, Start: 20, End: 1 << 50, Block: 7, MicroBatch: 1},

@@ -20,6 +20,8 @@ type Log struct {
 	Plans       []PlanAt
 	Traces      []TraceAt
 	Iterations  []Iteration // by step: what was done again after a kill counts once
+	Generations []Generation
+	Profiles    []Profile
 	Alerts      []Alert
 	Checkpoints []Checkpoint
 	Samples     []Sample
@@ -40,6 +42,7 @@ type PlanAt struct {
 type TraceAt struct {
 	Step     int64
 	Forecast bool
+	Phase    string // of the plan; "" is its main instructions
 	at       int64
 }
 
@@ -118,8 +121,12 @@ func (l *Log) take(kind Kind, payload []byte, at int64) (err error) {
 		}
 		var t Trace
 		if t, err = readTrace(payload); err == nil {
-			l.Traces = append(l.Traces, TraceAt{t.Step, t.Forecast, at})
+			l.Traces = append(l.Traces, TraceAt{t.Step, t.Forecast, t.Phase, at})
 		}
+	case KindGeneration:
+		l.Generations = append(l.Generations, readGeneration(payload))
+	case KindProfile:
+		err = appendJSON(&l.Profiles, payload)
 	case KindAlert:
 		err = appendJSON(&l.Alerts, payload)
 	case KindCheckpoint:
@@ -157,6 +164,9 @@ func (l *Log) rewind(step int64) {
 func (l *Log) Step() int64 {
 	if n := len(l.Iterations); n > 0 {
 		return l.Iterations[n-1].Step
+	}
+	if n := len(l.Generations); n > 0 {
+		return l.Generations[n-1].Step
 	}
 	if n := len(l.Starts); n > 0 {
 		return l.Starts[n-1].Step
@@ -212,11 +222,14 @@ type Summary struct {
 	// First and Last are the first and the newest iteration; nil where there is none.
 	First *Iteration `json:"first,omitempty"`
 	Last  *Iteration `json:"last,omitempty"`
-	End   *End       `json:"end,omitempty"` // of the latest process
+	// Generated is the newest stretch of a run that generates texts; nil of others.
+	Generated *Generation `json:"generated,omitempty"`
+	End       *End        `json:"end,omitempty"` // of the latest process
 	// Recent are the newest iterations and alerts, oldest first, as far as the end of the
 	// log has them.
-	Recent []Iteration `json:"-"`
-	Alerts []Alert     `json:"alerts,omitempty"`
+	Recent            []Iteration  `json:"-"`
+	RecentGenerations []Generation `json:"-"`
+	Alerts            []Alert      `json:"alerts,omitempty"`
 	// Changed is when the log was last written.
 	Changed time.Time `json:"changed"`
 	Error   string    `json:"error,omitempty"` // why the log could not be read, or only in part
@@ -247,7 +260,7 @@ func Summarize(path string) (s Summary, err error) {
 		switch kind {
 		case KindEnd:
 			var e End
-			if s.End == nil && len(s.Recent) == 0 && json.Unmarshal(payload, &e) == nil {
+			if s.End == nil && len(s.Recent)+len(s.RecentGenerations) == 0 && json.Unmarshal(payload, &e) == nil {
 				s.End = &e
 			}
 		case KindStart: // whoever ended before it does not count
@@ -263,23 +276,30 @@ func Summarize(path string) (s Summary, err error) {
 			}
 		case KindIteration:
 			s.Recent = append(s.Recent, readIteration(payload))
+		case KindGeneration:
+			s.RecentGenerations = append(s.RecentGenerations, readGeneration(payload))
 		}
 		return true
 	})
 	slices.Reverse(s.Alerts)
 	slices.Reverse(s.Recent)
+	slices.Reverse(s.RecentGenerations)
+	if n := len(s.RecentGenerations); n > 0 {
+		s.Generated = &s.RecentGenerations[n-1]
+	}
 	if n := len(s.Recent); n > 0 {
 		s.Last = &s.Recent[n-1]
 	}
-	if s.Last != nil || s.First == nil {
+	first := s.First != nil || s.Generated != nil
+	if !first || s.Last != nil || len(s.RecentGenerations) > 0 {
 		return s, nil
 	}
 	return s, s.readAll(path) // a part of a record at the end, or a large one
 }
 
-// readHead reads up to the first iteration.
+// readHead reads up to the first iteration, or the first stretch of generating, which Generated then is.
 func (s *Summary) readHead(r *Reader) error {
-	for s.First == nil {
+	for s.First == nil && s.Generated == nil {
 		at := r.At()
 		kind, err := r.Skip()
 		if errors.Is(err, io.EOF) {
@@ -288,7 +308,7 @@ func (s *Summary) readHead(r *Reader) error {
 		if err != nil {
 			return err
 		}
-		if kind != KindStart && kind != KindSettings && kind != KindIteration {
+		if kind != KindStart && kind != KindSettings && kind != KindIteration && kind != KindGeneration {
 			continue
 		}
 		r.GoTo(at)
@@ -305,6 +325,9 @@ func (s *Summary) readHead(r *Reader) error {
 		case KindIteration:
 			it := readIteration(payload)
 			s.First = &it
+		case KindGeneration:
+			g := readGeneration(payload)
+			s.Generated = &g
 		}
 		if err != nil {
 			return &DamagedError{s.Path, at}
@@ -324,6 +347,9 @@ func (s *Summary) readAll(path string) error {
 	}
 	if n := len(l.Iterations); n > 0 {
 		s.Last = &l.Iterations[n-1]
+	}
+	if n := len(l.Generations); n > 0 {
+		s.Generated = &l.Generations[n-1]
 	}
 	s.End = l.End
 	return errors.Join(l.Damaged, l.Close())

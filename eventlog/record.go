@@ -43,7 +43,7 @@ type Plan struct {
 // Resource is what limits the speed of an iteration.
 type Resource byte
 
-var resources = []string{"", "compute", "link to device", "link to host", "CPU", "kernel launches", "disk read", "disk write"}
+var resources = []string{"", "compute", "link to device", "link to host", "CPU", "kernel launches", "disk read", "disk write", "memory"}
 
 // ResourceOf finds a resource by the name that forecasts have; 0 for one that is not known.
 func ResourceOf(name string) Resource {
@@ -149,16 +149,8 @@ func (it *Iteration) append(b []byte) []byte {
 
 // readIteration is the iteration of a payload. Words that it lacks are zero.
 func readIteration(b []byte) (it Iteration) {
-	next := func() uint64 {
-		if len(b) < 8 {
-			return 0
-		}
-		w := binary.LittleEndian.Uint64(b)
-		b = b[8:]
-		return w
-	}
-	integer := func(to *int64) { *to = int64(next()) }
-	float := func(to *float64) { *to = math.Float64frombits(next()) }
+	w := wordReader(b)
+	next, integer, float := w.next, w.integer, w.float
 	integer(&it.Step)
 	integer(&it.MaxSteps)
 	for _, to := range []*float64{&it.Loss, &it.GradNorm, &it.LR, &it.EvalLoss, &it.Perplexity, &it.LossScale} {
@@ -194,6 +186,8 @@ type Trace struct {
 	// Forecast: these are the times that the plan's forecast has.
 	Forecast bool          `json:"forecast"`
 	Events   []trace.Event `json:"events"` // times are from the start of the iteration
+	// Phase of the plan whose instructions these are; "" is its main ones.
+	Phase string `json:"phase,omitempty"`
 }
 
 // append writes the trace behind b: strings once, then numbers of variable length.
@@ -231,6 +225,9 @@ func (t *Trace) append(b []byte) []byte {
 		for _, n := range [...]int64{e.Start, e.End - e.Start, e.Bytes, int64(e.Block), int64(e.MicroBatch)} {
 			b = binary.AppendVarint(b, n)
 		}
+	}
+	if t.Phase != "" { // older readers stop before it
+		b = append(binary.AppendUvarint(b, uint64(len(t.Phase))), t.Phase...)
 	}
 	return b
 }
@@ -294,6 +291,10 @@ func readTrace(b []byte) (t Trace, err error) {
 		e.Block = int(next())
 		e.MicroBatch = int(next())
 	}
+	if !bad && len(b) > 0 {
+		n := count(1)
+		t.Phase = string(b[:n])
+	}
 	if bad {
 		return t, errTrace
 	}
@@ -340,7 +341,25 @@ type Sample struct {
 	HostAvailable int64     `json:"host_available,omitempty"` // that all processes could still get
 	DiskFree      int64     `json:"disk_free,omitempty"`      // where checkpoints are saved
 	// Pressure is the share of the last ten seconds in which something waited for memory.
-	Pressure float64 `json:"pressure,omitempty"`
+	Pressure float64     `json:"pressure,omitempty"`
+	GPUs     []GPUSample `json:"gpus,omitempty"` // in the driver's order
+}
+
+// GPUSample is the state of a GPU. What the driver does not report is -1.
+type GPUSample struct {
+	Busy        int      `json:"busy_percent"`
+	MemoryUsed  int64    `json:"memory_used_bytes"`
+	In          int64    `json:"link_in_rate"` // bytes per second
+	Out         int64    `json:"link_out_rate"`
+	LinkWidth   int      `json:"link_width"` // lanes
+	LinkBest    int      `json:"link_width_best"`
+	Generation  int      `json:"link_generation"`
+	BestGen     int      `json:"link_generation_best"`
+	Clock       int      `json:"clock_mhz"`
+	ClockBest   int      `json:"clock_best_mhz"`
+	Lowered     []string `json:"clock_lowered_by,omitempty"`
+	Temperature int      `json:"temperature_c"`
+	Power       int      `json:"power_mw"`
 }
 
 // How a process ended its part of a run.

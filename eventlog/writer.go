@@ -148,6 +148,23 @@ func (w *Writer) Iteration(it *Iteration) {
 	w.notify()
 }
 
+// Generation writes a stretch of generating, with the latest sample filled in. It allocates
+// nothing and does not wait.
+func (w *Writer) Generation(g *Generation) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	g.Resident = w.sample.Resident
+	if len(w.buffer)+frameSize+8*generationWords > cap(w.buffer) || w.closing {
+		w.dropped++
+	} else {
+		w.buffer = appendRecord(w.buffer, KindGeneration, g.append)
+	}
+	w.mu.Unlock()
+	w.notify()
+}
+
 // notify has the goroutine look.
 func (w *Writer) notify() {
 	select {
@@ -214,7 +231,7 @@ func (w *Writer) Trace(t Trace) {
 func (w *Writer) TraceOf(step int64, forecast bool, make func() ([]trace.Event, error)) {
 	w.add(KindTrace, func(b []byte) ([]byte, error) {
 		events, err := make()
-		t := Trace{step, forecast, events}
+		t := Trace{Step: step, Forecast: forecast, Events: events}
 		return t.append(b), err
 	})
 }
@@ -224,6 +241,9 @@ func (w *Writer) Alert(a Alert) { w.addJSON(KindAlert, a) }
 
 // Checkpoint writes that one was saved.
 func (w *Writer) Checkpoint(c Checkpoint) { w.addJSON(KindCheckpoint, c) }
+
+// Profile writes what the ops of a step took.
+func (w *Writer) Profile(p Profile) { w.addJSON(KindProfile, p) }
 
 // End writes how the process ended.
 func (w *Writer) End(e End) { w.addJSON(KindEnd, e) }

@@ -15,6 +15,7 @@ type program struct {
 	args         args
 	norm         deviceBuffer // where the clip factor and the norm are made
 	deferred     bool         // it leaves updates to the next iteration
+	updates      *updateMoves // of a plan that holds gradients; else nil
 	graph        capturedGraph
 }
 
@@ -26,6 +27,9 @@ type compiled struct {
 	last  device.Event // done of the previous iteration; nil when nobody waits for that
 	// start and end are recorded around the instruction while tracing.
 	start, end device.Event
+	launches   []launch // of its kernels, one by one; nil where a device has joined them, and of moves
+	// marks are recorded before the first launch and behind each, while ops are timed.
+	marks []device.Event
 }
 
 // compiler prepares launches. Kernels that are the same call are prepared once.
@@ -33,6 +37,7 @@ type compiler struct {
 	*memory
 	tally   *tally
 	out     *program                      // that is being compiled
+	made    []launch                      // of the instruction that is being compiled
 	kernels map[programOn][]device.Kernel // one per node
 	updates map[string]device.Kernel      // by what updateKernel writes to key
 	key     []byte
@@ -49,15 +54,24 @@ func (c *compiler) compile(p *plan.Plan) (*program, error) {
 		if s.Verb == plan.Free {
 			continue
 		}
+		c.made = nil
 		issue, err := c.instruction(s)
 		if err != nil {
 			return nil, fmt.Errorf("instruction %d, %s: %w", i, s.Verb, err)
 		}
-		c.out.instructions[i] = compiled{queue: c.queue(s.Device, s.Lane), issue: issue}
+		c.out.instructions[i] = compiled{queue: c.queue(s.Device, s.Lane), issue: issue, launches: c.made}
 		c.out.deferred = c.out.deferred || s.Deferred
+	}
+	if p.Optimizer != nil && p.Optimizer.Held {
+		m := forUpdates(p)
+		c.out.updates = &m
 	}
 	return c.out, c.events()
 }
+
+// unchanged says whether an instruction takes weights home that an iteration which only holds
+// gradients has not changed: what it would copy need not be there.
+func (p *program) unchanged(i int) bool { return p.updates != nil && p.updates.weights[i] }
 
 // instruction prepares one launch. A reduce makes the clip factor from partial sums, or
 // adds gradients.
@@ -116,6 +130,7 @@ type launch struct {
 // launches issues kernels one after the other.
 func (c *compiler) launches(list []launch) func(device.Queue) error {
 	t := c.tally
+	c.made = list
 	return func(q device.Queue) error {
 		for i := range list {
 			if err := q.Launch(list[i].kernel, &list[i].launch); err != nil {

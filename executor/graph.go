@@ -26,7 +26,7 @@ type capturedGraph struct {
 // and gradients are of instructions, so what is observed is not replayed.
 func (r *runner) start(ctx context.Context, p *program) error {
 	g := &p.graph
-	if !g.wanted || r.tracer.sink != nil || r.onGradient != nil {
+	if !g.wanted || r.tracer.of == p || r.onGradient != nil {
 		return r.issueAll(ctx, p)
 	}
 	if g.replay != nil {

@@ -48,7 +48,9 @@ func (r *runner) Iterate(ctx context.Context, args IterationArgs) error {
 		return fmt.Errorf("iteration %d: %w", args.Iteration, err)
 	}
 	r.tally.Iterations++
-	r.reportEvents()
+	if err := r.reportEvents(r.main); err != nil {
+		return err
+	}
 	if r.main.deferred {
 		r.pending = pending{true, args}
 	}
@@ -73,7 +75,7 @@ func (r *runner) RunPhase(ctx context.Context, name string, args IterationArgs) 
 	if err = errors.Join(err, r.Sync()); err != nil {
 		return fmt.Errorf("phase %s: %w", name, err)
 	}
-	return nil
+	return r.reportEvents(phase)
 }
 
 // issueAll gives all instructions of a program to their queues.
@@ -83,9 +85,9 @@ func (r *runner) issueAll(ctx context.Context, p *program) error {
 			c.done, c.last = c.last, c.done
 		}
 	}
-	for d, ev := range r.tracer.began { // while nothing runs
-		if err := r.memory.queue(d, plan.Compute).Record(ev); err != nil {
-			return fmt.Errorf("tracing: %w", err)
+	if r.tracer.of == p { // while nothing runs
+		if err := r.tracer.clocks.begin(r.memory); err != nil {
+			return err
 		}
 	}
 	for i := range p.instructions {
@@ -98,7 +100,11 @@ func (r *runner) issueAll(ctx context.Context, p *program) error {
 		if !s.Deferred { // gradients of deferred updates are shown by Flush
 			err = r.showGradients(s)
 		}
-		if err == nil {
+		if err == nil && p.unchanged(i) {
+			nothing := *c
+			nothing.issue = func(device.Queue) error { return nil }
+			err = r.issue(p, s, &nothing)
+		} else if err == nil {
 			err = r.issue(p, s, c)
 		}
 		if err != nil {
@@ -121,7 +127,13 @@ func (r *runner) issue(p *program, s *plan.Instruction, c *compiled) error {
 			return err
 		}
 	}
-	if err := c.issue(c.queue); err != nil {
+	var err error
+	if c.marks != nil {
+		err = r.issueMarked(c)
+	} else {
+		err = c.issue(c.queue)
+	}
+	if err != nil {
 		return err
 	}
 	if c.end != nil {

@@ -8,45 +8,69 @@ import (
 	"spillway/trace"
 )
 
-// tracer reports the instructions of an iteration to a sink.
+// tracer reports the instructions of an iteration, or of a phase, to a sink.
 type tracer struct {
+	of     *program // that is traced
 	sink   trace.Sink
+	ops    func(OpTime)  // nil where instructions are timed as a whole
 	events []trace.Event // by instruction; their times are filled in after each iteration
-	// began, by device, is recorded when an iteration begins: every device has a clock of
-	// its own, and is shown by the first one's.
-	began []device.Event
+	clocks clocks
+}
+
+// OpTime is when an op of an instruction ran, by the clock of traces.
+type OpTime struct {
+	Instruction int
+	Op          int // of a run the node of its program; of an update the span of its piece
+	Start, End  int64
 }
 
 // Trace has every instruction of the iterations to come reported to a sink, with the times
 // the devices took; nil ends it. Tracing costs two events per instruction, and an iteration
 // that is traced waits for what it carries over.
-func (r *runner) Trace(sink trace.Sink) error {
+func (r *runner) Trace(sink trace.Sink) error { return r.TracePhase("", sink, nil) }
+
+// TracePhase is Trace of a phase of the plan, "" for its main instructions. With ops, each op of an
+// instruction is timed too, which costs an event each and keeps kernels from overlapping.
+func (r *runner) TracePhase(phase string, sink trace.Sink, ops func(OpTime)) error {
 	if err := r.awaitCarried(); err != nil {
 		return err
 	}
-	r.tracer = tracer{sink: sink}
-	list := r.main.instructions
-	for i := range list {
-		list[i].start, list[i].end = nil, nil
+	of := r.main
+	if phase != "" {
+		if of = r.phases[phase]; of == nil {
+			return fmt.Errorf("tracing: the plan for %s has no phase %q", r.memory.plan.Model, phase)
+		}
 	}
+	if before := r.tracer.of; before != nil {
+		for i := range before.instructions {
+			c := &before.instructions[i]
+			c.start, c.end, c.marks = nil, nil, nil
+		}
+	}
+	r.tracer = tracer{}
 	if sink == nil {
 		return nil
 	}
-	for _, d := range r.memory.devices {
-		ev, err := d.Event()
-		if err != nil {
-			return fmt.Errorf("tracing: %w", err)
-		}
-		r.tracer.began = append(r.tracer.began, ev)
+	t := tracer{of: of, sink: sink, ops: ops, events: make([]trace.Event, len(of.instructions))}
+	var err error
+	if t.clocks, err = newClocks(r.memory); err != nil {
+		return err
 	}
-	r.tracer.events = make([]trace.Event, len(list))
-	for i := range list {
-		s, c := &r.memory.plan.Instructions[i], &list[i]
-		r.tracer.events[i] = describe(r.memory.plan, s)
+	r.tracer = t
+	for i := range of.instructions {
+		s, c := &of.plan.Instructions[i], &of.instructions[i]
+		t.events[i] = describe(of.plan, s)
 		if c.queue == nil {
 			continue
 		}
-		for _, mark := range []*device.Event{&c.start, &c.end} {
+		marks := []*device.Event{&c.start, &c.end}
+		if ops != nil && c.launches != nil {
+			c.marks = make([]device.Event, len(c.launches)+1)
+			for m := range c.marks {
+				marks = append(marks, &c.marks[m])
+			}
+		}
+		for _, mark := range marks {
 			ev, err := r.memory.devices[s.Device].Event()
 			if err != nil {
 				return fmt.Errorf("tracing: %w", err)
@@ -57,24 +81,50 @@ func (r *runner) Trace(sink trace.Sink) error {
 	return nil
 }
 
-// reportEvents gives the events of the iteration that just ended to the sink. A free has
-// no time of its own: it is when the instruction before it ended.
-func (r *runner) reportEvents() {
-	if r.tracer.sink == nil {
-		return
+// issueMarked issues the kernels of an instruction with a mark before the first and behind each.
+func (r *runner) issueMarked(c *compiled) error {
+	if err := c.queue.Record(c.marks[0]); err != nil {
+		return err
+	}
+	for i := range c.launches {
+		if err := c.queue.Launch(c.launches[i].kernel, &c.launches[i].launch); err != nil {
+			return err
+		}
+		if err := c.queue.Record(c.marks[i+1]); err != nil {
+			return err
+		}
+	}
+	r.tally.Launches += int64(len(c.launches))
+	return nil
+}
+
+// reportEvents gives the events of a program that just ended to the sink, if it is traced. A free
+// has no time of its own: it is when the instruction before it ended.
+func (r *runner) reportEvents(p *program) error {
+	t := &r.tracer
+	if t.sink == nil || t.of != p {
+		return nil
+	}
+	if err := t.clocks.end(r.memory); err != nil {
+		return err
 	}
 	var last int64
-	for i := range r.tracer.events {
-		ev, c := &r.tracer.events[i], &r.main.instructions[i]
+	for i := range t.events {
+		ev, c := &t.events[i], &p.instructions[i]
 		ev.Start, ev.End = last, last
 		if c.start != nil {
-			d := r.memory.plan.Instructions[i].Device
-			ahead := r.tracer.began[d].Time() - r.tracer.began[0].Time() // the device's clock, of the first one's
-			ev.Start, ev.End = int64(c.start.Time()-ahead), int64(c.end.Time()-ahead)
+			d := p.plan.Instructions[i].Device
+			ev.Start, ev.End = t.clocks.at(d, c.start), t.clocks.at(d, c.end)
+			for m := range c.launches {
+				if c.marks != nil {
+					t.ops(OpTime{i, m, t.clocks.at(d, c.marks[m]), t.clocks.at(d, c.marks[m+1])})
+				}
+			}
 		}
 		last = ev.End
-		r.tracer.sink.Record(*ev)
+		t.sink.Record(*ev)
 	}
+	return nil
 }
 
 var verbs = map[plan.Verb]trace.Verb{plan.Move: trace.Move, plan.Run: trace.Run, plan.Reduce: trace.Reduce, plan.Update: trace.Update, plan.Free: trace.Free}

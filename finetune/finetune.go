@@ -38,6 +38,8 @@ type Options struct {
 	Alert func(eventlog.Alert)
 	// Timeline receives when each instruction of an early step ran; nil is fine.
 	Timeline func(step int64, instructions []trace.Event)
+	// Profile asks for the times of the ops of an early step: Result.Profile.
+	Profile bool
 }
 
 // Run is a recipe with its plan and its data, before its first step.

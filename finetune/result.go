@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"spillway"
+	"spillway/eventlog"
 	"spillway/plan"
 	"spillway/planner/strategy"
 	"spillway/rig"
@@ -31,7 +32,8 @@ type Result struct {
 	Memory
 	Speed
 
-	Notices []string `json:"notices,omitempty"` // of what was asked for and has no effect, or is done otherwise
+	Profile *eventlog.Profile `json:"profile,omitempty"` // of a step, where Options asked for it
+	Notices []string          `json:"notices,omitempty"` // of what was asked for and has no effect, or is done otherwise
 }
 
 // Memory is what a run used, in bytes.

@@ -9,7 +9,9 @@ import (
 
 	"spillway"
 	"spillway/checkpoint"
+	"spillway/device"
 	"spillway/lora"
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/recipe"
@@ -20,11 +22,16 @@ import (
 
 // options are the recipe's settings on the devices that are open.
 func (r *Run) options() (o spillway.Options, notices []string, err error) {
-	if notices, err = r.Recipe.ApplyDeepSpeed(len(r.Rig.Devices)); err != nil {
+	return r.optionsOn(r.Rig.Machine, r.Rig.Devices)
+}
+
+// optionsOn are the recipe's settings on a machine, of which devices may be open.
+func (r *Run) optionsOn(m machine.Machine, open []device.Device) (o spillway.Options, notices []string, err error) {
+	if notices, err = r.Recipe.ApplyDeepSpeed(max(len(open), 1)); err != nil {
 		return o, nil, err
 	}
-	o = r.Recipe.Complete(r.Rig.Machine.Devices[0])
-	o.Machine, o.On = r.Rig.Machine, r.Rig.Devices
+	o = r.Recipe.Complete(m.Devices[0])
+	o.Machine, o.On = m, open
 	if limit := r.Recipe.MaxHostMemory; limit > 0 {
 		o.Machine.Host.Usable = min(o.Machine.Host.Usable, limit)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"spillway/checkpoint"
 	"spillway/eventlog"
+	"spillway/executor"
 	"spillway/monitor"
 	"spillway/plan"
 	"spillway/recipe"
@@ -35,11 +36,11 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	if r.Corpus.Eval != nil {
 		c.Evaluate = &train.Evaluation{Every: e.Steps, Feed: r.Corpus.Eval, Batches: e.Batches, Patience: e.Patience, KeepBest: e.KeepBest || e.Patience > 0}
 	}
-	log, err := openLog(out.Log)
+	log, err := eventlog.OpenLines(out.Log, Columns)
 	if err != nil {
 		return result, err
 	}
-	defer func() { err = errors.Join(err, log.close()) }()
+	defer func() { err = errors.Join(err, log.Close()) }()
 	timeline, err := trace.CreateChrome(out.Timeline)
 	if err != nil {
 		return result, err
@@ -56,11 +57,19 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	if !r.o.NoSave {
 		recorder = r.record(&c)
 	}
+	var profile *eventlog.Profile
+	if r.o.Profile {
+		c.Profile = func(step int64, events []trace.Event, ops []executor.OpTime) {
+			p := monitor.ProfileOf(r.Job.Plan, r.Job.Site(), events, ops)
+			p.Step, profile = step, &p
+			recorder.Profile(p)
+		}
+	}
 	c.Report = func(report train.Report) {
 		r.Monitor.Report(report)
 		it := recorder.Report(report, r.Monitor.memory.Driver)
 		it.Resident = r.Monitor.memory.Resident
-		log.add(cmp.Or(recorder.ID(), r.Model.Name), it)
+		log.Add(it, func() []string { return Row(cmp.Or(recorder.ID(), r.Model.Name), it) })
 		if r.o.Report != nil {
 			r.o.Report(report)
 		}
@@ -72,6 +81,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 		return result, err
 	}
 	result = r.Monitor.Result(done)
+	result.Profile = profile
 	if result.Steps >= trustedSteps && result.ShareOfRoofline > tooFast && !inCaches(r.Job.Plan) {
 		then := "are measured again next time"
 		if err := r.Rig.Forget(); err != nil {
@@ -93,7 +103,7 @@ func (r *Run) record(c *train.Config) *monitor.Recorder {
 		if err := started(done); err != nil {
 			return err
 		}
-		o := monitor.RecordOptions{Settings: r.settings(), Program: r.o.Program, Done: done, Steps: r.Corpus.Steps, SaveEvery: r.Recipe.Output.SaveSteps, Notice: r.o.Notice, Cache: r.o.Rig.Cache}
+		o := monitor.RecordOptions{Settings: r.settings(), Program: r.o.Program, Done: done, Steps: r.Corpus.Steps, SaveEvery: r.Recipe.Output.SaveSteps, Keep: int64(r.Recipe.Output.Keep), Notice: r.o.Notice, Cache: r.o.Rig.Cache}
 		o.Alert = func(a eventlog.Alert) {
 			r.o.Notice(a.String())
 			if r.o.Alert != nil {

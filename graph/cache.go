@@ -40,7 +40,7 @@ func (c *KVCache) Check() error {
 	case c.Streams > 1<<20 || c.Context > 1<<30:
 		return fmt.Errorf("a cache for %d sequences of %d positions; the most are %d and %d", c.Streams, c.Context, 1<<20, 1<<30)
 	case !op.CacheType(c.Key) || !op.CacheType(c.Value):
-		return fmt.Errorf("a cache with keys in %v and values in %v; want f32, bf16, f16, int8 or fp8", c.Key, c.Value)
+		return fmt.Errorf("a cache with keys in %v and values in %v; want f32, bf16, f16, int8, fp8 or int4", c.Key, c.Value)
 	}
 	return nil
 }

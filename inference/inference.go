@@ -49,6 +49,9 @@ type Settings struct {
 	NoCache bool
 	// Exact: run.Generation.Exact.
 	Exact bool
+	// Outliers is the threshold of LLM.int8 for weights in int8: inputs are rounded to 8 bits too,
+	// as transformers does with bitsandbytes. 0 does not round them.
+	Outliers float64
 
 	Rig      rig.Options
 	Progress func(what string, done, total int64) // of loading; nil is fine

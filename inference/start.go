@@ -95,6 +95,7 @@ func (m *Model) options(o spillway.Options, on *rig.Rig) spillway.Options {
 			o.Precision = dtype.F32
 		}
 	}
+	o.Adapters.Outliers = m.s.Outliers
 	if m.adapter != nil {
 		o.Adapter, o.Adapters = m.adapter, lora.Options{}
 	}

@@ -23,7 +23,7 @@ func recording(t testing.TB) *Recorder {
 			t.Error(err)
 		}
 	})
-	r := &Recorder{run: &run.Run{}, log: log}
+	r := &Recorder{chronicle: chronicle{run: &run.Run{}, log: log}}
 	r.run.Plan = &plan.Plan{Forecast: &plan.Forecast{StepSeconds: 0.01, Bound: "compute"}}
 	r.plan = r.run.Plan
 	r.rules.alert = r.alert

@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"spillway/eventlog"
+	"spillway/executor"
+	"spillway/internal/nvml"
 	"spillway/internal/vfs"
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/run"
 	"spillway/trace"
@@ -23,20 +26,28 @@ import (
 // methods are hooks of train.Config, and are called from the loop's goroutine. Nothing that
 // goes wrong with the log stops a run. One that has not begun, and a nil one, write nothing.
 type Recorder struct {
-	run   *run.Run
-	o     RecordOptions
-	dir   string
-	log   *eventlog.Writer
-	rules rules
-	id    string // of the run
-
+	chronicle
+	rules     rules
 	plan      *plan.Plan // that was written last
 	tiers     eventlog.Tiers
 	forecast  []trace.Event // of the plan; nil while it is not known
 	iteration eventlog.Iteration
-	asked     atomic.Bool // a trace, by a file in the folder
-	ready     atomic.Bool // everything above is set: the log's goroutine may use it
-	listing   listing
+	executor  *executor.Executor // whose counters were looked at, after the step before
+	before    int64
+}
+
+// chronicle is an event log that is being written, and what all runs have in theirs.
+type chronicle struct {
+	run     *run.Run
+	o       RecordOptions
+	dir     string
+	log     *eventlog.Writer
+	id      string // of the run
+	listing listing
+	asked   atomic.Bool // a trace, by a file in the folder
+	gpus    gpuSource   // of the log's goroutine; nil where the run has no GPU
+	// sampled is called with every sample, from the log's goroutine; nil until everything is set.
+	sampled atomic.Pointer[func(eventlog.Sample)]
 
 	mu      sync.Mutex
 	pending []eventlog.Alert // that nobody was given yet
@@ -48,8 +59,10 @@ type RecordOptions struct {
 	Program  string // version of the program that trains
 	Done     int64  // steps before this process; 0 when not known
 	Steps    int64  // of the run, in all; 0 when not known
-	// SaveEvery is the number of steps between checkpoints that was asked for; 0 for none.
+	// SaveEvery is the number of steps between checkpoints that was asked for, 0 for none, and Keep how
+	// many there are at most, 0 for all.
 	SaveEvery int64
+	Keep      int64
 	// Alert is called for each alert, from the loop's goroutine; nil is fine.
 	Alert func(eventlog.Alert)
 	// Notice is called when the log cannot be written; nil is fine.
@@ -66,38 +79,51 @@ const TraceRequest = "trace.request"
 // Begin begins to record a run that is about to iterate, in a folder that exists. A log that
 // is there is continued; one that is damaged is put aside.
 func (rec *Recorder) Begin(r *run.Run, dir string, o RecordOptions) {
+	rec.open(r, dir, o)
+	rec.writePlan(o.Done)
+	rec.rules = rules{alert: rec.alert, saveEvery: o.SaveEvery, lastSave: o.Done, checkpoint: train.CheckpointBytes(r)}
+	rec.rules.keep = o.Keep
+	rec.watchSamples(rec.rules.sampled)
+}
+
+// open opens the log and writes who runs what where.
+func (c *chronicle) open(r *run.Run, dir string, o RecordOptions) {
 	if o.Notice == nil {
 		o.Notice = func(string) {}
 	}
-	rec.run, rec.o, rec.dir = r, o, dir
+	c.run, c.o, c.dir = r, o, dir
 	path := filepath.Join(dir, eventlog.FileName)
-	rec.id = runID(dir, path)
-	done := o.Done
-	options := eventlog.Options{Sample: rec.sample, Failed: func(err error) {
-		if rec.ready.Load() {
-			rec.alert(eventlog.Alert{Level: eventlog.Warning, Name: "event-log", Text: err.Error()})
+	c.id = runID(dir, path)
+	options := eventlog.Options{Sample: c.sample, Failed: func(err error) {
+		if c.sampled.Load() != nil {
+			c.alert(eventlog.Alert{Level: eventlog.Warning, Name: "event-log", Text: err.Error()})
 		}
 	}}
+	if r.Site().Device.Kind == machine.GPU {
+		if library, err := nvml.Open(); err == nil {
+			c.gpus = library
+		}
+	}
 	var err error
-	if rec.log, err = eventlog.Open(path, options); unreadable(err) {
+	if c.log, err = eventlog.Open(path, options); unreadable(err) {
 		aside := filepath.Join(dir, fmt.Sprintf("events-%d.damaged", time.Now().Unix()))
 		o.Notice(fmt.Sprintf("%v; it is kept as %s, and a new one begins", err, aside))
 		if err = vfs.OS.Rename(path, aside); err == nil {
-			rec.log, err = eventlog.Open(path, options)
+			c.log, err = eventlog.Open(path, options)
 		}
 	}
 	if err != nil {
 		o.Notice(fmt.Sprintf("%v; the run goes on without one", err))
 	}
 	host, _ := os.Hostname() // "" where it is not known
-	rec.log.Start(eventlog.Start{Time: time.Now(), Run: rec.id, Model: r.Model.Name, Task: string(r.Options.Task), Host: host, PID: os.Getpid(), Program: o.Program, Step: done, MaxSteps: o.Steps})
-	rec.log.Settings(o.Settings)
-	rec.log.Machine(r.Options.Machine)
-	rec.writePlan(done)
-	rec.rules = rules{alert: rec.alert, saveEvery: o.SaveEvery, lastSave: done, checkpoint: train.CheckpointBytes(r)}
-	rec.listing = register(o.Cache, dir)
-	rec.ready.Store(true)
+	c.log.Start(eventlog.Start{Time: time.Now(), Run: c.id, Model: r.Model.Name, Task: string(r.Options.Task), Host: host, PID: os.Getpid(), Program: o.Program, Step: o.Done, MaxSteps: o.Steps})
+	c.log.Settings(o.Settings)
+	c.log.Machine(r.Options.Machine)
+	c.listing = register(o.Cache, dir)
 }
+
+// watchSamples has a function called with every sample from now on, from the log's goroutine.
+func (c *chronicle) watchSamples(f func(eventlog.Sample)) { c.sampled.Store(&f) }
 
 // unreadable says whether a log is there that cannot be continued.
 func unreadable(err error) bool {
@@ -123,7 +149,16 @@ func (r *Recorder) ID() string {
 	if r == nil {
 		return ""
 	}
-	return r.id
+	return r.chronicle.ID()
+}
+
+// ID is the run's, the same after it was continued.
+func (r *chronicle) ID() string { return r.id }
+
+// tiersOf are the bytes that a plan reserves.
+func tiersOf(p *plan.Plan) eventlog.Tiers {
+	peak := p.Peak()
+	return eventlog.Tiers{Device: peak[plan.OnDevice], Pinned: peak[plan.Pinned], Host: peak[plan.OnHost], Disk: peak[plan.OnDisk]}
 }
 
 // writePlan writes the plan and its forecast, once per plan.
@@ -132,9 +167,7 @@ func (r *Recorder) writePlan(done int64) {
 	if p == r.plan {
 		return
 	}
-	r.plan, r.forecast = p, nil
-	peak := p.Peak()
-	r.tiers = eventlog.Tiers{Device: peak[plan.OnDevice], Pinned: peak[plan.Pinned], Host: peak[plan.OnHost], Disk: peak[plan.OnDisk]}
+	r.plan, r.forecast, r.tiers = p, nil, tiersOf(p)
 	r.log.Plan(done, p)
 	if events, err := r.run.Timeline(); err == nil {
 		r.forecast = trace.FromZero(events)
@@ -158,8 +191,24 @@ func (r *Recorder) Report(report train.Report, driver int64) *eventlog.Iteration
 	}
 	r.log.Iteration(it)
 	r.rules.iteration(it)
+	r.counted(it)
 	r.tell()
 	return it
+}
+
+// counted compares what crossed the links with what the plan says.
+func (r *Recorder) counted(it *eventlog.Iteration) {
+	e, f := r.run.Executor(), r.plan.Forecast
+	if e == nil || f == nil {
+		return
+	}
+	if e != r.executor { // a new plan counts anew
+		r.executor, r.rules.placement = e, placement{}
+	}
+	c := e.Counters()
+	clean := it.EvalLoss == 0 && !it.Skipped && it.Step == r.before+1 && r.rules.lastSave != r.before
+	r.before = it.Step
+	r.rules.placed(it.Step, clean, c.BytesIn, c.BytesOut, f.BytesIn, f.BytesOut)
 }
 
 // IterationOf is a training report as event logs have it.
@@ -170,12 +219,19 @@ func IterationOf(r train.Report) eventlog.Iteration {
 }
 
 // TraceNext says whether a trace was asked for.
-func (r *Recorder) TraceNext() bool { return r.asked.Load() && r.asked.Swap(false) }
+func (r *chronicle) TraceNext() bool { return r.asked.Load() && r.asked.Swap(false) }
 
 // Timeline writes the trace of a step.
 func (r *Recorder) Timeline(step int64, events []trace.Event) {
 	r.log.Trace(eventlog.Trace{Step: step, Events: events})
 	r.rules.traced(step, events, r.forecast)
+}
+
+// Profile writes what the ops of a step took.
+func (r *Recorder) Profile(p eventlog.Profile) {
+	if r != nil && r.run != nil {
+		r.log.Profile(p)
+	}
 }
 
 // Saved writes that a checkpoint was saved.
@@ -200,9 +256,17 @@ func (r *Recorder) Close(result train.Result, err error) {
 	case result.Interrupted:
 		e.How = eventlog.Interrupted
 	}
+	r.end(e)
+}
+
+// end writes how the run ended and closes the log.
+func (r *chronicle) end(e eventlog.End) {
 	r.log.End(e)
 	if err := r.log.Close(); err != nil {
 		r.o.Notice(err.Error())
+	}
+	if r.gpus != nil {
+		r.gpus.Close() // nothing depends on it
 	}
 	r.tell()
 	r.listing.end()
@@ -210,7 +274,7 @@ func (r *Recorder) Close(result train.Result, err error) {
 
 // alert writes an alert. Whoever listens is given it with the next step, since it may come
 // from the log's goroutine.
-func (r *Recorder) alert(a eventlog.Alert) {
+func (r *chronicle) alert(a eventlog.Alert) {
 	a.Time = time.Now()
 	r.log.Alert(a)
 	r.mu.Lock()
@@ -219,7 +283,7 @@ func (r *Recorder) alert(a eventlog.Alert) {
 }
 
 // tell gives alerts to whoever listens.
-func (r *Recorder) tell() {
+func (r *chronicle) tell() {
 	r.mu.Lock()
 	list := r.pending
 	r.pending = nil
@@ -233,16 +297,30 @@ func (r *Recorder) tell() {
 
 // sample looks at memory, and whether a trace is asked for. It is called from the log's
 // goroutine.
-func (r *Recorder) sample() eventlog.Sample {
+func (r *chronicle) sample() eventlog.Sample {
 	s := memorySample(r.dir)
+	s.Time = time.Now()
+	if r.gpus != nil {
+		s.GPUs = gpuSamples(r.gpus)
+	}
 	request := filepath.Join(r.dir, TraceRequest)
 	if _, err := os.Lstat(request); err == nil && os.Remove(request) == nil {
 		r.asked.Store(true)
 	}
-	if r.ready.Load() {
-		r.rules.sampled(s)
+	if f := r.sampled.Load(); f != nil {
+		(*f)(s)
 	}
 	return s
+}
+
+// gpuSamples are the states of all GPUs; none where the driver does not answer.
+func gpuSamples(from gpuSource) (samples []eventlog.GPUSample) {
+	list, _ := from.All()
+	for _, g := range list {
+		samples = append(samples, eventlog.GPUSample{Busy: g.Busy, MemoryUsed: g.MemoryUsed, In: g.Received, Out: g.Sent, LinkWidth: g.LinkWidth, LinkBest: g.LinkMax[1], Generation: g.LinkGeneration, BestGen: g.LinkMax[0],
+			Clock: g.Clock, ClockBest: g.ClockMax, Lowered: g.Lowered, Temperature: g.Temperature, Power: g.Power})
+	}
+	return samples
 }
 
 // RequestTrace asks the process that trains in a folder for the trace of its next step.

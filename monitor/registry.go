@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +42,37 @@ func register(cache, dir string) listing {
 	writeEntry(l.path, entry{abs, os.Getpid(), time.Now()})
 	prune(filepath.Dir(l.path))
 	return l
+}
+
+// mostFolders is how many folders of Folder there are: the oldest of more are removed.
+const mostFolders = 32
+
+// Folder makes a folder in the cache for the event log of a run that has no folder of its own, and
+// removes those of runs long ago.
+func Folder(cache, name string) (string, error) {
+	all := filepath.Join(cache, "logs")
+	dir := filepath.Join(all, fmt.Sprintf("%s-%s-%d", name, time.Now().Format("20060102-150405"), os.Getpid()))
+	if err := vfs.MkdirAll(vfs.OS, dir); err != nil {
+		return "", fmt.Errorf("making the folder of the event log: %w", err)
+	}
+	type old struct {
+		path    string
+		changed time.Time
+	}
+	var list []old
+	found, _ := filepath.Glob(filepath.Join(all, "*", eventlog.FileName)) // the pattern is sound
+	for _, path := range found {
+		if info, err := os.Stat(path); err == nil {
+			list = append(list, old{filepath.Dir(path), info.ModTime()})
+		}
+	}
+	slices.SortFunc(list, func(a, b old) int { return b.changed.Compare(a.changed) })
+	for _, o := range list[min(mostFolders, len(list)):] {
+		if Look(o.path).State != Running {
+			os.RemoveAll(o.path) // one that stays is tried again
+		}
+	}
+	return dir, nil
 }
 
 func writeEntry(path string, e entry) {
@@ -144,12 +176,12 @@ func Look(dir string) RunInfo {
 	if err != nil {
 		s.Error = err.Error()
 	}
-	return RunInfo{dir, stateOf(s), s}
+	return RunInfo{dir, StateOf(s), s}
 }
 
-// stateOf tells a run that goes on from one that was killed: by its process, and where that
+// StateOf tells a run that goes on from one that was killed: by its process, and where that
 // is another computer's by when the log was last written.
-func stateOf(s eventlog.Summary) State {
+func StateOf(s eventlog.Summary) State {
 	if s.End != nil {
 		return State(s.End.How)
 	}

@@ -76,8 +76,19 @@ func (w *Watcher) Close() error {
 // recent is how long runs that have ended are shown.
 const recent = 10 * time.Minute
 
-// Look is the state now.
+// Look is the state now, with the runs.
 func (w *Watcher) Look() Snapshot {
+	s := w.Computer()
+	for _, r := range Runs(w.cache, w.dirs...) {
+		if r.State == Running || time.Since(r.Changed) < recent {
+			s.Runs = append(s.Runs, r)
+		}
+	}
+	return s
+}
+
+// Computer is the state of host and GPUs now, without the runs.
+func (w *Watcher) Computer() Snapshot {
 	s := Snapshot{Time: time.Now(), GPUs: []GPU{}, Runs: []RunInfo{}}
 	h, err := readHost(w.proc)
 	if err != nil {
@@ -103,11 +114,6 @@ func (w *Watcher) Look() Snapshot {
 				gpu.Named = append(gpu.Named, Process{p.PID, processName(w.proc, p.PID), p.Bytes})
 			}
 			s.GPUs = append(s.GPUs, gpu)
-		}
-	}
-	for _, r := range Runs(w.cache, w.dirs...) {
-		if r.State == Running || time.Since(r.Changed) < recent {
-			s.Runs = append(s.Runs, r)
 		}
 	}
 	return s

@@ -67,7 +67,7 @@ func inferCachedAttention(a Attr, in []Type) ([]Type, error) {
 			return nil, fmt.Errorf("cache %v, want [N %d page %d] of at least one page, keys and values alike", in[i], a.KVHeads, k[2]/a.KVHeads)
 		}
 		if !CacheType(in[i].DType) {
-			return nil, fmt.Errorf("a cache in %v; want f32, bf16, f16 or 8 bits with a scale per row", in[i].DType)
+			return nil, fmt.Errorf("a cache in %v; want f32, bf16, f16, or 8 or 4 bits with scales in each row", in[i].DType)
 		}
 	}
 	return []Type{in[3], in[4], in[0]}, nil
@@ -84,7 +84,7 @@ func (k Kind) MixesRows() bool {
 }
 
 // CacheType says whether keys or values can be stored in a type: a plain one, or a block
-// type with a scale for each row, which is one head of one position.
+// type whose blocks are rows. A row is one head of one position.
 func CacheType(t dtype.Type) bool {
 	return t == dtype.F32 || t == dtype.BF16 || t == dtype.F16 || t.ByRows()
 }

@@ -71,7 +71,30 @@ type Attr struct {
 	// which are frozen.
 	InputOnly bool `json:"input_only,omitempty"`
 
-	Func  Func    `json:"func,omitempty"`
+	Func Func `json:"func,omitempty"`
+	// Alpha and Beta are the numbers of a Func that has some.
+	Alpha float64 `json:"alpha,omitempty"`
+	Beta  float64 `json:"beta,omitempty"`
+	// Func2 is the function of Binary and Compare, Second that its gradient is by the second operand.
+	Func2  Func2 `json:"func2,omitempty"`
+	Second bool  `json:"second,omitempty"`
+	// Reduction is what Reduce does.
+	Reduction Reduction `json:"reduction,omitempty"`
+	// Axis is the dimension that an op works along, counted from the last, which is 0; Dims is how
+	// many neighbouring dimensions, of which it is the last, are taken as one; 0 counts as 1.
+	Axis int64 `json:"axis,omitempty"`
+	Dims int64 `json:"dims,omitempty"`
+	// KeepDims: what is reduced stays as dimensions of 1.
+	KeepDims bool `json:"keepdims,omitempty"`
+	// Log: the logarithm of the softmax.
+	Log bool `json:"log,omitempty"`
+	// Start, Step and Length are of Slice and Pad; a Step of 0 counts as 1.
+	Start  int64 `json:"start,omitempty"`
+	Step   int64 `json:"step,omitempty"`
+	Length int64 `json:"length,omitempty"`
+	// Axes is the order in which Permute takes the dimensions.
+	Axes []int64 `json:"axes,omitempty"`
+
 	Eps   float64 `json:"eps,omitempty"`
 	Scale float64 `json:"scale,omitempty"`
 
@@ -104,11 +127,11 @@ type Attr struct {
 	Rows int64 `json:"rows,omitempty"`
 	// InnerDims is how many inner dimensions the result of SumRows has.
 	InnerDims int64 `json:"keep,omitempty"`
-	// Sizes of the parts Split makes of the last dimension.
+	// Sizes of the parts Split makes of a dimension.
 	Sizes []int64 `json:"sizes,omitempty"`
 	// To is the element type Cast and Dequantize make.
 	To dtype.Type `json:"to,omitempty"`
-	// Shape is the full shape of what Dequantize makes.
+	// Shape is the full shape of what Dequantize, Reshape and Expand make.
 	Shape shape.Shape `json:"shape,omitempty"`
 	// Extra holds the attributes of ops that a program adds, by names of its own.
 	Extra map[string]float64 `json:"extra,omitempty"`

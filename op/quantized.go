@@ -27,10 +27,10 @@ func init() {
 //	operands  x [.. K], W [N K] in a type of quant.Weights, then bias [N] with Attr.Bias
 //	output    [.. N]
 //
-// With Attr.Outliers, a threshold, it is LLM.int8, and W is i8row: x is rounded to f16; a
-// column of it with a magnitude of the threshold or more counts as outliers, and is
-// multiplied as it is. Of the others each row becomes whole 127ths of its largest
-// magnitude below the threshold, rounded to even in f32, and integers are multiplied.
+// With Attr.OutlierThreshold it is LLM.int8, and W is i8row. A column of x that, rounded to
+// f16, has a magnitude of the threshold or more counts as outliers, and is multiplied as it
+// is. Of the others, rounded to f16, each row becomes whole 127ths of its largest magnitude
+// below the threshold, rounded to even in f32, and integers are multiplied.
 // The gradient of x is in both cases that of the product with the decoded weight.
 const QuantizedMatmul Kind = "quantized_matmul"
 
@@ -93,7 +93,7 @@ func referenceOutliers(c Call, in, out []Array) {
 			for l, f := range row {
 				code := float64(int8(in[1].Packed[j*k+int64(l)]))
 				if apart[l] {
-					plain += f * code * scale / 127
+					plain += in[0].F[int64(i)*k+int64(l)] * code * scale / 127
 				} else {
 					whole += RoundInt8(float32(f), most[i]) * code
 				}

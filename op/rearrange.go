@@ -13,13 +13,17 @@ func init() {
 	Register(Op{Kind: SumRows, Takes: 1, Infer: inferSumRows, Cost: costSumRows, Accumulates: firstOutput, Reference: referenceSumRows})
 }
 
-// Split: cuts the last dimension into parts of Attr.Sizes.
+// Split: cuts dimension Attr.Axis, counted from the last, into parts of Attr.Sizes.
 const Split Kind = "split"
 
 func inferSplit(a Attr, in []Type) ([]Type, error) {
 	if err := check(float(in, 0), rank(in, 0, 1)); err != nil {
 		return nil, err
 	}
+	if !in[0].Shape.Has(a.Axis, 1) {
+		return nil, fmt.Errorf("%v has no dimension %d, counted from the last", in[0], a.Axis)
+	}
+	_, whole, _ := in[0].Shape.Around(a.Axis, 1)
 	var sum int64
 	out := make([]Type, len(a.Sizes))
 	for i, n := range a.Sizes {
@@ -27,29 +31,33 @@ func inferSplit(a Attr, in []Type) ([]Type, error) {
 			return nil, fmt.Errorf("part %d has size %d", i, n)
 		}
 		sum += n
-		out[i] = Type{in[0].DType, in[0].Shape.WithLast(n)}
+		out[i] = Type{in[0].DType, in[0].Shape.With(a.Axis, n)}
 	}
-	if sum != in[0].Shape.Last() {
-		return nil, fmt.Errorf("parts %v add up to %d, the last dimension of %v is %d", a.Sizes, sum, in[0], in[0].Shape.Last())
+	if sum != whole {
+		return nil, fmt.Errorf("parts %v add up to %d, that dimension of %v is %d", a.Sizes, sum, in[0], whole)
 	}
 	return out, nil
 }
 
-// Concat: joins operands along the last dimension; the inverse of Split.
+// Concat: joins operands along dimension Attr.Axis, counted from the last; the inverse of Split.
 const Concat Kind = "concat"
 
 func inferConcat(a Attr, in []Type) ([]Type, error) {
 	if len(in) == 0 {
 		return nil, fmt.Errorf("takes operands")
 	}
+	if !in[0].Shape.Has(a.Axis, 1) {
+		return nil, fmt.Errorf("%v has no dimension %d, counted from the last", in[0], a.Axis)
+	}
 	var sum int64
 	for i, t := range in {
-		if t.DType != in[0].DType || len(t.Shape) == 0 || !t.Shape[:len(t.Shape)-1].Equal(in[0].Shape[:len(in[0].Shape)-1]) {
-			return nil, fmt.Errorf("operand %d is %v next to %v: only the last dimension may differ", i, t, in[0])
+		if t.DType != in[0].DType || !t.Shape.Has(a.Axis, 1) || !t.Shape.With(a.Axis, 1).Equal(in[0].Shape.With(a.Axis, 1)) {
+			return nil, fmt.Errorf("operand %d is %v next to %v: only dimension %d, counted from the last, may differ", i, t, in[0], a.Axis)
 		}
-		sum += t.Shape.Last()
+		_, n, _ := t.Shape.Around(a.Axis, 1)
+		sum += n
 	}
-	return []Type{{in[0].DType, in[0].Shape.WithLast(sum)}}, float(in, 0)
+	return []Type{{in[0].DType, in[0].Shape.With(a.Axis, sum)}}, float(in, 0)
 }
 
 // SumRows: sums over the outer dimensions and keeps the Attr.Keep inner ones; the
@@ -66,26 +74,34 @@ func inferSumRows(a Attr, in []Type) ([]Type, error) {
 
 func costSumRows(c Call) Cost { return Cost{Flops: float64(c.In[0].Shape.Elements())} }
 
+// Run is how many elements lie together in a part that Split makes or Concat takes: its size along the
+// dimension, and all behind it.
+func (a Attr) Run(t Type) int64 {
+	_, n, inner := t.Shape.Around(a.Axis, 1)
+	return n * inner
+}
+
 func referenceSplit(c Call, in, out []Array, _ Args) {
 	var at int64
-	wide := rows(in[0].F, c.In[0].Shape.Last())
-	for part, size := range c.Attr.Sizes {
-		for n, row := range rows(out[part].F, size) {
+	wide := rows(in[0].F, c.Attr.Run(c.In[0]))
+	for _, part := range out {
+		run := c.Attr.Run(part.Type)
+		for n, row := range rows(part.F, run) {
 			copy(row, wide[n][at:])
 		}
-		at += size
+		at += run
 	}
 }
 
 func referenceConcat(c Call, in, out []Array, _ Args) {
 	var at int64
-	wide := rows(out[0].F, c.Out[0].Shape.Last())
+	wide := rows(out[0].F, c.Attr.Run(c.Out[0]))
 	for _, part := range in {
-		size := part.Type.Shape.Last()
-		for n, row := range rows(part.F, size) {
+		run := c.Attr.Run(part.Type)
+		for n, row := range rows(part.F, run) {
 			copy(wide[n][at:], row)
 		}
-		at += size
+		at += run
 	}
 }
 
@@ -99,6 +115,9 @@ func referenceSumRows(c Call, in, out []Array, _ Args) {
 func (l *CaseList) rearrangements() {
 	l.Add("unequal", Split, Attr{Sizes: []int64{5, 1, 9}}, l.X(2, 3, 15))
 	l.Add("one part", Split, Attr{Sizes: []int64{7}}, l.X(3, 7))
+	l.Add("middle", Split, Attr{Axis: 1, Sizes: []int64{5, 1, 9}}, l.X(2, 15, 3))
+	l.Add("first", Split, Attr{Axis: 2, Sizes: []int64{1, 3}}, l.X(4, 5, 3))
+	l.Add("middle", Concat, Attr{Axis: 1}, l.X(2, 5, 8), l.X(2, 1, 8), l.X(2, 9, 8))
 	l.Add("q k v", Split, Attr{Sizes: []int64{64, 16, 16}}, l.X(1, 33, 96))
 	l.Add("unequal", Concat, Attr{}, l.X(2, 3, 5), l.X(2, 3, 1), l.X(2, 3, 9))
 	l.Add("one part", Concat, Attr{}, l.X(3, 7))

@@ -39,6 +39,7 @@ type (
 	FitError  = goal.FitError
 	FitOption = goal.FitOption
 	Step      = search.Step
+	Rows      = search.Rows
 )
 
 // What can be asked: see package advise.
@@ -64,6 +65,7 @@ var (
 	WithSteps      = search.WithSteps
 	ForDecoding    = search.ForDecoding
 	Filled         = search.Filled
+	AtPositions    = search.AtPositions
 	Timeline       = forecast.Timeline
 	Savings        = advise.Savings
 	SiteOf         = goal.SiteOf

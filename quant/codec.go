@@ -25,8 +25,10 @@ type Codec struct {
 	State *StateCode
 	// Unsigned is the type for states that are never negative, of a codec of states.
 	Unsigned dtype.Type
-	// Block is how many elements share a scale. 0: a row of the tensor does.
+	// Block is how many elements share a scale. 0: a row of the tensor does, or is a block of several.
 	Block int
+	// Cache: only keys and values of generation are stored in it.
+	Cache bool
 
 	// Bytes is the storage of n elements, or where a block is a row, of a row of n.
 	Bytes func(n int64) int64
@@ -51,7 +53,7 @@ var codecs []*Codec
 // Register makes a codec known and returns its type. It is called while the program
 // starts and panics on a second codec of the same name.
 func Register(c Codec) dtype.Type {
-	c.Type = dtype.RegisterBlock(dtype.Block{Name: c.Name, Rows: c.Block == 0, Bytes: c.Bytes, Internal: c.interleaver != nil})
+	c.Type = dtype.RegisterBlock(dtype.Block{Name: c.Name, Rows: c.Block == 0, Bytes: c.Bytes, Internal: c.interleaver != nil || c.Cache})
 	c.Alias = cmp.Or(c.Alias, c.Name)
 	codecs = append(codecs, &c)
 	slices.SortFunc(codecs, func(a, b *Codec) int { return cmp.Compare(a.Alias, b.Alias) })
@@ -69,9 +71,9 @@ func Of(t dtype.Type) *Codec {
 }
 
 // Weights lists the codecs that weights can be stored in, by the names people call them: not
-// the interleaved types, which exist in memory alone.
+// the interleaved types, which exist in memory alone, nor those of caches.
 func Weights() []*Codec {
-	return slices.DeleteFunc(slices.Clone(codecs), func(c *Codec) bool { return c.State != nil || c.interleaver != nil })
+	return slices.DeleteFunc(slices.Clone(codecs), func(c *Codec) bool { return c.State != nil || c.interleaver != nil || c.Cache })
 }
 
 // Aliases names the codecs of weights, in a sentence or a help text: "fp4, nf4".
@@ -96,7 +98,7 @@ func ParseWeights(name string) (dtype.Type, error) {
 // IsWeights says whether weights can be stored in a type by a codec.
 func IsWeights(t dtype.Type) bool {
 	c := Of(t)
-	return c != nil && c.State == nil
+	return c != nil && c.State == nil && !c.Cache
 }
 
 // Encode writes numbers in a block type, rows of cols; dst has the bytes of the tensor.

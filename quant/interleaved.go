@@ -14,6 +14,9 @@ import (
 // an input for eight of them. They have the bytes of the type they are made of, in another
 // order, and the same numbers. No file has them: rows are interleaved while they are read.
 //
+// Of types of 16 bits 32 rows lie together, four registers of sums that do not wait for each
+// other: so memory is read in order, which it is read fastest in.
+//
 // Eight rows are stored block by block, and of each block
 //
 //	scales   those of the eight rows one after another: d, for q4_k d and then dmin, each f16
@@ -26,22 +29,26 @@ import (
 // Codes of elements 2i and 2i+1 are at the same place of the lower and the upper half of a word,
 // ready for an instruction that multiplies pairs of 16-bit integers and adds the two.
 var (
-	Q4_0x8 = registerInterleaved(interleaver{of: Q4_0, block: 32, bytes: 18, pack: packQ4_0, unpack: unpackQ4_0})
-	Q8_0x8 = registerInterleaved(interleaver{of: Q8_0, block: 32, bytes: 34, pack: packQ8_0, unpack: unpackQ8_0})
-	Q4_Kx8 = registerInterleaved(interleaver{of: Q4_K, block: 256, bytes: 144, pack: packQ4K, unpack: unpackQ4K})
-	Q6_Kx8 = registerInterleaved(interleaver{of: Q6_K, block: 256, bytes: 210, pack: packQ6K, unpack: unpackQ6K})
-	BF16x8 = registerInterleaved(interleaver{of: dtype.BF16, block: 8, bytes: 16, pack: packPairs, unpack: unpackPairs})
-	F16x8  = registerInterleaved(interleaver{of: dtype.F16, block: 8, bytes: 16, pack: packSingles, unpack: unpackSingles})
+	Q4_0x8  = registerInterleaved(interleaver{of: Q4_0, rows: InterleavedRows, block: 32, bytes: 18, pack: packQ4_0, unpack: unpackQ4_0})
+	Q8_0x8  = registerInterleaved(interleaver{of: Q8_0, rows: InterleavedRows, block: 32, bytes: 34, pack: packQ8_0, unpack: unpackQ8_0})
+	Q4_Kx8  = registerInterleaved(interleaver{of: Q4_K, rows: InterleavedRows, block: 256, bytes: 144, pack: packQ4K, unpack: unpackQ4K})
+	Q6_Kx8  = registerInterleaved(interleaver{of: Q6_K, rows: InterleavedRows, block: 256, bytes: 210, pack: packQ6K, unpack: unpackQ6K})
+	BF16x32 = registerInterleaved(interleaver{of: dtype.BF16, rows: HalfRows, block: 8, bytes: 16, pack: packPairs, unpack: unpackPairs})
+	F16x32  = registerInterleaved(interleaver{of: dtype.F16, rows: HalfRows, block: 8, bytes: 16, pack: packSingles, unpack: unpackSingles})
 )
 
-// InterleavedRows is how many rows lie together.
-const InterleavedRows = 8
+// InterleavedRows is how many rows of codes lie together, HalfRows how many of 16-bit types.
+const (
+	InterleavedRows = 8
+	HalfRows        = 32
+)
 
-// interleaver is how blocks of eight rows lie together.
+// interleaver is how blocks of some rows lie together.
 type interleaver struct {
 	of           dtype.Type
+	rows         int // that lie together
 	block, bytes int // of a block of one row: elements, and bytes
-	// pack writes row r of eight blocks, unpack reads it.
+	// pack writes row r of so many blocks, unpack reads it.
 	pack   func(dst, block []byte, r int)
 	unpack func(block, src []byte, r int)
 	// whole interleaves all of a matrix, where its scales are apart from its codes.
@@ -49,20 +56,20 @@ type interleaver struct {
 }
 
 func registerInterleaved(l interleaver) dtype.Type {
-	name := fmt.Sprintf("%vx%d", l.of, InterleavedRows)
+	name := fmt.Sprintf("%vx%d", l.of, l.rows)
 	return Register(Codec{
-		Name: name, Title: fmt.Sprintf("%v with eight rows together", l.of), Block: l.block, interleaver: &l,
+		Name: name, Title: fmt.Sprintf("%v with %d rows together", l.of, l.rows), Block: l.block, interleaver: &l,
 		Bytes:  func(n int64) int64 { return l.of.Bytes(n) },
 		Encode: l.encode, Decode: l.decode, Stream: l.stream,
 	})
 }
 
-// Interleaved is the type that holds a matrix of a type with eight rows together; ok is false
+// Interleaved is the type that holds a matrix of a type with rows together; ok is false
 // where there is none, or the matrix has no such shape.
 func Interleaved(t dtype.Type, rows, cols int64) (of dtype.Type, ok bool) {
 	for _, c := range codecs {
 		if l := c.interleaver; l != nil && l.of == t {
-			return c.Type, rows > 0 && rows%InterleavedRows == 0 && cols > 0 && cols%int64(l.block) == 0
+			return c.Type, rows > 0 && rows%int64(l.rows) == 0 && cols > 0 && cols%int64(l.block) == 0
 		}
 	}
 	return dtype.Invalid, false
@@ -83,8 +90,8 @@ func Interleave(t dtype.Type, rows, cols int64, from io.ReaderAt) io.Reader {
 	if l.whole != nil {
 		return l.whole(rows, cols, from)
 	}
-	together := InterleavedRows * l.rowBytes(int(cols))
-	return &parallelReader{parts: rows / InterleavedRows, make: func(part int64, b *buffer) error {
+	together := l.rows * l.rowBytes(int(cols))
+	return &parallelReader{parts: rows / int64(l.rows), make: func(part int64, b *buffer) error {
 		b.bytes = slices.Grow(b.bytes[:0], 2*together)[:2*together]
 		plain := b.bytes[together:]
 		if _, err := from.ReadAt(plain, part*int64(together)); err != nil && err != io.EOF {
@@ -98,19 +105,19 @@ func Interleave(t dtype.Type, rows, cols int64, from io.ReaderAt) io.Reader {
 
 func (l *interleaver) rowBytes(cols int) int { return cols / l.block * l.bytes }
 
-// interleave writes eight rows together.
+// interleave writes rows together.
 func (l *interleaver) interleave(dst, rows []byte, cols int) {
 	size := l.rowBytes(cols)
 	for at := 0; at < size; at += l.bytes {
-		for r := range InterleavedRows {
-			l.pack(dst[InterleavedRows*at:][:InterleavedRows*l.bytes], rows[r*size+at:][:l.bytes], r)
+		for r := range l.rows {
+			l.pack(dst[l.rows*at:][:l.rows*l.bytes], rows[r*size+at:][:l.bytes], r)
 		}
 	}
 }
 
-// stream encodes eight rows at a time.
+// stream encodes rows that lie together at a time.
 func (l *interleaver) stream(rows, cols int64, from ReadFunc) io.Reader {
-	return encodeParts(rows*cols, InterleavedRows*max(cols, 1), from, l.of.Bytes, func(first int64, b *buffer) error {
+	return encodeParts(rows*cols, int64(l.rows)*max(cols, 1), from, l.of.Bytes, func(first int64, b *buffer) error {
 		if bad := firstNonFinite(b.numbers); bad >= 0 && l.of.Block() {
 			return fmt.Errorf("element %d is %v, which %v cannot hold", first+int64(bad), b.numbers[bad], l.of)
 		}
@@ -119,10 +126,10 @@ func (l *interleaver) stream(rows, cols int64, from ReadFunc) io.Reader {
 }
 
 func (l *interleaver) encode(dst []byte, src []float32, cols int) error {
-	if cols%l.block != 0 || len(src)%(InterleavedRows*max(cols, 1)) != 0 {
-		return fmt.Errorf("%d numbers in rows of %d: eight rows of whole blocks of %d lie together", len(src), cols, l.block)
+	if cols%l.block != 0 || len(src)%(l.rows*max(cols, 1)) != 0 {
+		return fmt.Errorf("%d numbers in rows of %d: %d rows of whole blocks of %d lie together", len(src), cols, l.rows, l.block)
 	}
-	n := InterleavedRows * cols
+	n := l.rows * cols
 	rows := make([]byte, l.of.Bytes(int64(n)))
 	for ; len(src) > 0; src, dst = src[n:], dst[len(rows):] {
 		if !l.of.Block() {
@@ -142,8 +149,8 @@ func (l *interleaver) decode(dst []float32, storage []byte, _, cols, first int) 
 	block := raw[:l.bytes]
 	for len(dst) > 0 {
 		row, col := first/cols, first%cols
-		at := row/InterleavedRows*InterleavedRows*l.rowBytes(cols) + col/l.block*l.bytes*InterleavedRows
-		l.unpack(block, storage[at:][:l.bytes*InterleavedRows], row%InterleavedRows)
+		at := row/l.rows*l.rows*l.rowBytes(cols) + col/l.block*l.bytes*l.rows
+		l.unpack(block, storage[at:][:l.bytes*l.rows], row%l.rows)
 		if l.of.Block() {
 			Of(l.of).Decode(whole[:l.block], block, l.block, l.block, 0)
 		} else {
@@ -265,6 +272,10 @@ const (
 	sixteenQ6K = 64 + 32
 )
 
+// upperShift is where the upper bits of element i of 16 are in their word: in the byte that its lower
+// bits are in, of one of two words, so that one shift brings four of them to where they belong.
+func upperShift(i int) int { return 8*(i%2*2+i%8/4) + i/8*4 + i/2%2*2 }
+
 func packQ6K(dst, block []byte, r int) {
 	copy(dst[2*r:], block[208:210])
 	for j := range 16 {
@@ -277,7 +288,7 @@ func packQ6K(dst, block []byte, r int) {
 		}
 		var upper uint32
 		for i := range 16 {
-			upper |= uint32(block[128+32*h+l+i]>>(2*g)&3) << (i/2*2 + i%2*16)
+			upper |= uint32(block[128+32*h+l+i]>>(2*g)&3) << upperShift(i)
 		}
 		binary.LittleEndian.PutUint32(to[64+4*r:], upper)
 	}
@@ -296,7 +307,7 @@ func unpackQ6K(block, src []byte, r int) {
 		}
 		upper := binary.LittleEndian.Uint32(from[64+4*r:])
 		for i := range 16 {
-			block[128+32*h+l+i] |= byte(upper>>(i/2*2+i%2*16)&3) << (2 * g)
+			block[128+32*h+l+i] |= byte(upper>>upperShift(i)&3) << (2 * g)
 		}
 	}
 }
@@ -304,25 +315,25 @@ func unpackQ6K(block, src []byte, r int) {
 // Pairs of bf16 elements are a word of their row.
 func packPairs(dst, block []byte, r int) {
 	for p := range 4 {
-		copy(dst[32*p+4*r:], block[4*p:4*p+4])
+		copy(dst[4*HalfRows*p+4*r:], block[4*p:4*p+4])
 	}
 }
 
 func unpackPairs(block, src []byte, r int) {
 	for p := range 4 {
-		copy(block[4*p:4*p+4], src[32*p+4*r:])
+		copy(block[4*p:4*p+4], src[4*HalfRows*p+4*r:])
 	}
 }
 
 // Elements of f16 lie one by one.
 func packSingles(dst, block []byte, r int) {
 	for i := range 8 {
-		copy(dst[16*i+2*r:], block[2*i:2*i+2])
+		copy(dst[2*HalfRows*i+2*r:], block[2*i:2*i+2])
 	}
 }
 
 func unpackSingles(block, src []byte, r int) {
 	for i := range 8 {
-		copy(block[2*i:2*i+2], src[16*i+2*r:])
+		copy(block[2*i:2*i+2], src[2*HalfRows*i+2*r:])
 	}
 }

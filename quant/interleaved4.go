@@ -27,7 +27,7 @@ func registerFourInterleaved(of dtype.Type) dtype.Type {
 	f := fourInterleaver{of}
 	return Register(Codec{
 		Name: fmt.Sprintf("%vx%d", of, InterleavedRows), Title: fmt.Sprintf("%v with eight rows together", of), Block: FourBitBlock,
-		interleaver: &interleaver{of: of, block: FourBitBlock, whole: f.interleave},
+		interleaver: &interleaver{of: of, rows: InterleavedRows, block: FourBitBlock, whole: f.interleave},
 		Bytes:       fourBitBytes, Decode: f.decode,
 		Encode: func(dst []byte, src []float32, cols int) error {
 			if cols%FourBitBlock != 0 || len(src)%(InterleavedRows*max(cols, 1)) != 0 {

@@ -14,7 +14,7 @@ import (
 // An interleaved matrix has the numbers of the one it is made of, from any element on, made from
 // storage and from numbers.
 func TestInterleavedRowsHaveTheSameNumbers(t *testing.T) {
-	const rows, cols = 24, 512
+	const rows, cols = 96, 512
 	rng := rand.New(rand.NewPCG(1, 2))
 	numbers := make([]float32, rows*cols)
 	for i := range numbers {

@@ -279,3 +279,46 @@ func BenchmarkCodecs(b *testing.B) {
 		run("decode", func() error { return Decode(kind, x, packed, len(x)) })
 	}
 }
+
+// Numbers in 4 bits are within half a step of what they were, the one of largest magnitude up to the rounding
+// of its scale, and rows of zeros stay zeros; a row that is not finite reads as NaN.
+func TestRowsOfFourBits(t *testing.T) {
+	for _, cols := range []int{1, 31, 32, 33, 70, 128} {
+		const rows = 5
+		x := random(rows*cols, 9)
+		clear(x[cols : 2*cols])
+		storage := make([]byte, rows*int(RowI4.Bytes(int64(cols))))
+		if want := rows * ((cols+1)/2 + 2*((cols+31)/32)); len(storage) != want {
+			t.Fatalf("%d bytes for rows of %d, want %d", len(storage), cols, want)
+		}
+		if err := Encode(RowI4, storage, x, cols); err != nil {
+			t.Fatal(err)
+		}
+		again, got := make([]byte, len(storage)), make([]float32, cols)
+		for row := range rows {
+			EncodeRow(RowI4, again, len(x), row, x[row*cols:(row+1)*cols])
+		}
+		if !bytes.Equal(again, storage) {
+			t.Errorf("rows of %d by themselves have other codes", cols)
+		}
+		for row := range rows {
+			ReadRow(RowI4, got, storage, len(x), row)
+			for g := 0; g < cols; g += 32 {
+				group := x[row*cols+g : row*cols+min(g+32, cols)]
+				step := AbsMax(group) / 8
+				for i, f := range group {
+					off := math.Abs(float64(got[g+i] - f))
+					if off > float64(step)*0.501 && !(f*got[g+i] > 0 && off <= float64(step)*1.01) { // the side opposite the largest has one code less
+						t.Errorf("%v of rows of %d became %v, steps are %v", f, cols, got[g+i], step)
+					}
+				}
+			}
+		}
+		x[0] = float32(math.NaN())
+		EncodeRow(RowI4, storage, len(x), 0, x[:cols])
+		ReadRow(RowI4, got, storage, len(x), 0)
+		if got[0] == got[0] {
+			t.Errorf("a row with NaN begins with %v", got[0])
+		}
+	}
+}

@@ -53,14 +53,39 @@ func DecodeRow(t dtype.Type, dst []float32, codes []byte, scale float32) {
 	Of(t).rows.decode(dst, codes, scale)
 }
 
-// EncodeRow writes a row of a tensor of n elements, in a type with a scale for each row, into
-// the tensor's storage. A row that cannot be coded, because a number is not finite, reads as NaN.
+// EncodeRow writes a row of a tensor of n elements, in a type whose blocks are rows, into the
+// tensor's storage. A row that cannot be coded, because a number is not finite, reads as NaN.
 func EncodeRow(t dtype.Type, storage []byte, n, row int, src []float32) {
-	scale, err := Of(t).rows.encode(storage[row*len(src):(row+1)*len(src)], src)
+	c := Of(t)
+	if c.rows == nil {
+		codes, scales := rowI4(storage, n, len(src), row)
+		encodeRowI4(codes, scales, src)
+		return
+	}
+	scale, err := c.rows.encode(storage[row*len(src):(row+1)*len(src)], src)
 	if err != nil {
 		scale = float32(math.NaN())
 	}
 	putF32(storage[n:], row, scale)
+}
+
+// ReadRow reads a row that EncodeRow wrote.
+func ReadRow(t dtype.Type, dst []float32, storage []byte, n, row int) {
+	c := Of(t)
+	if c.rows == nil {
+		codes, scales := rowI4(storage, n, len(dst), row)
+		decodeRowI4(dst, codes, scales, 0)
+		return
+	}
+	c.rows.decode(dst, storage[row*len(dst):(row+1)*len(dst)], RowScale(storage, n, row))
+}
+
+// RowCodeBytes is what the codes of a row take; in a tensor all codes are first, and then what scales them.
+func RowCodeBytes(t dtype.Type, cols int64) int64 {
+	if Of(t).rows == nil {
+		return codesI4(cols)
+	}
+	return cols
 }
 
 // RowScale is the scale of a row in the storage of a tensor of n elements.

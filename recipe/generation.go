@@ -34,7 +34,7 @@ func GenerationFlags(f *flag.FlagSet, g *run.Generation) {
 var cacheTypes = []struct {
 	name string
 	t    dtype.Type
-}{{"fp32", dtype.F32}, {"bf16", dtype.BF16}, {"fp16", dtype.F16}, {"int8", quant.RowI8}, {"fp8", quant.RowF8}}
+}{{"fp32", dtype.F32}, {"bf16", dtype.BF16}, {"fp16", dtype.F16}, {"int8", quant.RowI8}, {"fp8", quant.RowF8}, {"int4", quant.RowI4}}
 
 func cacheTypeNames() (names []string) {
 	for _, c := range cacheTypes {
@@ -79,7 +79,7 @@ func CacheTypeName(g run.Generation) string {
 }
 
 // smallerCaches are ways to generate within less memory, of each of which the first that fits
-// is wanted: fewer sequences, shorter ones, 8 bits, smaller chunks of prompts, and 8 bits with
+// is wanted: fewer sequences, shorter ones, 8 or 4 bits, smaller chunks of prompts, and 8 bits with
 // fewer sequences or shorter ones.
 func (p *Plan) smallerCaches(m *spillway.Model, o spillway.Options) [][]way {
 	g := o.Generation
@@ -89,7 +89,7 @@ func (p *Plan) smallerCaches(m *spillway.Model, o spillway.Options) [][]way {
 	var streams, contexts, bits, chunks, both []way
 	coded := way{"--cache-type int8", func(o *spillway.Options) { o.Generation.Key, o.Generation.Value = quant.RowI8, quant.RowI8 }}
 	if !g.Key.Block() && !g.Value.Block() {
-		bits = append(bits, coded)
+		bits = append(bits, coded, way{"--cache-type int4", func(o *spillway.Options) { o.Generation.Key, o.Generation.Value = quant.RowI4, quant.RowI4 }})
 	}
 	join := func(a, b way) way {
 		return way{a.flags + " " + b.flags, func(o *spillway.Options) {

@@ -18,6 +18,7 @@ import (
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/nn"
+	"spillway/optim"
 	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/spec"
@@ -175,7 +176,13 @@ func (m *Model) network(o Options) (nn.Model, error) {
 	if err == nil {
 		err = m.asStored(net, o)
 	}
+	if err == nil {
+		err = hasOutliers(net, o)
+	}
 	if err != nil {
+		return nil, err
+	}
+	if err := freeze(net, o); err != nil {
 		return nil, err
 	}
 	for _, x := range o.Exceptions {
@@ -203,6 +210,34 @@ func (m *Model) network(o Options) (nn.Model, error) {
 	return net, err
 }
 
+// freeze marks the params that the options freeze. A network that several plans share has marks of
+// an earlier one, which come off again.
+func freeze(net nn.Model, o Options) error {
+	params, err := nn.Bind(net)
+	if err != nil {
+		return err
+	}
+	frozen, err := optim.Matches(o.Freeze)
+	if err != nil {
+		return fmt.Errorf("frozen params: %w", err)
+	}
+	matched, left := len(o.Freeze) == 0, 0
+	for _, p := range params {
+		p.Paused = frozen(p.Name)
+		matched = matched || p.Paused
+		if !p.Frozen && !p.Paused {
+			left++
+		}
+	}
+	switch {
+	case !matched:
+		return fmt.Errorf("frozen params %s: none of the %d params matches; the first is %s", strings.Join(o.Freeze, ", "), len(params), params[0].Name)
+	case left == 0 && len(o.Freeze) > 0:
+		return fmt.Errorf("frozen params %s: nothing is left to train; leave some out", strings.Join(o.Freeze, ", "))
+	}
+	return nil
+}
+
 // asStored makes the weights of a quantized folder be held as the folder has them: those
 // that it left plain stay so, and those that it has in codes are not encoded again, which
 // would change their numbers. Only to compute with, linear layers hold codes without being
@@ -224,7 +259,7 @@ func (m *Model) asStored(net nn.Model, o Options) error {
 	for _, w := range list {
 		byName[w.Name] = w
 	}
-	if o.Task == Infer || o.Task == Generate {
+	if !o.Task.Trains() && !o.adapts() {
 		if err := m.packLinears(net, byName, o); err != nil {
 			return err
 		}
@@ -273,9 +308,27 @@ func (m *Model) packLinears(net nn.Model, byName map[string]stored.Tensor, o Opt
 			if decoded := o.decoded && stored.Library(w.Type) == ""; exact && ok && !decoded {
 				p.Storage, p.Frozen = w.Type, true
 			}
+			if p.Storage == quant.RowI8 {
+				p.OutlierThreshold = o.Adapters.Outliers
+			}
 		}
 	}
 	return err
+}
+
+// hasOutliers refuses a threshold of outliers where no weight is multiplied as LLM.int8 does.
+func hasOutliers(net nn.Model, o Options) error {
+	if o.Adapters.Outliers == 0 || o.Task.Trains() {
+		return nil
+	}
+	params, err := nn.Bind(net)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(params, func(p *nn.Param) bool { return p.OutlierThreshold > 0 }) {
+		return fmt.Errorf("a threshold of %v for LLM.int8 has no effect: the model has no weights in int8; leave it out, or make a folder with spillway quantize MODEL OUT --format int8", o.Adapters.Outliers)
+	}
+	return nil
 }
 
 // quantizedType is the format of QLoRA's frozen weights where none is given: the

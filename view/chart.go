@@ -175,13 +175,16 @@ func (s span) at(v, from, to float64) float64 {
 	return from + (v-s.low)/(s.high-s.low)*(to-from)
 }
 
-// The size of charts, in pixels.
+// The size of pictures, in pixels: of charts, which stand side by side, and of views that are as
+// wide as a page.
 const (
-	chartWidth, chartHeight = 760, 320
+	chartWidth, chartHeight = 600, 270
+	wideWidth               = 1000
 	marginLeft, marginRight = 76, 16
-	marginTop, marginBottom = 34, 40
-	titleSize, labelSize    = 15, 12
-	plotWidth, plotHeight   = chartWidth - marginLeft - marginRight, chartHeight - marginTop - marginBottom
+	marginTop, marginBottom = 36, 40
+	titleSize, labelSize    = 16, 13
+	plotWidth               = chartWidth - marginLeft - marginRight
+	widePlot                = wideWidth - marginLeft - marginRight
 	DefaultPoints           = plotWidth // of a curve: one for each pixel
 )
 
@@ -203,35 +206,35 @@ func (c Chart) extent() (x, y span) {
 		lowX, highX, lowY, highY = 0, 1, 0, 1
 	}
 	if c.Unit == Bytes {
-		return nice(lowX, highX, 8), niceBytes(highY*1.05, 6)
+		return nice(lowX, highX, 6), niceBytes(highY*1.05, 6)
 	}
 	if c.Unit != Plain {
 		lowY = 0
 	}
 	pad := (highY - lowY) * 0.04
 	if lowY == 0 {
-		return nice(lowX, highX, 8), nice(0, highY+pad, 5)
+		return nice(lowX, highX, 6), nice(0, highY+pad, 5)
 	}
-	return nice(lowX, highX, 8), nice(lowY-pad, highY+pad, 5)
+	return nice(lowX, highX, 6), nice(lowY-pad, highY+pad, 5)
 }
 
-// SVG draws the chart.
-func (c Chart) SVG() string {
-	d := &drawing{width: chartWidth, height: chartHeight}
+// Picture draws the chart.
+func (c Chart) Picture() Picture {
+	d := &Picture{Width: chartWidth, Height: chartHeight}
 	x, y := c.extent()
 	const left, right, top, bottom = marginLeft, chartWidth - marginRight, marginTop, chartHeight - marginBottom
-	d.text(left, 20, "start", c.Title, titleSize, ink("ink"))
+	d.label(left, 22, "start", c.Title, titleSize, ink("ink"))
 	for _, m := range y.marks {
 		at := y.at(m, bottom, top)
 		d.line(left, at, right, at, ink("grid"))
-		d.text(left-8, at+4, "end", c.Unit.Format(m), labelSize, ink("faint"))
+		d.label(left-8, at+4, "end", c.Unit.Format(m), labelSize, ink("faint"))
 	}
 	for _, m := range x.marks {
 		at := x.at(m, left, right)
 		d.line(at, bottom, at, bottom+4, ink("faint"))
-		d.text(at, bottom+17, "middle", short(m), labelSize, ink("faint"))
+		d.label(at, bottom+17, "middle", short(m), labelSize, ink("faint"))
 	}
-	d.text(right, bottom+33, "end", c.X, labelSize, ink("faint"))
+	d.label(right, bottom+33, "end", c.X, labelSize, ink("faint"))
 	var names []string
 	var colours []Colour
 	for i, l := range c.Lines {
@@ -239,12 +242,15 @@ func (c Chart) SVG() string {
 		names, colours = append(names, l.Name), append(colours, colour)
 		c.curve(d, l, colour, x, y)
 	}
-	d.legend(left, chartHeight-14, plotWidth-80, names, colours)
-	return d.done(c.Title, c.describe())
+	if len(names) > 1 {
+		d.legend(left, chartHeight-14, plotWidth-60, names, colours)
+	}
+	d.Title, d.Describe = c.Title, c.describe()
+	return *d
 }
 
 // curve draws a line, and the band between its lowest and highest points.
-func (c Chart) curve(d *drawing, l Line, colour Colour, x, y span) {
+func (c Chart) curve(d *Picture, l Line, colour Colour, x, y span) {
 	const left, right, top, bottom = marginLeft, chartWidth - marginRight, marginTop, chartHeight - marginBottom
 	xs, ys := make([]float64, len(l.X)), make([]float64, len(l.X))
 	for i := range l.X {
@@ -257,15 +263,13 @@ func (c Chart) curve(d *drawing, l Line, colour Colour, x, y span) {
 			bx[i], by[i] = xs[i], y.at(l.High[i], bottom, top)
 			bx[2*n-1-i], by[2*n-1-i] = xs[i], y.at(l.Low[i], bottom, top)
 		}
-		d.WriteString(`<g opacity="0.25">`)
-		d.path(bx, by, colour, true, "")
-		d.WriteString("</g>\n")
+		d.area(bx, by, colour, 0.25)
 	}
-	dash := ""
+	var dash []float64
 	if l.Dashed {
-		dash = "5 4"
+		dash = []float64{5, 4}
 	}
-	d.path(xs, ys, colour, false, dash)
+	d.path(xs, ys, colour, dash...)
 	if len(xs) == 1 {
 		d.rect(xs[0]-2, ys[0]-2, 4, 4, colour, l.Name)
 	}

@@ -185,6 +185,16 @@ var figures = []figure{
 	{"time per step", Seconds, mean(func(it *eventlog.Iteration) float64 { return it.Seconds })},
 	{"time per step, forecast", Seconds, last(func(it *eventlog.Iteration) float64 { return it.Forecast })},
 	{"tokens/s", Rate, mean(func(it *eventlog.Iteration) float64 { return it.TokensPerSecond })},
+	{"prompt tokens", Plain, generated(func(g *eventlog.Generation) float64 { return float64(g.TotalPrompt) })},
+	{"new tokens", Plain, generated(func(g *eventlog.Generation) float64 { return float64(g.TotalNew) })},
+	{"prompt tokens/s", Rate, generatedRate(func(g *eventlog.Generation) (int64, float64) { return g.PromptTokens, g.PrefillSeconds })},
+	{"new tokens/s", Rate, generatedRate(func(g *eventlog.Generation) (int64, float64) {
+		if g.PromptTokens > 0 {
+			return 0, 0 // some of the new tokens came with prompts
+		}
+		return g.NewTokens, g.DecodeSeconds
+	})},
+	{"keys and values, at last", Bytes, generated(func(g *eventlog.Generation) float64 { return float64(g.CacheBytes) })},
 	{"share of roofline", Share, mean(func(it *eventlog.Iteration) float64 { return it.ShareOfRoofline })},
 	{"device memory", Bytes, last(func(it *eventlog.Iteration) float64 { return float64(it.MeasuredBytes) })},
 	{"device memory, predicted", Bytes, last(func(it *eventlog.Iteration) float64 { return float64(it.PredictedBytes) })},
@@ -193,6 +203,30 @@ var figures = []figure{
 	{"disk", Bytes, last(func(it *eventlog.Iteration) float64 { return float64(it.Tiers.Disk) })},
 	{"optimizer state", Bytes, last(func(it *eventlog.Iteration) float64 { return float64(it.StateBytes) })},
 	{"alerts", Plain, func(r *Run) (float64, bool) { return float64(len(r.Alerts)), true }},
+}
+
+// generated is a number of the newest stretch of generating.
+func generated(of func(*eventlog.Generation) float64) func(*Run) (float64, bool) {
+	return func(r *Run) (float64, bool) {
+		n := len(r.Generations)
+		if n == 0 {
+			return 0, false
+		}
+		return of(&r.Generations[n-1]), true
+	}
+}
+
+// generatedRate is tokens over seconds, of all stretches.
+func generatedRate(of func(*eventlog.Generation) (int64, float64)) func(*Run) (float64, bool) {
+	return func(r *Run) (float64, bool) {
+		var tokens int64
+		var seconds float64
+		for i := range r.Generations {
+			n, s := of(&r.Generations[i])
+			tokens, seconds = tokens+n, seconds+s
+		}
+		return float64(tokens) / seconds, tokens > 0 && seconds > 0
+	}
 }
 
 // Tables are the parts of a comparison that have rows, with their titles.

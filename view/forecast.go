@@ -52,19 +52,19 @@ func (c ForecastCheck) CSV(w io.Writer) error {
 	return out.Error() // the first error of any write
 }
 
-// SVG draws a point per instruction, on axes of powers of ten. Above the diagonal something
+// Picture draws a point per instruction, on axes of powers of ten. Above the diagonal something
 // took longer than forecast. Points that fall on one place are one.
-func (c ForecastCheck) SVG() string {
-	const left, right, top, bottom = marginLeft, chartWidth - marginRight, 76, 484
-	d := &drawing{width: chartWidth, height: bottom + 44}
-	d.text(left, 20, "start", c.Title, titleSize, ink("ink"))
+func (c ForecastCheck) Picture() Picture {
+	const left, right, top, bottom = marginLeft, wideWidth - marginRight, 76, 484
+	d := &Picture{Width: wideWidth, Height: bottom + 44}
+	d.label(left, 22, "start", c.Title, titleSize, ink("ink"))
 	verbs := []trace.Verb{trace.Run, trace.Move, trace.Reduce, trace.Update}
 	var names []string
 	var colours []Colour
 	for _, v := range verbs {
 		names, colours = append(names, v.String()), append(colours, ColourOfVerb(v))
 	}
-	d.legend(left, 34, plotWidth, names, colours)
+	d.legend(left, 34, widePlot, names, colours)
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, p := range c.Points {
 		if p.Forecast > 0 && p.Measured > 0 {
@@ -83,12 +83,12 @@ func (c ForecastCheck) SVG() string {
 		x, y := axis.at(e, left, right), axis.at(e, bottom, top)
 		d.line(left, y, right, y, ink("grid"))
 		d.line(x, top, x, bottom, ink("grid"))
-		d.text(left-8, y+4, "end", Duration(math.Pow(10, e)), labelSize, ink("faint"))
-		d.text(x, bottom+17, "middle", Duration(math.Pow(10, e)), labelSize, ink("faint"))
+		d.label(left-8, y+4, "end", Duration(math.Pow(10, e)), labelSize, ink("faint"))
+		d.label(x, bottom+17, "middle", Duration(math.Pow(10, e)), labelSize, ink("faint"))
 	}
 	d.line(left, bottom, right, top, ink("faint"))
-	d.text(right, bottom+34, "end", "forecast", labelSize, ink("faint"))
-	d.text(left, top-6, "start", "measured", labelSize, ink("faint"))
+	d.label(right, bottom+34, "end", "forecast", labelSize, ink("faint"))
+	d.label(left, top-6, "start", "measured", labelSize, ink("faint"))
 	seen := map[[3]int]bool{}
 	for _, p := range c.Points {
 		if p.Forecast <= 0 || p.Measured <= 0 {
@@ -102,7 +102,8 @@ func (c ForecastCheck) SVG() string {
 		seen[key] = true
 		d.rect(x-2, y-2, 4, 4, ColourOfVerb(p.Verb), fmt.Sprintf("%s %s on %s: forecast %s, measured %s", p.Verb, p.Name, p.Lane, Duration(p.Forecast), Duration(p.Measured)))
 	}
-	return d.done(c.Title, c.describe())
+	d.Title, d.Describe = c.Title, c.describe()
+	return *d
 }
 
 func (c ForecastCheck) describe() string {

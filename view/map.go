@@ -102,43 +102,71 @@ func (m Map) CSV(w io.Writer) error {
 	return out.Error() // the first error of any write
 }
 
-// SVG draws the cells.
-func (m Map) SVG() string {
-	const height = 30
-	d := &drawing{width: chartWidth}
-	d.text(marginLeft, 20, "start", m.Title, titleSize, ink("ink"))
+// Picture draws the cells.
+func (m Map) Picture() Picture {
+	const height = 34
+	d := &Picture{Width: wideWidth, Title: m.Title, Describe: m.describe()}
+	d.label(marginLeft, 22, "start", m.Title, titleSize, ink("ink"))
 	var names []string
 	var colours []Colour
 	for _, t := range tiers {
 		names, colours = append(names, string(t)), append(colours, tierColours[t])
 	}
 	names, colours = append(names, "line below: streams to the device"), append(colours, ink("ink"))
-	top := 34 + d.legend(marginLeft, 34, plotWidth, names, colours) + 8
-	width := plotWidth / float64(max(len(m.Columns), 1))
+	top := 34 + d.legend(marginLeft, 34, widePlot, names, colours) + 8
+	width := widePlot / float64(max(len(m.Columns), 1))
 	for _, r := range m.Rows {
-		d.text(marginLeft-8, top+height/2+4, "end", string(r.Class), labelSize, ink("ink"))
+		d.label(marginLeft-8, top+height/2, "end", string(r.Class), labelSize, ink("ink"))
 		for i, c := range r.Cells {
 			if c.Bytes == 0 {
 				continue
 			}
 			x := marginLeft + float64(i)*width
-			title := fmt.Sprintf("%s, %s: %v on %s", m.Columns[i], r.Class, units.Bytes(c.Bytes), c.Tier)
-			if c.Streams {
-				title += ", streams"
-			}
-			if m.Updates[i] != "" {
-				title += ", optimizer step by " + m.Updates[i]
-			}
-			d.rect(x, top, max(width-1, 0.5), height-8, tierColours[c.Tier], title)
+			d.rect(x, top, max(width-1, 0.5), height-8, tierColours[c.Tier], m.title(r, i))
 			if c.Streams {
 				d.rect(x, top+height-7, max(width-1, 0.5), 3, ink("ink"), "")
 			}
 		}
 		top += height
 	}
-	d.text(marginLeft, top+12, "start", "one column for each parameter buffer, first to last", labelSize, ink("faint"))
-	d.height = top + 24
-	return d.done(m.Title, m.describe())
+	if slices.ContainsFunc(m.Updates, func(u string) bool { return u != "" }) {
+		d.label(marginLeft-8, top+10, "end", "updated by", labelSize-1, ink("ink"))
+		for i, u := range m.Updates {
+			if u == "" {
+				continue
+			}
+			colour := tierColours[plan.OnDevice]
+			if u == plan.HostName {
+				colour = tierColours[plan.OnHost]
+			}
+			d.rect(marginLeft+float64(i)*width, top, max(width-1, 0.5), 12, colour, fmt.Sprintf("%s: optimizer step by %s", m.Columns[i], u))
+		}
+		top += 18
+	}
+	d.label(marginLeft, top+14, "start", m.ends(), labelSize, ink("faint"))
+	d.Height = top + 26
+	return *d
+}
+
+// ends says what the columns are.
+func (m Map) ends() string {
+	if len(m.Columns) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d parameter buffers, from %s to %s", len(m.Columns), m.Columns[0], m.Columns[len(m.Columns)-1])
+}
+
+// title is what a cell says when it is pointed at.
+func (m Map) title(r MapRow, i int) string {
+	c := r.Cells[i]
+	text := fmt.Sprintf("%s, %s: %v on %s", m.Columns[i], r.Class, units.Bytes(c.Bytes), c.Tier)
+	if c.Streams {
+		text += ", streams"
+	}
+	if m.Updates[i] != "" {
+		text += ", optimizer step by " + m.Updates[i]
+	}
+	return text
 }
 
 func (m Map) describe() string {

@@ -29,6 +29,10 @@ type TierMemory struct {
 	Reserved int64 `json:"reserved_bytes"`
 	Peak     int64 `json:"peak_bytes"`
 	PeakAt   int   `json:"peak_at"`
+	// Measured is what the run took of the tier, by the count of whoever gives it out: a GPU's
+	// driver, the system; 0 where nobody counts. A driver counts context and libraries too.
+	Measured int64  `json:"measured_bytes,omitempty"`
+	Counted  string `json:"measured_by,omitempty"` // who counts
 	// Changes are the instructions after which something is otherwise than before; Bytes
 	// has a row per class, in the order of Classes, with what lives after each of them.
 	Changes []int        `json:"changes"`
@@ -98,6 +102,25 @@ func MemoryOf(p *plan.Plan) Memory {
 	return m
 }
 
+// Measured adds what a run took of the tiers, as far as its log says.
+func (m Memory) Measured(r *Run) Memory {
+	var measured, driver int64
+	if n := len(r.Iterations); n > 0 {
+		measured, driver = r.Iterations[n-1].MeasuredBytes, r.Iterations[n-1].DriverBytes
+	} else if n := len(r.Generations); n > 0 {
+		measured, driver = r.Generations[n-1].MeasuredBytes, r.Generations[n-1].DriverBytes
+	}
+	m.Tiers = slices.Clone(m.Tiers)
+	for i := range m.Tiers {
+		if t := &m.Tiers[i]; t.Tier == plan.OnDevice && driver > 0 {
+			t.Measured, t.Counted = driver, "the driver, with context and libraries"
+		} else if t.Tier == plan.OnDevice && measured > 0 {
+			t.Measured, t.Counted = measured, "the device"
+		}
+	}
+	return m
+}
+
 // tierWalk follows what lives in a tier. An instruction begins lives or, if it is a free,
 // ends one, never both: what lives after it is all there is to know of it.
 type tierWalk struct {
@@ -157,10 +180,10 @@ const (
 	tierGap     = 58
 )
 
-// SVG draws the tiers one below the other: what lives, stacked by purpose, over the
+// Picture draws the tiers one below the other: what lives, stacked by purpose, over the
 // instructions of an iteration, and below it the addresses of the largest arena.
-func (m Memory) SVG() string {
-	d := &drawing{width: chartWidth, height: marginTop + 30}
+func (m Memory) Picture() Picture {
+	d := &Picture{Width: wideWidth, Height: marginTop + 30}
 	var names []string
 	var colours []Colour
 	for _, class := range Classes() {
@@ -169,26 +192,34 @@ func (m Memory) SVG() string {
 		}
 	}
 	names, colours = append(names, "reserved, not in use"), append(colours, ColourOf(plan.Gaps))
-	d.text(marginLeft, 20, "start", m.Title, titleSize, ink("ink"))
-	top := 34 + d.legend(marginLeft, 34, plotWidth, names, colours) + 8
+	if slices.ContainsFunc(m.Tiers, func(t TierMemory) bool { return t.Measured > 0 }) {
+		names, colours = append(names, "line: measured"), append(colours, ink("late"))
+	}
+	d.label(marginLeft, 22, "start", m.Title, titleSize, ink("ink"))
+	top := 34 + d.legend(marginLeft, 34, widePlot, names, colours) + 8
 	for _, t := range m.Tiers {
-		d.text(marginLeft, top+12, "start", t.label(), labelSize+1, ink("ink"))
+		d.label(marginLeft, top+12, "start", t.label(), labelSize+1, ink("ink"))
 		m.stack(d, t, top+20)
 		top += 20 + stackHeight + 18
 		if a := t.largest(); len(a.Lives) > 0 {
-			d.text(marginLeft, top+12, "start", fmt.Sprintf("addresses of %s, %v", a.Name, units.Bytes(a.Bytes)), labelSize, ink("faint"))
+			d.label(marginLeft, top+12, "start", fmt.Sprintf("addresses of %s, %v", a.Name, units.Bytes(a.Bytes)), labelSize, ink("faint"))
 			m.addresses(d, a, top+20)
 			top += 20 + arenaHeight
 		}
 		top += tierGap - 20
 	}
-	d.text(chartWidth-marginRight, top-10, "end", "instruction of the plan", labelSize, ink("faint"))
-	d.height = top
-	return d.done(m.Title, m.describe())
+	d.label(wideWidth-marginRight, top-10, "end", "instruction of the plan", labelSize, ink("faint"))
+	d.Height = top
+	d.Title, d.Describe = m.Title, m.describe()
+	return *d
 }
 
 func (t TierMemory) label() string {
-	return fmt.Sprintf("%s: %v reserved, %v in use at most", t.Tier, units.Bytes(t.Reserved), units.Bytes(t.Peak))
+	text := fmt.Sprintf("%s: %v reserved, %v in use at most", t.Tier, units.Bytes(t.Reserved), units.Bytes(t.Peak))
+	if t.Measured > 0 {
+		text += fmt.Sprintf("; %v measured by %s", units.Bytes(t.Measured), t.Counted)
+	}
+	return text
 }
 
 func (m Memory) describe() string {
@@ -210,16 +241,17 @@ func (t TierMemory) largest() (most ArenaLives) {
 
 // column is the pixel of an instruction.
 func (m Memory) column(at int) float64 {
-	return marginLeft + float64(at+1)/float64(m.Instructions+1)*plotWidth
+	return marginLeft + float64(at+1)/float64(m.Instructions+1)*widePlot
 }
 
 // stack draws what lives, class upon class. Of several changes on one pixel the one with most
 // is drawn.
-func (m Memory) stack(d *drawing, t TierMemory, top float64) {
-	y := niceBytes(float64(t.Reserved), 4)
-	y.high = float64(t.Reserved)
+func (m Memory) stack(d *Picture, t TierMemory, top float64) {
+	y := niceBytes(float64(max(t.Reserved, t.Measured)), 4)
+	y.high = float64(max(t.Reserved, t.Measured))
 	bottom := top + stackHeight
-	d.rect(marginLeft, top, plotWidth, stackHeight, ColourOf(plan.Gaps), t.label())
+	reserved := y.at(float64(t.Reserved), bottom, top)
+	d.rect(marginLeft, reserved, widePlot, bottom-reserved, ColourOf(plan.Gaps), t.label())
 	var picked []int // change to draw, one per pixel
 	for i := range t.Changes {
 		if n := len(picked); n > 0 && int(m.column(t.Changes[i])) == int(m.column(t.Changes[picked[n-1]])) {
@@ -234,7 +266,7 @@ func (m Memory) stack(d *drawing, t TierMemory, top float64) {
 	for c, class := range t.Classes {
 		var xs, ys, baseX, baseY []float64
 		for k, i := range picked {
-			from, to := m.column(t.Changes[i]), float64(marginLeft+plotWidth)
+			from, to := m.column(t.Changes[i]), float64(marginLeft+widePlot)
 			if k+1 < len(picked) {
 				to = m.column(t.Changes[picked[k+1]])
 			}
@@ -245,12 +277,16 @@ func (m Memory) stack(d *drawing, t TierMemory, top float64) {
 		}
 		slices.Reverse(baseX)
 		slices.Reverse(baseY)
-		d.path(append(xs, baseX...), append(ys, baseY...), ColourOf(class), true, "")
+		d.area(append(xs, baseX...), append(ys, baseY...), ColourOf(class), 0)
+	}
+	if t.Measured > 0 {
+		at := y.at(float64(t.Measured), bottom, top)
+		d.path([]float64{marginLeft, marginLeft + widePlot}, []float64{at, at}, ink("late"), 6, 4)
 	}
 	for _, mark := range y.marks {
 		at := y.at(mark, bottom, top)
 		d.line(marginLeft-4, at, marginLeft, at, ink("faint"))
-		d.text(marginLeft-8, at+4, "end", units.Bytes(int64(mark)).String(), labelSize, ink("faint"))
+		d.label(marginLeft-8, at+4, "end", units.Bytes(int64(mark)).String(), labelSize, ink("faint"))
 	}
 }
 
@@ -265,8 +301,8 @@ func (t TierMemory) total(i int) (sum int64) {
 const maxRects = 4000
 
 // addresses draws an arena: time to the right, addresses upwards.
-func (m Memory) addresses(d *drawing, a ArenaLives, top float64) {
-	d.rect(marginLeft, top, plotWidth, arenaHeight, ColourOf(plan.Gaps), "")
+func (m Memory) addresses(d *Picture, a ArenaLives, top float64) {
+	d.rect(marginLeft, top, widePlot, arenaHeight, ColourOf(plan.Gaps), "")
 	lives := a.Lives
 	if len(lives) > maxRects {
 		lives = slices.SortedFunc(slices.Values(lives), func(x, y Life) int { return cmp.Compare(y.Bytes, x.Bytes) })[:maxRects]

@@ -103,7 +103,7 @@ const tableRows = 50
 
 // plot is the chart with a table of some of its points.
 func (c Chart) plot() Plot {
-	p := Plot{Picture: template.HTML(c.SVG()), Columns: []string{"run", c.X, c.Title}}
+	p := Plot{Picture: template.HTML(c.Picture().SVG()), Columns: []string{"run", c.X, c.Title}}
 	for _, l := range c.Lines {
 		every := max(len(l.X)/tableRows, 1)
 		for i := range l.X {
@@ -117,7 +117,7 @@ func (c Chart) plot() Plot {
 
 // plot is the memory with a table of each tier's peak by purpose.
 func (m Memory) plot() Plot {
-	p := Plot{Picture: template.HTML(m.SVG()), Columns: []string{"tier", "purpose", "at its peak"}}
+	p := Plot{Picture: template.HTML(m.Picture().SVG()), Columns: []string{"tier", "purpose", "at its peak"}}
 	for _, t := range m.Tiers {
 		p.Rows = append(p.Rows, []string{string(t.Tier), "reserved", units.Bytes(t.Reserved).String()})
 		for c, class := range t.Classes {
@@ -133,7 +133,7 @@ func (m Memory) plot() Plot {
 
 // plot is the timeline with a table of its lanes.
 func (t Timeline) plot() Plot {
-	p := Plot{Picture: template.HTML(t.SVG()), Columns: []string{"lane", "works, forecast", "works, measured", "moves"}}
+	p := Plot{Picture: template.HTML(t.Picture().SVG()), Columns: []string{"lane", "works, forecast", "works, measured", "moves"}}
 	for _, l := range t.Lanes {
 		measured := ""
 		if t.Step > 0 {

@@ -100,26 +100,39 @@ func (r *Run) planAt(i int) (*plan.Plan, error) {
 	return p, nil
 }
 
-// Metric is a number that every step has.
+// Metric is a number that every step has: those of training, or those of generating texts.
 type Metric struct {
 	Name  string // as JSON and flags have it
 	Title string
 	Unit  Unit
-	of    func(*eventlog.Iteration) (v float64, has bool)
+	of    func(*eventlog.Iteration) (v float64, has bool)  // nil where steps of training have none
+	made  func(*eventlog.Generation) (v float64, has bool) // nil where generating has none
 }
 
 // Metrics are all there are.
 var Metrics = []Metric{
-	{"loss", "loss", Plain, func(it *eventlog.Iteration) (float64, bool) { return it.Loss, !it.Skipped }},
-	{"eval_loss", "eval loss", Plain, func(it *eventlog.Iteration) (float64, bool) { return it.EvalLoss, it.EvalLoss != 0 }},
-	{"grad_norm", "gradient norm", Plain, func(it *eventlog.Iteration) (float64, bool) { return it.GradNorm, it.GradNorm != 0 }},
-	{"lr", "learning rate", Plain, func(it *eventlog.Iteration) (float64, bool) { return it.LR, true }},
-	{"tokens_per_second", "tokens/s", Rate, func(it *eventlog.Iteration) (float64, bool) { return it.TokensPerSecond, it.TokensPerSecond > 0 }},
-	{"seconds", "time per step", Seconds, func(it *eventlog.Iteration) (float64, bool) { return it.Seconds, it.Seconds > 0 }},
-	{"share_of_roofline", "share of roofline", Share, func(it *eventlog.Iteration) (float64, bool) { return it.ShareOfRoofline, it.ShareOfRoofline > 0 }},
-	{"device_bytes", "device memory", Bytes, func(it *eventlog.Iteration) (float64, bool) { return float64(it.MeasuredBytes), it.MeasuredBytes > 0 }},
-	{"state_bytes", "optimizer state", Bytes, func(it *eventlog.Iteration) (float64, bool) { return float64(it.StateBytes), true }},
-	{"resident_bytes", "memory of the process", Bytes, func(it *eventlog.Iteration) (float64, bool) { return float64(it.Resident), it.Resident > 0 }},
+	{Name: "loss", Title: "loss", Unit: Plain, of: func(it *eventlog.Iteration) (float64, bool) { return it.Loss, !it.Skipped }},
+	{Name: "eval_loss", Title: "eval loss", Unit: Plain, of: func(it *eventlog.Iteration) (float64, bool) { return it.EvalLoss, it.EvalLoss != 0 }},
+	{Name: "grad_norm", Title: "gradient norm", Unit: Plain, of: func(it *eventlog.Iteration) (float64, bool) { return it.GradNorm, it.GradNorm != 0 }},
+	{Name: "lr", Title: "learning rate", Unit: Plain, of: func(it *eventlog.Iteration) (float64, bool) { return it.LR, true }},
+	{Name: "tokens_per_second", Title: "tokens/s", Unit: Rate, of: func(it *eventlog.Iteration) (float64, bool) { return it.TokensPerSecond, it.TokensPerSecond > 0 }},
+	{Name: "seconds", Title: "time per step", Unit: Seconds, of: func(it *eventlog.Iteration) (float64, bool) { return it.Seconds, it.Seconds > 0 }},
+	{Name: "share_of_roofline", Title: "share of roofline", Unit: Share, of: func(it *eventlog.Iteration) (float64, bool) { return it.ShareOfRoofline, it.ShareOfRoofline > 0 }},
+	{Name: "device_bytes", Title: "device memory", Unit: Bytes, of: func(it *eventlog.Iteration) (float64, bool) { return float64(it.MeasuredBytes), it.MeasuredBytes > 0 },
+		made: func(g *eventlog.Generation) (float64, bool) { return float64(g.MeasuredBytes), g.MeasuredBytes > 0 }},
+	{Name: "state_bytes", Title: "optimizer state", Unit: Bytes, of: func(it *eventlog.Iteration) (float64, bool) { return float64(it.StateBytes), true }},
+	{Name: "resident_bytes", Title: "memory of the process", Unit: Bytes, of: func(it *eventlog.Iteration) (float64, bool) { return float64(it.Resident), it.Resident > 0 },
+		made: func(g *eventlog.Generation) (float64, bool) { return float64(g.Resident), g.Resident > 0 }},
+	{Name: "decode_rate", Title: "new tokens/s", Unit: Rate, made: func(g *eventlog.Generation) (float64, bool) { return g.DecodeRate(), g.DecodeRate() > 0 }},
+	{Name: "prefill_rate", Title: "prompt tokens/s", Unit: Rate, made: func(g *eventlog.Generation) (float64, bool) { return g.PrefillRate(), g.PrefillRate() > 0 }},
+	{Name: "decode_seconds", Title: "time per token of a sequence", Unit: Seconds, made: func(g *eventlog.Generation) (float64, bool) {
+		return g.DecodeSeconds / float64(max(g.Steps, 1)), g.PromptTokens == 0 && g.DecodeSeconds > 0
+	}},
+	{Name: "sequences", Title: "sequences", Unit: Plain, made: func(g *eventlog.Generation) (float64, bool) { return float64(g.Sequences), true }},
+	{Name: "cache_used", Title: "pages of the cache in use", Unit: Share, made: func(g *eventlog.Generation) (float64, bool) {
+		return float64(g.PagesUsed) / float64(max(g.Pages, 1)), g.Pages > 0
+	}},
+	{Name: "cache_bytes", Title: "keys and values", Unit: Bytes, made: func(g *eventlog.Generation) (float64, bool) { return float64(g.CacheBytes), g.CacheBytes > 0 }},
 }
 
 // FindMetric finds one by its name.
@@ -139,27 +152,70 @@ func FindMetric(name string) (Metric, error) {
 func Curves(runs []*Run, m Metric, points int) Chart {
 	c := Chart{Title: m.Title, X: "step", Unit: m.Unit, Lines: []Line{}}
 	for _, r := range runs {
-		xs, ys := make([]float64, 0, len(r.Iterations)), make([]float64, 0, len(r.Iterations))
+		xs, ys := m.points(r)
+		if len(xs) > 0 {
+			c.Lines = append(c.Lines, reduce(r.Name, xs, ys, points))
+		}
+	}
+	if (m.Name == "seconds" || m.Name == "decode_seconds") && len(runs) == 1 {
+		c.Lines = append(c.Lines, forecastLine(runs[0], m.made != nil, points)...)
+	}
+	return c
+}
+
+// Of says whether a run has the metric.
+func (m Metric) Of(r *Run) bool {
+	for i := range r.Iterations {
+		if m.of == nil {
+			break
+		}
+		if _, has := m.of(&r.Iterations[i]); has {
+			return true
+		}
+	}
+	for i := range r.Generations {
+		if m.made == nil {
+			break
+		}
+		if _, has := m.made(&r.Generations[i]); has {
+			return true
+		}
+	}
+	return false
+}
+
+// points are the steps of a run that have the metric.
+func (m Metric) points(r *Run) (xs, ys []float64) {
+	if m.of != nil && len(r.Iterations) > 0 {
+		xs, ys = make([]float64, 0, len(r.Iterations)), make([]float64, 0, len(r.Iterations))
 		for i := range r.Iterations {
 			if v, has := m.of(&r.Iterations[i]); has {
 				xs, ys = append(xs, float64(r.Iterations[i].Step)), append(ys, v)
 			}
 		}
-		if len(xs) > 0 {
-			c.Lines = append(c.Lines, reduce(r.Name, xs, ys, points))
+	}
+	if m.made != nil {
+		for i := range r.Generations {
+			if v, has := m.made(&r.Generations[i]); has {
+				xs, ys = append(xs, float64(r.Generations[i].Step)), append(ys, v)
+			}
 		}
 	}
-	if m.Name == "seconds" && len(runs) == 1 {
-		c.Lines = append(c.Lines, forecastLine(runs[0], points)...)
-	}
-	return c
+	return xs, ys
 }
 
 // forecastLine is the time that the plan predicts for a step.
-func forecastLine(r *Run, points int) []Line {
+func forecastLine(r *Run, generates bool, points int) []Line {
 	var xs, ys []float64
+	if generates {
+		for i := range r.Generations {
+			if f := r.Generations[i].Forecast; f > 0 {
+				xs, ys = append(xs, float64(r.Generations[i].Step)), append(ys, f)
+			}
+		}
+	}
 	for i := range r.Iterations {
-		if f := r.Iterations[i].Forecast; f > 0 {
+		if f := r.Iterations[i].Forecast; f > 0 && !generates {
 			xs, ys = append(xs, float64(r.Iterations[i].Step)), append(ys, f)
 		}
 	}

@@ -17,29 +17,48 @@ func (r *Run) WriteTensorBoard(w io.Writer) error {
 	first := 0.0
 	if len(r.Iterations) > 0 {
 		first = float64(r.Iterations[0].UnixNano) / 1e9
+	} else if len(r.Generations) > 0 {
+		first = float64(r.Generations[0].UnixNano) / 1e9
 	}
 	var event []byte
 	const wallTime, step, fileVersion, summary = 1, 2, 3, 5 // fields of an Event
 	event = appendDouble(event, wallTime, first)
 	event = appendBytes(event, fileVersion, []byte("brain.Event:2"))
 	writeRecord(out, event)
-	for i := range r.Iterations {
-		it := &r.Iterations[i]
+	write := func(number, nano int64, group string, of func(Metric) (float64, bool)) {
 		var values []byte
 		for _, m := range Metrics {
-			v, has := m.of(it)
+			v, has := of(m)
 			if !has {
 				continue
 			}
 			const tag, simpleValue = 1, 2 // fields of a Summary.Value
-			value := appendBytes(nil, tag, []byte("train/"+m.Name))
+			value := appendBytes(nil, tag, []byte(group+m.Name))
 			value = binary.LittleEndian.AppendUint32(append(value, simpleValue<<3|5), math.Float32bits(float32(v)))
 			values = appendBytes(values, 1, value)
 		}
-		event = appendDouble(event[:0], wallTime, float64(it.UnixNano)/1e9)
-		event = binary.AppendUvarint(append(event, step<<3), uint64(it.Step))
+		event = appendDouble(event[:0], wallTime, float64(nano)/1e9)
+		event = binary.AppendUvarint(append(event, step<<3), uint64(number))
 		event = appendBytes(event, summary, values)
 		writeRecord(out, event)
+	}
+	for i := range r.Iterations {
+		it := &r.Iterations[i]
+		write(it.Step, it.UnixNano, "train/", func(m Metric) (float64, bool) {
+			if m.of == nil {
+				return 0, false
+			}
+			return m.of(it)
+		})
+	}
+	for i := range r.Generations {
+		g := &r.Generations[i]
+		write(g.Step, g.UnixNano, "generate/", func(m Metric) (float64, bool) {
+			if m.made == nil {
+				return 0, false
+			}
+			return m.made(g)
+		})
 	}
 	return out.Flush() // also returns the first error of any write before it
 }

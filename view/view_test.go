@@ -212,15 +212,15 @@ func TestPictures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "loss.svg", view.Curves([]*view.Run{run}, loss, view.DefaultPoints).SVG())
-	golden(t, "memory.svg", view.MemoryOf(p).SVG())
-	golden(t, "map.svg", view.MapOf(p).SVG())
+	golden(t, "loss.svg", view.Curves([]*view.Run{run}, loss, view.DefaultPoints).Picture().SVG())
+	golden(t, "memory.svg", view.MemoryOf(p).Picture().SVG())
+	golden(t, "map.svg", view.MapOf(p).Picture().SVG())
 	line, err := run.Timeline()
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "timeline.svg", line.SVG())
-	golden(t, "forecast.svg", view.CheckForecast(line).SVG())
+	golden(t, "timeline.svg", line.Picture().SVG())
+	golden(t, "forecast.svg", view.CheckForecast(line).Picture().SVG())
 	if line.Step != 3 || len(line.Worst(5)) != 5 || line.MeasuredSeconds < 1.2*line.ForecastSeconds {
 		t.Errorf("step %d, %v against %v", line.Step, line.MeasuredSeconds, line.ForecastSeconds)
 	}
@@ -312,7 +312,7 @@ func TestManyPoints(t *testing.T) {
 	}
 	began := time.Now()
 	chart := view.Curves([]*view.Run{run}, loss, view.DefaultPoints)
-	picture := chart.SVG()
+	picture := chart.Picture().SVG()
 	took := time.Since(began)
 	if len(chart.Lines[0].X) != view.DefaultPoints || slices.Max(chart.Lines[0].High) != 50 || len(picture) > 200_000 {
 		t.Errorf("%d points, the highest is %v, %d bytes", len(chart.Lines[0].X), slices.Max(chart.Lines[0].High), len(picture))

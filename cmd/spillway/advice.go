@@ -29,7 +29,7 @@ func adviceFlags(cmd *cobra.Command) *adviceOptions {
 	f.BoolVar(&a.maxSeq, "max-seq-len", false, "plan the longest sequences that fit, instead of --seq-len")
 	f.BoolVar(&a.explain, "explain", false, "plan what is usually recommended when memory is short, and show what each would save and cost")
 	f.BoolVar(&a.compare, "compare", false, "plan every strategy by itself and show them side by side")
-	f.StringVar(&a.memorySnapshot, "memory-snapshot", "", "write the memory of a step to `FILE`: a snapshot that PyTorch's memory viewer (pytorch.org/memory_viz) opens, or a picture if it ends in .svg")
+	f.StringVar(&a.memorySnapshot, "memory-snapshot", "", "write the memory of a step to `FILE`: a snapshot that PyTorch's memory viewer (pytorch.org/memory_viz) opens, or a picture if it ends in .svg or .png")
 	f.StringVar(&a.timeline, "timeline", "", "write when each instruction of a step will run, by the forecast, to `FILE`, which Perfetto and chrome://tracing show")
 	return a
 }

@@ -47,11 +47,11 @@ forecasts are printed next to what was measured, the worst first.`,
 	f.Int64SliceVar(&o.Contexts, "context", nil, "of so many tokens each, `NUMBERS` separated by commas (default: 1024 on a GPU, 256 on a CPU)")
 	f.Int64Var(&o.NewTokens, "new-tokens", 0, "add the last `N` of them one at a time (default: 32 on a GPU, 16 on a CPU)")
 	f.StringVar(&precision, "dtype", "", "compute in `f32|bf16|f16` (default: bf16, or the type of the weights in a folder)")
-	f.StringVar(&cache, "cache-type", "", "store keys and values as `f32|bf16|f16|int8|fp8`, or both apart: bf16:int8 (default: as --dtype)")
+	f.StringVar(&cache, "cache-type", "", "store keys and values as `f32|bf16|f16|int8|fp8|int4`, or both apart: bf16:int8 (default: as --dtype)")
 	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of the device, such as 2GiB (default: all)")
 	f.StringVar(&o.Device, "device", "", "run on `NAME`: cpu, cuda:0 (default: the first GPU, else the CPU)")
 	complete(cmd, "dtype", []string{"f32", "bf16", "f16"})
-	complete(cmd, "cache-type", []string{"f32", "bf16", "f16", "int8", "fp8"})
+	complete(cmd, "cache-type", []string{"f32", "bf16", "f16", "int8", "fp8", "int4"})
 	completeModels(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		o.Models = args

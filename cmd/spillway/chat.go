@@ -23,6 +23,7 @@ import (
 type chatFlags struct {
 	modelFlags
 	samplingFlags
+	recordFlags
 	system, load string
 	context      int64
 	stats        bool
@@ -59,7 +60,11 @@ ends it. On a pipe every line is a turn, and only answers are written.
 	bindModel(cmd, &o.modelFlags)
 	bindCache(cmd, &o.modelFlags)
 	bindSampling(cmd, &o.samplingFlags, 0)
+	bindRecord(cmd, &o.recordFlags)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.recordFlags.check(o.noCache); err != nil {
+			return err
+		}
 		return chatCommand(cmd.Context(), sh, args[0], &o, *asJSON)
 	}
 	return cmd
@@ -108,6 +113,11 @@ func chatCommand(ctx context.Context, sh shell, name string, o *chatFlags, asJSO
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
+	record, err := o.begin(sh, e, o.all, line)
+	if err != nil {
+		return err
+	}
+	defer func() { err = record.end(ctx, err) }()
 	line.Done()
 	c, err := e.NewChat()
 	if err != nil {

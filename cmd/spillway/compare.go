@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spillway/eventlog"
 	"spillway/finetune"
 	"spillway/internal/term"
 	"spillway/internal/vfs"
@@ -28,21 +29,21 @@ func newCompare(sh shell) *cobra.Command {
 their settings, plans and machines. Runs that are still going on, were interrupted or were
 killed can be compared too.
 
---metric draws one number over the steps of all runs, to a file with --svg, or as numbers
+--metric draws one number over the steps of all runs, to a file with --picture, or as numbers
 with --json or --csv. A RUN is the folder that was --out of train, or an event log.`,
 		Example: `  spillway compare run full-run
-  spillway compare run full-run --metric loss --svg loss.svg
+  spillway compare run full-run --metric loss --picture loss.png
   spillway compare run full-run --csv`,
 		Args: atLeastOne("RUN"),
 	}
 	asJSON := jsonFlag(cmd)
 	asCSV := cmd.Flags().Bool("csv", false, "write a table in CSV, a line per run; with --metric a line per point")
 	metric := cmd.Flags().String("metric", "", "show `NAME` over the steps: "+strings.Join(metricNames(), ", "))
-	svg := cmd.Flags().String("svg", "", "write the picture of --metric to `FILE`")
+	picture := cmd.Flags().String("picture", "", "write the picture of --metric to `FILE`, which ends in .svg or .png")
 	complete(cmd, "metric", metricNames())
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if *svg != "" && *metric == "" {
-			return usageErrorf("--svg is the picture of a metric: give --metric too")
+		if *picture != "" && *metric == "" {
+			return usageErrorf("--picture is that of a metric: give --metric too")
 		}
 		if *asJSON && *asCSV {
 			return usageErrorf("--json and --csv are both given: give one")
@@ -58,7 +59,7 @@ with --json or --csv. A RUN is the folder that was --out of train, or an event l
 			}
 		}
 		if *metric != "" {
-			return showMetric(sh, runs, *metric, *svg, *asJSON, *asCSV)
+			return showMetric(sh, runs, *metric, *picture, *asJSON, *asCSV)
 		}
 		c, err := view.Compare(runs)
 		switch {
@@ -75,13 +76,13 @@ with --json or --csv. A RUN is the folder that was --out of train, or an event l
 }
 
 // showMetric writes a metric of runs in the form that was asked for.
-func showMetric(sh shell, runs []*view.Run, name, svg string, asJSON, asCSV bool) error {
+func showMetric(sh shell, runs []*view.Run, name, picture string, asJSON, asCSV bool) error {
 	m, err := view.FindMetric(name)
 	if err != nil {
 		return usageError{err}
 	}
 	points := 0
-	if svg != "" {
+	if picture != "" {
 		points = view.DefaultPoints
 	}
 	chart := view.Curves(runs, m, points)
@@ -89,8 +90,9 @@ func showMetric(sh shell, runs []*view.Run, name, svg string, asJSON, asCSV bool
 		return fmt.Errorf("none of these runs has a %s", m.Title)
 	}
 	switch {
-	case svg != "":
-		if err := vfs.ReplaceBytes(vfs.OS, svg, []byte(chart.SVG())); err != nil {
+	case picture != "":
+		err := vfs.Replace(vfs.OS, picture, func(w io.Writer) error { return view.WritePicture(w, filepath.Ext(picture), chart, view.Light) })
+		if err != nil {
 			return fmt.Errorf("writing the picture: %w", err)
 		}
 	case asCSV:
@@ -99,8 +101,8 @@ func showMetric(sh shell, runs []*view.Run, name, svg string, asJSON, asCSV bool
 	if asJSON {
 		return writeJSON(sh.out, chart)
 	}
-	if svg != "" {
-		_, err := fmt.Fprintf(sh.out, "picture         %s\n", svg)
+	if picture != "" {
+		_, err := fmt.Fprintf(sh.out, "picture         %s\n", picture)
 		return err
 	}
 	t := term.Table{}
@@ -177,7 +179,8 @@ light and a dark look. With several runs it compares them.
 --format writes a run for other programs instead: tensorboard is an event file (keep
 "tfevents" in its name), chrome a timeline with forecast and measurement for Perfetto,
 memory-snapshot the memory of a step for PyTorch's viewer (pytorch.org/memory_viz), jsonl
-and csv the steps as train --log writes them.
+and csv the steps as --log writes them, profile what modules and ops took as a table, of runs
+with --profile.
 
 A RUN is the folder that was --out of train, or an event log. Runs that are still going on,
 were interrupted or were killed can be reported too.`,
@@ -259,13 +262,37 @@ var exports = map[string]func(io.Writer, *view.Run) error{
 				return err
 			}
 		}
+		for i := range r.Generations {
+			if err := writeJSON(w, &r.Generations[i]); err != nil {
+				return err
+			}
+		}
 		return nil
 	},
 	"csv": func(w io.Writer, r *view.Run) error {
 		table := csv.NewWriter(w)
-		table.Write(finetune.Columns) // its error comes with the flush
-		for i := range r.Iterations {
-			table.Write(finetune.Row(r.ID(), &r.Iterations[i]))
+		if len(r.Generations) > 0 {
+			table.Write(eventlog.GenerationColumns) // its error comes with the flush
+			for i := range r.Generations {
+				table.Write(r.Generations[i].Row(r.ID()))
+			}
+		} else {
+			table.Write(finetune.Columns)
+			for i := range r.Iterations {
+				table.Write(finetune.Row(r.ID(), &r.Iterations[i]))
+			}
+		}
+		table.Flush()
+		return table.Error()
+	},
+	"profile": func(w io.Writer, r *view.Run) error {
+		if len(r.Profiles) == 0 {
+			return fmt.Errorf("%s has no profile: train and generate make one with --profile", r.Name)
+		}
+		table := csv.NewWriter(w)
+		table.Write(eventlog.ProfileColumns) // its error comes with the flush
+		for _, p := range r.Profiles {
+			table.WriteAll(p.Cells())
 		}
 		table.Flush()
 		return table.Error()

@@ -34,7 +34,7 @@ func TestCompareAndReport(t *testing.T) {
 		}
 	}
 	svg := filepath.Join(dir, "loss.svg")
-	if r := command(t, "compare", a, b, "--metric", "loss", "--svg", svg); r.code != exitOK {
+	if r := command(t, "compare", a, b, "--metric", "loss", "--picture", svg); r.code != exitOK {
 		t.Error(r.err)
 	}
 	if r := command(t, "compare", a, "--metric", "loss", "--csv"); strings.Count(r.out, "\n") != 5 {
@@ -60,14 +60,15 @@ func TestCompareAndReport(t *testing.T) {
 		}
 	}
 	for args, says := range map[string]string{
-		"report " + a + " --format csv":             "with --out for the file",
-		"report " + a + " --format png":             "no format is called",
-		"compare":                                   "at least one RUN",
-		"compare " + dir:                            "a run is a folder that train --out wrote",
-		"compare " + a + " --svg x":                 "give --metric too",
-		"compare " + a + " --metric speed":          "no metric is called",
-		"compare " + a + " --metric grad_norm":      "none of these runs",
-		"report " + filepath.Join(a, "recipe.yaml"): "is not an event log",
+		"report " + a + " --format csv":               "with --out for the file",
+		"report " + a + " --format png":               "no format is called",
+		"compare":                                     "at least one RUN",
+		"compare " + dir:                              "a run is a folder that train --out wrote",
+		"compare " + a + " --picture x":               "give --metric too",
+		"compare " + a + " --metric loss --picture x": "ends with .svg or .png",
+		"compare " + a + " --metric speed":            "no metric is called",
+		"compare " + a + " --metric grad_norm":        "none of these runs",
+		"report " + filepath.Join(a, "recipe.yaml"):   "is not an event log",
 	} {
 		if r := command(t, strings.Fields(args)...); r.code == exitOK || !strings.Contains(r.err, says) {
 			t.Errorf("%s: exit code %d, %s", args, r.code, r.err)

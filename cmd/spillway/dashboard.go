@@ -75,7 +75,7 @@ func startDashboard(sh shell, address string, runs []string) (*served, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving the dashboard: %w; name another address with --listen, port 0 for any that is free", err)
 	}
-	o := dashboard.Options{Cache: sh.cache, Runs: runs}
+	o := dashboard.Options{Cache: sh.cache, Runs: runs, Replan: replan}
 	url := "http://" + l.Addr().String() + "/"
 	if !dashboard.Loopback(l.Addr().String()) {
 		o.Token = rand.Text()

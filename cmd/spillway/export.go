@@ -15,10 +15,12 @@ import (
 
 func newExport(sh shell) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "export CHECKPOINT OUT",
-		Short: "a checkpoint as a folder for other programs, without optimizer state",
+		Use:     "export CHECKPOINT OUT",
+		Aliases: []string{"convert"},
+		Short:   "a checkpoint as a folder for other programs, without optimizer state",
 		Long: `Writes the result of a training run for other programs. CHECKPOINT is a run's folder, of
-which the newest checkpoint is used, one of its checkpoints, or a model folder.
+which the newest checkpoint is used, one of its checkpoints, or a model in any form: a
+folder, a GGUF file, PyTorch's .bin files, a name of the hub's cache.
 
 If the run trained all weights, OUT is a model folder with config, tokenizer and weights. If
 it trained adapters, OUT is an adapter folder as PEFT writes it; merge makes a whole model of

@@ -21,6 +21,7 @@ import (
 type generateFlags struct {
 	modelFlags
 	samplingFlags
+	recordFlags
 	prompt, file, tokens, system string
 	prompts                      string
 	context                      int64
@@ -54,6 +55,10 @@ The memory of the whole text is planned before the model is loaded: the prompt a
 --max-new-tokens, or --context. What does not fit is refused with flags that fit. A prompt
 is never cut.
 
+--dashboard shows the run in a browser while it goes on; --out writes its event log to a folder,
+which dashboard, top, compare and report read, also after. --profile shows which modules and
+ops take the time.
+
 Ctrl-C ends the text; what was written stays.`,
 		Example: `  spillway generate ./model --prompt Hello --max-new-tokens 20
   spillway generate ./run --prompt Once --temperature 0.8 --top-p 0.95 --seed 7
@@ -61,6 +66,7 @@ Ctrl-C ends the text; what was written stays.`,
   spillway generate ./model --prompts prompts.jsonl --streams 16 --max-new-tokens 8 --json
   spillway generate ./model --adapter ./style=0.7 --adapter ./facts=0.5 --prompt Hello
   spillway generate ./model --chat --prompt Hello --max-memory 2GiB
+  spillway generate ./model --file prompt.txt --max-new-tokens 9 --profile
   spillway generate ./model --prompt Once --num-beams 4 --num-samples 2 --logprobs 3 --json`,
 		Args: exactly(1, "MODEL"),
 	}
@@ -87,6 +93,8 @@ Ctrl-C ends the text; what was written stays.`,
 	bindModel(cmd, &o.modelFlags)
 	bindCache(cmd, &o.modelFlags)
 	bindSampling(cmd, &o.samplingFlags, 256)
+	bindRecord(cmd, &o.recordFlags)
+	bindProfile(cmd, &o.profile, "a step with the prompt and of one without")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.asJSON = *asJSON
 		if err := o.check(); err != nil {
@@ -135,8 +143,10 @@ func (o *generateFlags) check() error {
 		return usageErrorf("--logprobs and --prompt-logprobs are written with --json; give it too")
 	case o.asJSON && o.quiet:
 		return usageErrorf("--quiet has no effect with --json, which has the statistics in its object")
+	case o.quiet && o.profile != "":
+		return usageErrorf("--quiet leaves the tables of --profile out; leave one out")
 	}
-	return nil
+	return o.recordFlags.check(o.noCache)
 }
 
 // generateCommand opens the model, continues the prompt and writes what came of it.
@@ -181,6 +191,11 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
+	record, err := o.begin(sh, e, o.all, line)
+	if err != nil {
+		return err
+	}
+	defer func() { err = record.end(ctx, err) }()
 	line.Done()
 	g, err := e.Generate(r)
 	if err != nil {
@@ -201,7 +216,9 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 	}
 	if o.asJSON {
 		t, _ := m.Tokenizer() // it was opened for the prompt, or there is none
-		return errors.Join(writeJSON(sh.out, newGenerated(e, g, t, o)), cut)
+		v := newGenerated(e, g, t, o)
+		v.Profiles = record.profile(o.profile)
+		return errors.Join(writeJSON(sh.out, v), cut)
 	}
 	if err := out.end(); err != nil {
 		return err
@@ -209,7 +226,7 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 	if !o.quiet {
 		writeStatistics(sh.err, e, g.Statistics(), max(o.samples, o.beams))
 	}
-	return cut
+	return errors.Join(record.writeProfiles(sh.err), cut)
 }
 
 // promptOutputs is how many tokens of a prompt get log-probabilities in one step.

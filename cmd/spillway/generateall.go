@@ -83,6 +83,11 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
+	record, err := o.begin(sh, e, o.all, line)
+	if err != nil {
+		return err
+	}
+	defer func() { err = record.end(ctx, err) }()
 	line.Done()
 	requests := make([]generate.Request, len(prompts))
 	for i := range prompts {
@@ -110,7 +115,9 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 		return err
 	}
 	if o.asJSON {
-		return errors.Join(writeJSON(sh.out, o.newGeneratedBatch(e, b, len(prompts))), cut)
+		v := o.newGeneratedBatch(e, b, len(prompts))
+		v.Profiles = record.profile(o.profile)
+		return errors.Join(writeJSON(sh.out, v), cut)
 	}
 	if err := out.end(); err != nil {
 		return err
@@ -118,7 +125,7 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 	if !o.quiet {
 		writeStatistics(sh.err, e, b.Statistics(), e.Streams())
 	}
-	return cut
+	return errors.Join(record.writeProfiles(sh.err), cut)
 }
 
 func (o *generateFlags) newGeneratedBatch(e *inference.Engine, b *generate.Batch, prompts int) generated {

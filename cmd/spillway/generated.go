@@ -1,6 +1,7 @@
 package main
 
 import (
+	"spillway/eventlog"
 	"spillway/generate"
 	"spillway/inference"
 	"spillway/tokenizer"
@@ -33,6 +34,9 @@ type generated struct {
 
 	Predicted int64 `json:"predicted_peak_bytes"`
 	Measured  int64 `json:"measured_peak_bytes"`
+
+	// Profiles are of a step with the prompt and of one without, where --profile asked for them.
+	Profiles []eventlog.Profile `json:"profiles,omitempty"`
 }
 
 // oneText is one of several texts.

@@ -34,7 +34,7 @@ var flagGroups = []struct {
 		"lora-bias", "init-lora-weights", "use-rslora", "use-dora", "quantization", "no-quantize", "llm-int8-threshold"}},
 	{"Memory and devices", []string{"max-host-memory", "disk", "journal-every", "strategy", "device-map", "optimizer-device", "deepspeed", "plan", "dtype", "cache-type", "no-cache", "exact"}},
 	{"Advice", []string{"max-batch-size", "max-seq-len", "explain", "compare"}},
-	{"Output", []string{"save", "save-steps", "keep", "allow-changes", "log", "timeline", "memory-snapshot", "dashboard", "alert-command", "alert-webhook", "instructions", "recipe", "print-recipe", "dry-run", "quiet", "verbose", "json", "help"}},
+	{"Output", []string{"save", "save-steps", "keep", "allow-changes", "log", "timeline", "profile", "memory-snapshot", "dashboard", "alert-command", "alert-webhook", "instructions", "recipe", "print-recipe", "dry-run", "quiet", "verbose", "json", "help"}},
 }
 
 // usage writes what stands below the text of a command's help: examples, commands and flags.

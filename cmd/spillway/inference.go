@@ -36,6 +36,7 @@ type modelFlags struct {
 	device, memory, maxHost string
 	dtype, cache            string
 	noCache, exact          bool
+	outliers                float64
 }
 
 // bindModel adds the flags that say where and how a model is opened.
@@ -47,6 +48,7 @@ func bindModel(cmd *cobra.Command, o *modelFlags) {
 	f.StringVar(&o.memory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB (default: all)")
 	f.StringVar(&o.maxHost, "max-host-memory", "", "use at most `SIZE` of host memory (default: all)")
 	f.StringVar(&o.dtype, "dtype", "", "compute in `f32|bf16|f16` (default: the type of the model's weights)")
+	f.Float64Var(&o.outliers, "llm-int8-threshold", 0, "with weights in int8: round inputs to 8 bits too, but those of magnitude `X` or more, as transformers does with 6 (default: round none, which is more precise)")
 	complete(cmd, "dtype", []string{"f32", "bf16", "f16"})
 	completeModels(cmd)
 }
@@ -55,16 +57,16 @@ func bindModel(cmd *cobra.Command, o *modelFlags) {
 func bindCache(cmd *cobra.Command, o *modelFlags) {
 	f := cmd.Flags()
 	f.StringVar(&o.template, "chat-template", "", "write conversations with the Jinja template in `FILE` (default: the model's own)")
-	f.StringVar(&o.cache, "cache-type", "", "store keys and values as `f32|bf16|f16|int8|fp8`, or both apart: bf16:int8 (default: as --dtype)")
+	f.StringVar(&o.cache, "cache-type", "", "store keys and values as `f32|bf16|f16|int8|fp8|int4`, or both apart: bf16:int8 (default: as --dtype)")
 	f.BoolVar(&o.noCache, "no-cache", false, "compute the whole text again for every token: slow, to compare with")
 	f.BoolVar(&o.exact, "exact", false, "give a text the same bits whatever is computed with it: always so on a CPU, on GPUs at some speed")
-	complete(cmd, "cache-type", []string{"f32", "bf16", "f16", "int8", "fp8"})
+	complete(cmd, "cache-type", []string{"f32", "bf16", "f16", "int8", "fp8", "int4"})
 }
 
 // open opens the model, with progress on a line.
 func (o *modelFlags) open(sh shell, name string, line *term.Line) (*inference.Model, error) {
 	s := inference.Settings{
-		Model: name, Tokenizer: o.tokenizer, ChatTemplate: o.template, Device: o.device, MaxMemory: o.memory, NoCache: o.noCache, Exact: o.exact,
+		Model: name, Tokenizer: o.tokenizer, ChatTemplate: o.template, Device: o.device, MaxMemory: o.memory, NoCache: o.noCache, Exact: o.exact, Outliers: o.outliers,
 		Rig: sh.rigOptions(line), Notice: line.Print,
 		Progress: func(what string, done, total int64) {
 			line.Show(func() string { return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(max(total, 1)))) })
@@ -89,6 +91,9 @@ func (o *modelFlags) open(sh shell, name string, line *term.Line) (*inference.Mo
 		if s.Precision, err = dtype.Parse(o.dtype); err != nil || !s.Precision.IsPlain() {
 			return nil, usageErrorf("--dtype %q; it is f32, bf16 or f16", o.dtype)
 		}
+	}
+	if o.outliers < 0 || o.outliers != o.outliers || o.outliers > 0 && o.exact {
+		return nil, usageErrorf("--llm-int8-threshold %v: it is above 0, 6 as a rule, and has no --exact: what counts as an outlier depends on the tokens that are computed together", o.outliers)
 	}
 	if o.exact && o.noCache {
 		return nil, usageErrorf("--exact has no effect with --no-cache, where nothing is computed with a text; leave one out")
@@ -116,7 +121,7 @@ func cacheTypes(text string) (key, value dtype.Type, err error) {
 		value, err = cacheType(v)
 	}
 	if err != nil {
-		return key, value, usageErrorf("--cache-type %q; it is f32, bf16, f16, int8 or fp8, or two of them with a colon between, of keys and of values", text)
+		return key, value, usageErrorf("--cache-type %q; it is f32, bf16, f16, int8, fp8 or int4, or two of them with a colon between, of keys and of values", text)
 	}
 	return key, value, nil
 }
@@ -128,6 +133,8 @@ func cacheType(name string) (dtype.Type, error) {
 		return quant.RowI8, nil
 	case "fp8":
 		return quant.RowF8, nil
+	case "int4":
+		return quant.RowI4, nil
 	}
 	t, err := dtype.Parse(name)
 	if err == nil && !t.IsPlain() {

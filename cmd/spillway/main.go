@@ -116,7 +116,7 @@ before it starts that the plan fits.`,
 	root.SetUsageFunc(usage)
 	root.Version = strings.TrimPrefix(thisBuild().String(), "spillway ")
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newPull(sh), newInit(sh), newInspect(sh), newTrain(sh), newGenerate(sh), newChat(sh), newEval(sh), newQuantize(sh), newMerge(sh), newExport(sh), newTop(sh), newDashboard(sh), newCompare(sh), newReport(sh), newBench(sh), newVersion(sh))
+	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newPull(sh), newInit(sh), newInspect(sh), newTrain(sh), newGenerate(sh), newChat(sh), newEval(sh), newQuantize(sh), newMerge(sh), newExport(sh), newTop(sh), newDashboard(sh), newReplan(sh), newCompare(sh), newReport(sh), newBench(sh), newVersion(sh))
 	return root
 }
 

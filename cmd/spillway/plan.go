@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 
@@ -207,9 +208,8 @@ func saveMemory(path string, p *plan.Plan) error {
 		return nil
 	}
 	err := vfs.Replace(vfs.OS, path, func(w io.Writer) error {
-		if strings.HasSuffix(path, ".svg") {
-			_, err := io.WriteString(w, view.MemoryOf(p).SVG())
-			return err
+		if ending := filepath.Ext(path); ending == ".svg" || ending == ".png" {
+			return view.WritePicture(w, ending, view.MemoryOf(p), view.Light)
 		}
 		return view.WriteMemorySnapshot(w, p)
 	})

@@ -51,7 +51,7 @@ func TestGenerationSettings(t *testing.T) {
 		{"--task infer --context 64", "--context has no effect"},
 		{"--task train --cache-type bf16", "--cache-type has no effect"},
 		{"--task generate --max-seq-len", "--max-seq-len has no effect"},
-		{"--task generate --cache-type nf4", "it is fp32, bf16, fp16, int8, fp8"},
+		{"--task generate --cache-type nf4", "it is fp32, bf16, fp16, int8, fp8, int4"},
 		{"--task generate --streams 0", "--streams"},
 	} {
 		if got := command(t, append([]string{"plan", "llama-3-8b", "--machine", "h200"}, strings.Fields(c.flags)...)...).err; !strings.Contains(got, c.want) {

@@ -71,3 +71,48 @@ func TestQuantizedFoldersAreThoseOfTransformers(t *testing.T) {
 		plain = max(plain, v.Measured)
 	}
 }
+
+// Evaluating a quantized folder takes the memory of its codes, and gives the loss of its
+// decoded weights.
+func TestQuantizedFoldersAreEvaluatedPacked(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const folder = "model"
+	works(t, "init", "tiny-llama", "--out", folder)
+	var tokens strings.Builder
+	for i := range 400 {
+		fmt.Fprintln(&tokens, i*i%997)
+	}
+	if err := os.WriteFile("text.txt", []byte(tokens.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	works(t, "quantize", folder, "nf4")
+	works(t, "export", "nf4", "decoded", "--dtype", "f32")
+	works(t, "quantize", folder, "int8", "--format", "int8")
+	evaluate := func(args ...string) (v struct {
+		Loss      float64 `json:"loss"`
+		Predicted int64   `json:"predicted_peak_bytes"`
+		Measured  int64   `json:"measured_peak_bytes"`
+	}) {
+		t.Helper()
+		r := command(t, append([]string{"eval", "--data", "text.txt", "--device", "cpu", "--dtype", "f32", "--json"}, args...)...)
+		if r.code != exitOK {
+			t.Fatalf("eval %v: %s", args, r.err)
+		}
+		if err := json.Unmarshal([]byte(r.out), &v); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	packed, decoded := evaluate("nf4"), evaluate("decoded")
+	if math.Abs(packed.Loss-decoded.Loss) > 1e-6 || packed.Measured >= decoded.Measured || packed.Measured != packed.Predicted {
+		t.Errorf("packed: loss %v in %d bytes, %d predicted; decoded: loss %v in %d bytes", packed.Loss, packed.Measured, packed.Predicted, decoded.Loss, decoded.Measured)
+	}
+	if whole, rounded := evaluate("int8"), evaluate("int8", "--llm-int8-threshold", "6"); whole.Loss == rounded.Loss || math.Abs(whole.Loss-rounded.Loss) > 0.05 {
+		t.Errorf("loss %v, and %v with inputs rounded as LLM.int8 does", whole.Loss, rounded.Loss)
+	}
+	for _, args := range [][]string{{"nf4", "--llm-int8-threshold", "6"}, {folder, "--llm-int8-threshold", "6"}} {
+		if r := command(t, append([]string{"eval", "--data", "text.txt", "--device", "cpu"}, args...)...); r.code == 0 || !strings.Contains(r.err, "no weights in int8") {
+			t.Errorf("%v: exit %d, %s", args, r.code, r.err)
+		}
+	}
+}

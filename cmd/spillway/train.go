@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spillway"
+	"spillway/eventlog"
 	"spillway/finetune"
 	"spillway/internal/term"
 	"spillway/monitor"
@@ -66,10 +67,8 @@ removed when the run has ended and saved.`,
 	var o trainOptions
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "open the model, read the data, make the plan and show all of it, but do not train")
 	cmd.Flags().BoolVar(&o.sample, "show-sample", false, "show the first text as the model reads it, with what of it is in the loss")
-	cmd.Flags().StringVar(&o.dashboard, "dashboard", "", "serve a page that shows the run while it trains; =`ADDRESS:PORT` is optional (default 127.0.0.1 and any free port)")
-	cmd.Flags().Lookup("dashboard").NoOptDefVal = "127.0.0.1:0"
-	cmd.Flags().StringVar(&o.alerts.Command, "alert-command", "", "run `COMMAND` in a shell for each alert, with the alert as JSON in its input")
-	cmd.Flags().StringVar(&o.alerts.Webhook, "alert-webhook", "", "post each alert as JSON to `URL`")
+	bindAlerts(cmd, &o.dashboard, &o.alerts, "serve a page that shows the run while it trains")
+	bindProfile(cmd, &o.profile, "the fourth step")
 	print := cmd.Flags().Bool("print-recipe", false, "write the given flags as a recipe, and do nothing else")
 	r := recipe.New()
 	bind(cmd, r.Flags(), recipe.ModelKey, recipe.VersionKey)
@@ -102,6 +101,9 @@ removed when the run has ended and saved.`,
 		if *print {
 			return r.Write(sh.out)
 		}
+		if err := checkProfile(o.profile); err != nil {
+			return err
+		}
 		r.Data.Stdin, o.asJSON = sh.in, *asJSON
 		return trainCommand(cmd.Context(), sh, &o, r)
 	}
@@ -111,6 +113,7 @@ removed when the run has ended and saved.`,
 // trainOptions are what train does besides training.
 type trainOptions struct {
 	asJSON, dryRun, sample bool
+	profile                string // what its tables are sorted by; "" for none
 	dashboard              string // address to serve the page on; "" serves none
 	alerts                 monitor.Forwarder
 }
@@ -132,7 +135,7 @@ func trainCommand(ctx context.Context, sh shell, o *trainOptions, r *recipe.Reci
 		text, shown.log = io.Discard, sh.err
 	}
 	run, err := finetune.Prepare(r, finetune.Options{
-		Rig: sh.rigOptions(line), Report: shown.report, Notice: line.Print, Program: version, Alert: o.alerts.Alert,
+		Rig: sh.rigOptions(line), Report: shown.report, Notice: line.Print, Program: version, Alert: o.alerts.Alert, Profile: o.profile != "",
 		Progress: func(what string, done, total int64) {
 			line.Show(func() string { return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(max(total, 1)))) })
 		},
@@ -186,6 +189,9 @@ func trainCommand(ctx context.Context, sh shell, o *trainOptions, r *recipe.Reci
 			err = interruption(ctx)
 		}
 	}()
+	if o.profile != "" && result.Profile != nil {
+		eventlog.Sort(result.Profile.Rows, o.profile)
+	}
 	if o.asJSON {
 		return writeJSON(sh.out, result)
 	}
@@ -195,8 +201,11 @@ func trainCommand(ctx context.Context, sh shell, o *trainOptions, r *recipe.Reci
 	if r.Output.Timeline != "" {
 		p.line("timeline", "%s", r.Output.Timeline)
 	}
-	_, err = io.WriteString(text, p.String())
-	return err
+	if result.Profile != nil {
+		err = writeProfile(&p, *result.Profile, o.profile)
+	}
+	_, failed := io.WriteString(text, p.String())
+	return errors.Join(err, failed)
 }
 
 // replanOnSignal has a run planned again, for the memory that is available then, when the

@@ -315,7 +315,7 @@ func (n *elementView) load(dst []float32, at int) {
 	case narrow(n.of):
 		widening[n.of](dst, n.halves[at:at+len(dst)])
 	default:
-		quant.DecodeRow(n.of, dst, n.raw[at:at+len(dst)], quant.RowScale(n.raw, n.n, at/len(dst)))
+		quant.ReadRow(n.of, dst, n.raw, n.n, at/len(dst))
 	}
 }
 

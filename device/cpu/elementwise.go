@@ -111,11 +111,17 @@ func repeat(from, to, period int, f func(i, n, j int)) {
 }
 
 func unary(c op.Call, _ int) Program {
+	if plainly(c.Attr.Func) {
+		return function(c)
+	}
 	o, f := &pair{}, kernel.Func(c.Attr.Func)
 	return elements(c, o.set, func(from, to int) { f.Value(o.y[from:to], o.x[from:to]) })
 }
 
 func unaryGrad(c op.Call, _ int) Program {
+	if plainly(c.Attr.Func) {
+		return functionGrad(c)
+	}
 	o, f := &triple{}, kernel.Func(c.Attr.Func)
 	return elements(c, o.set, func(from, to int) { f.SlopeTimes(o.z[from:to], o.x[from:to], o.y[from:to]) })
 }

@@ -99,7 +99,7 @@ func (o *outliers) finish(_, from, to int) {
 			scale := quant.RowScale(o.weight.raw, o.weight.n, o.first+j)
 			var plain float32
 			for _, l := range o.columns {
-				plain += o.halves[i*k+l] * o.decoded[j*k+l]
+				plain += o.x[i*k+l] * o.decoded[j*k+l]
 			}
 			row[j] = row[j]*(o.most[i]*scale/(127*127)) + plain*(scale/127)
 			if o.bias != nil {

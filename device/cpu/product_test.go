@@ -111,9 +111,12 @@ func TestQuantizedMatmulsHaveTheBitsOfTwoSteps(t *testing.T) {
 // interleaved codes inputs in bf16 give what the decoded weight gives, but for their rounding to
 // integers; in f32 they give its bits.
 func TestInterleavedMatmuls(t *testing.T) {
-	for _, kind := range []dtype.Type{quant.BF16x8, quant.F16x8, quant.Q4_0x8, quant.Q8_0x8, quant.Q4_Kx8, quant.Q6_Kx8, quant.NF4x8, quant.FP4x8} {
+	for _, kind := range []dtype.Type{quant.BF16x32, quant.F16x32, quant.Q4_0x8, quant.Q8_0x8, quant.Q4_Kx8, quant.Q6_Kx8, quant.NF4x8, quant.FP4x8} {
 		for _, in := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
-			for _, s := range [][3]int{{1, 64, 512}, {3, 24, 256}, {50, 40, 768}} {
+			for _, s := range [][3]int{{1, 64, 512}, {3, 24, 256}, {3, 96, 256}, {50, 40, 768}, {50, 96, 768}} {
+				if _, fits := quant.Interleaved(quant.InterleavedOf(kind), int64(s[1]), int64(s[2])); !fits {
+					continue
+				}
 				b := newBench(t, 64<<20)
 				x, w := op.Type{DType: in, Shape: shape.Of(s[0], s[2])}, op.Type{DType: kind, Shape: shape.Of(s[1], s[2])}
 				at, weight := b.take(x.Bytes()), b.take(w.Bytes())
@@ -127,7 +130,7 @@ func TestInterleavedMatmuls(t *testing.T) {
 				b.run(t, append(steps, fused)...)
 				plain := make([]byte, fused.out.Bytes)
 				in.Encode(plain, view[float32](steps[1].out))
-				if in == dtype.F32 || kind == quant.BF16x8 || kind == quant.F16x8 {
+				if in == dtype.F32 || kind == quant.BF16x32 || kind == quant.F16x32 {
 					if !bytes.Equal(fused.out.Host(), plain) {
 						t.Errorf("%v of %v with inputs in %v has other bits than decoding first", s, kind, in)
 					}

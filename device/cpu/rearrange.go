@@ -14,19 +14,19 @@ func init() {
 
 // split cuts rows into parts, concat joins them: the same walk in two directions. They copy
 // bytes, so that they work for any type.
-func split(c op.Call, _ int) Program  { return parts(c.In[0], c.Out, 1, 0) }
-func concat(c op.Call, _ int) Program { return parts(c.Out[0], c.In, 0, len(c.In)) }
+func split(c op.Call, _ int) Program  { return parts(c.Attr, c.In[0], c.Out, 1, 0) }
+func concat(c op.Call, _ int) Program { return parts(c.Attr, c.Out[0], c.In, 0, len(c.In)) }
 
 // parts moves between rows of the whole, buffer `whole` of the launch, and parts of
 // them, buffers from first on.
-func parts(t op.Type, pieces []op.Type, first, whole int) Program {
-	width := t.DType.Bytes(t.Shape.Last())
+func parts(a op.Attr, t op.Type, pieces []op.Type, first, whole int) Program {
+	width := t.DType.Bytes(a.Run(t))
 	sizes := make([]int64, len(pieces))
 	for i, p := range pieces {
-		sizes[i] = p.DType.Bytes(p.Shape.Last())
+		sizes[i] = p.DType.Bytes(a.Run(p))
 	}
 	var l *device.Launch
-	work := rowsOf(t.Shape.Rows(), width/4, func(_, from, to int) {
+	work := rowsOf(t.Shape.Elements()/max(a.Run(t), 1), width/4, func(_, from, to int) {
 		all := l.Buffers[whole].Host()
 		at := int64(0)
 		for i, size := range sizes {

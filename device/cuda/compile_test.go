@@ -69,7 +69,10 @@ func fewRowsUnits() []unit {
 	for _, f := range []dtype.Type{quant.Q4_0, quant.NF4, quant.RowF8} { // one of each way to multiply
 		list = append(list, unit{file: "packed", element: dtype.F16, codec: f.String(), rows: 2, warps: 16})
 	}
-	return list
+	for _, code := range [][2]int64{{3, 3}, {4, 4}, {5, 5}, {3, 5}} {
+		list = append(list, unit{file: "decodeAttention", element: dtype.BF16, head: 128, key: code[0], value: code[1]})
+	}
+	return append(list, unit{file: "decodeAttention", element: dtype.F16, head: 64, key: 5, value: 4}, unit{file: "decodeAttention", element: dtype.BF16, head: 128})
 }
 
 // packedUnits are those for all formats with kernels for few rows.
@@ -124,7 +127,7 @@ func TestCompile(t *testing.T) {
 	}{{8, 0, allUnits(dtype.BF16)}, {9, 0, allUnits(dtype.F32)}, {9, 0, flashUnits(dtype.F16)}, {9, 0, fewRowsUnits()}, {9, 0, hopperUnits(dtype.BF16)}, {9, 0, hopperUnits(dtype.F16)},
 		{8, 0, ampereUnits(t, 163<<10, 80, 96, 128, 256)}, {8, 6, ampereUnits(t, 99<<10, 64, 128)}, {8, 9, ampereUnits(t, 99<<10, 128, 256)}} {
 		for _, u := range on.units {
-			t.Run(fmt.Sprintf("sm_%d%d %s%s %v %d %d", on.major, on.minor, u.file, u.codec, u.element, u.head, u.keys), func(t *testing.T) {
+			t.Run(fmt.Sprintf("sm_%d%d %s%s %v %d %d %d %d", on.major, on.minor, u.file, u.codec, u.element, u.head, u.keys, u.key, u.value), func(t *testing.T) {
 				t.Parallel()
 				image, err := u.compile(c, on.major, on.minor)
 				if err != nil {

@@ -12,7 +12,7 @@ func init() {
 }
 
 // cacheTypes numbers the types of a cache as kernels/decodeCache.cu does.
-var cacheTypes = map[dtype.Type]int64{dtype.F32: 0, dtype.BF16: 1, dtype.F16: 2, quant.RowI8: 3, quant.RowF8: 4}
+var cacheTypes = map[dtype.Type]int64{dtype.F32: 0, dtype.BF16: 1, dtype.F16: 2, quant.RowI8: 3, quant.RowF8: 4, quant.RowI4: 5}
 
 // cached is attention over a cache, with its sizes and operands by name.
 type cached struct {
@@ -69,11 +69,23 @@ func (c cached) store(d *Device, p *program) error {
 		append([]arg{c.k, c.v, c.cacheK, c.cacheV, i64(cacheTypes[c.keys.DType]), i64(cacheTypes[c.values.DType]), i64(c.d), i64(c.keys.Shape.Elements())}, c.args()...)...))
 }
 
-// attend appends attention over the cache: on tensor cores where cache and queries have the
-// same 16 bits, by one kernel for a row of each sequence and another for many rows.
+// coded says whether keys and values both are stored in 8 or 4 bits, which kernels on tensor cores read
+// for heads of two sizes.
+func (c cached) coded() bool {
+	return c.keys.DType.ByRows() && c.values.DType.ByRows() && (c.d == 64 || c.d == 128)
+}
+
+// onTensorCores says whether tensor cores compute the call: on 16-bit elements as the queries have, or on codes.
+func (c cached) onTensorCores() bool {
+	plain := c.keys.DType == c.element && c.values.DType == c.element && c.d%32 == 0 && c.d <= 128
+	return c.element != dtype.F32 && (plain || c.coded()) && c.Scale > 0
+}
+
+// attend appends attention over the cache: on tensor cores by one kernel for a row of each sequence and
+// another for many rows.
 func (c cached) attend(d *Device, p *program) error {
 	group := c.Heads / c.KVHeads
-	switch fits := c.element != dtype.F32 && c.keys.DType == c.element && c.values.DType == c.element && c.d%32 == 0 && c.d <= 128 && c.Scale > 0; {
+	switch fits := c.onTensorCores(); {
 	case fits && c.Exact && maxDecodeRows*c.KVHeads*ceilDiv(group, 16) <= 1<<14:
 		return c.byRows(d, p)
 	case fits && !c.Exact && c.rows <= min(c.streams, maxDecodeRows) && c.rows*c.KVHeads*ceilDiv(group, 16) <= 1<<14:
@@ -103,7 +115,7 @@ func (c cached) parts(d *Device) int64 {
 	if c.Exact {
 		rows, least = c.streams, 2
 	}
-	return max(least, attendBlocks*int64(d.gpu.multiprocessors)/(rows*c.KVHeads*ceilDiv(c.Heads/c.KVHeads, 16)))
+	return max(least, c.blocks(d)*int64(d.gpu.multiprocessors)/(rows*c.KVHeads*ceilDiv(c.Heads/c.KVHeads, 16)))
 }
 
 // byRows appends attention of all rows, some of them at a time: exact ones have one kernel, however
@@ -123,7 +135,13 @@ func (c cached) byRows(d *Device, p *program) error {
 }
 
 // unit of decodeAttention.cu.
-func (c cached) unit() unit { return unit{file: "decodeAttention", element: c.element, head: c.d} }
+func (c cached) unit() unit {
+	u := unit{file: "decodeAttention", element: c.element, head: c.d}
+	if c.coded() {
+		u.key, u.value = cacheTypes[c.keys.DType], cacheTypes[c.values.DType]
+	}
+	return u
+}
 
 // tile is the bytes of rows of a head in shared memory, padded or not.
 func (c cached) tile(rows int64, padded bool) int64 {
@@ -138,16 +156,44 @@ func (c cached) decode(d *Device, p *program) error {
 	items := c.rows * c.KVHeads * ceilDiv(c.Heads/c.KVHeads, 16)
 	sums := aligned(4 * c.d * c.rows * c.Heads * most)
 	p.workspace = max(p.workspace, sums+aligned(8*c.rows*c.Heads*most))
-	blocks := min(items*most, attendBlocks*int64(d.gpu.multiprocessors))
-	return p.addEarly(d.grid(c.unit(), "attend", [3]int64{blocks, 1, 1}, [3]int64{32 * attendSteps, 1, 1}, c.tile(attendSteps*2*attendStep+16, c.d%64 != 0)+4*attendSteps*min(16, c.Heads/c.KVHeads)*c.d,
-		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.parts(d)), i64(most), ofQueue()}, c.args()...)...))
+	blocks := min(items*most, c.blocks(d)*int64(d.gpu.multiprocessors))
+	return p.addEarly(d.grid(c.unit(), "attend", [3]int64{blocks, 1, 1}, [3]int64{32 * attendSteps, 1, 1}, c.shared(),
+		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.parts(d)), i64(most), ofQueue(), i64(c.keys.Shape.Elements())}, c.args()...)...))
 }
 
-// attendBlocks are resident on a multiprocessor.
-const attendBlocks = 2
+// rowBytes is what the codes of a row of the cache take.
+func (c cached) rowBytes() (keys, values int64) {
+	return quant.RowCodeBytes(c.keys.DType, c.d), quant.RowCodeBytes(c.values.DType, c.d)
+}
+
+// shared is the memory of a block of attend: tiles of keys and values of its warps, queries, and results.
+func (c cached) shared() int64 {
+	group := min(16, c.Heads/c.KVHeads)
+	results, queries := 4*attendSteps*group*c.d, min(group, 15)+1
+	if !c.coded() {
+		return c.tile(attendSteps*2*attendStep+queries, c.d%64 != 0) + results
+	}
+	keys, values := c.rowBytes()
+	ahead := int64(2) // AHEAD
+	if c.keys.DType == quant.RowI4 && c.values.DType == quant.RowI4 {
+		ahead = 4
+	}
+	return attendSteps*ahead*attendStep*(keys+values) + 2*queries*(c.d+8) + results
+}
+
+// blocks are how many of attend are resident on a multiprocessor.
+func (c cached) blocks(d *Device) int64 {
+	const reserved, own = 1 << 10, 1664 // for each block, next to what it may have; what it declares itself, at most
+	return max(1, min(3, (int64(d.gpu.shared)+reserved)/(c.shared()+own+reserved)))
+}
 
 func (c cached) prefill(d *Device, p *program) error {
 	tokens := prefillRows / (c.Heads / c.KVHeads)
-	return p.addEarly(d.grid(c.unit(), "prefill", [3]int64{ceilDiv(c.rows, tokens), c.KVHeads, 1}, [3]int64{32 * attendSteps, 1, 1}, c.tile(prefillRows+4*64, true),
-		append([]arg{c.q, c.cacheK, c.cacheV, c.o}, c.args()...)...))
+	shared := c.tile(prefillRows+4*64, true)
+	if c.coded() {
+		keys, values := c.rowBytes()
+		shared = c.tile(prefillRows+2*64, true) + 64*(keys+values)
+	}
+	return p.addEarly(d.grid(c.unit(), "prefill", [3]int64{ceilDiv(c.rows, tokens), c.KVHeads, 1}, [3]int64{32 * attendSteps, 1, 1}, shared,
+		append([]arg{c.q, c.cacheK, c.cacheV, c.o, i64(c.keys.Shape.Elements())}, c.args()...)...))
 }

@@ -50,6 +50,9 @@ func combined(d *Device, c op.Call) (program, error) {
 
 // activation is the ops with a function of one number; each function has its kernel.
 func activation(d *Device, c op.Call) (program, error) {
+	if c.Attr.Func > op.Sigmoid {
+		return plainFunction(d, c)
+	}
 	name := map[op.Kind]string{op.Unary: "unary", op.UnaryGrad: "unaryGrad", op.Gated: "gated", op.GatedGrad: "gatedGrad"}[c.Kind]
 	var args []arg
 	for i := range len(c.In) + len(c.Out) {

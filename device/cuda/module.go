@@ -46,6 +46,8 @@ type unit struct {
 	other       string
 	rows, warps int64
 	plainly     bool
+	// Attention over a cache that is coded: how keys and values are, as kernels/cache.h numbers it.
+	key, value int64
 }
 
 // header is what codec.h stands for.
@@ -139,6 +141,9 @@ func (u unit) options(major, minor int) []string {
 	}
 	if u.rows > 0 {
 		options = append(options, "-DFIRST=Tile_"+u.codec, "-DSECOND=Tile_"+cmp.Or(u.other, u.codec), fmt.Sprintf("-DROWS=%d", u.rows), fmt.Sprintf("-DWARPS=%d", u.warps), fmt.Sprintf("-DPLAINLY=%d", has[u.plainly]))
+	}
+	if u.key > 0 {
+		options = append(options, fmt.Sprintf("-DKEY_CODE=%d", u.key), fmt.Sprintf("-DVALUE_CODE=%d", u.value))
 	}
 	return options
 }

@@ -26,8 +26,10 @@ func (d *Device) columns(t dtype.Type, src, dst int, srcAt, srcStep, dstAt, dstS
 
 func split(d *Device, c op.Call) (p program, err error) {
 	var from int64
-	rows, step := c.In[0].Shape.Rows(), c.In[0].Shape.Last()
-	for i, size := range c.Attr.Sizes {
+	step := c.Attr.Run(c.In[0])
+	rows := c.In[0].Shape.Elements() / step
+	for i, t := range c.Out {
+		size := c.Attr.Run(t)
 		err = cmp.Or(err, p.add(d.columns(c.In[0].DType, 0, 1+i, from, step, 0, size, rows, size)))
 		from += size
 	}
@@ -36,9 +38,10 @@ func split(d *Device, c op.Call) (p program, err error) {
 
 func concat(d *Device, c op.Call) (p program, err error) {
 	var to int64
-	rows, step := c.Out[0].Shape.Rows(), c.Out[0].Shape.Last()
+	step := c.Attr.Run(c.Out[0])
+	rows := c.Out[0].Shape.Elements() / step
 	for i, t := range c.In {
-		size := t.Shape.Last()
+		size := c.Attr.Run(t)
 		err = cmp.Or(err, p.add(d.columns(t.DType, i, len(c.In), 0, size, to, step, rows, size)))
 		to += size
 	}

@@ -99,6 +99,7 @@ var outside = map[string][]string{
 	"golang.org/x/sys":              {"internal/offheap", "internal/vfs", "rig", "dtype", "quant", "device/cpu/...", "bench", "cmd/spillway", "internal/term"},
 	"github.com/ebitengine/purego":  {"internal/dl"},
 	"golang.org/x/text":             {"tokenizer"},
+	"golang.org/x/image":            {"view"},
 	"github.com/dlclark/regexp2/v2": {"tokenizer"},
 	"github.com/goccy/go-yaml":      {"recipe"},
 	"github.com/klauspost/compress": {"data/parquet", "finetune"},
@@ -205,7 +206,7 @@ func allowed(imp, pkg string) bool {
 // a kill in the middle does no harm. Everything else goes through vfs.Replace, vfs.Begin or
 // vfs.Publish: what they write is absent or whole.
 var written = map[string]string{
-	"finetune/log.go":           "lines are appended; half of one is removed when the log is opened again",
+	"eventlog/lines.go":         "lines are appended; half of one is removed when the log is opened again",
 	"eventlog/writer.go":        "records are appended; a part of one is overwritten when the log is opened again",
 	"finetune/sources.go":       "in a folder of vfs.TempDir",
 	"demo/demo.go":              "in a folder of vfs.TempDir",

@@ -12,7 +12,7 @@ type Matrix struct {
 
 	Type  dtype.Type // BF16 or F16, where Codes is used
 	Codes []uint16
-	// Interleaved codes are a transposed right operand in quant.BF16x8 or F16x8; Step is K.
+	// Interleaved codes are a transposed right operand in quant.BF16x32 or F16x32; Step is K.
 	Interleaved bool
 }
 
@@ -65,6 +65,8 @@ const (
 // workers: what it depends on is sizes and storage orders.
 func (g *Gemm) Workspace(workers int) int {
 	switch {
+	case g.isInterleaved():
+		return workers * interleavedScratch
 	case g.isStreamed():
 		return workers * g.streamedScratch()
 	case g.M <= skinnyM:
@@ -96,6 +98,11 @@ func (g *Gemm) Run(p *Pool) {
 		g.addBias()
 	}
 	g.team = p.team
+	if g.isInterleaved() {
+		job := interleaved{g}
+		p.LaunchWork(job.shares().pieces(), job, g.M*g.N*g.K)
+		return
+	}
 	if g.isStreamed() {
 		p.LaunchWork(ceil(g.N, streamed{g}.columns()), streamed{g}, g.M*g.N*g.K)
 		return

@@ -9,21 +9,13 @@ import "unsafe"
 // multiply-adds that they have in other matmuls.
 type streamed struct{ *Gemm }
 
-// streamedM is up to how many rows a matmul is computed this way, interleavedM the same of
-// interleaved weights.
-const (
-	streamedM    = 3
-	interleavedM = 12
-)
+// streamedM is up to how many rows a matmul is computed this way.
+const streamedM = 3
 
 // isStreamed says that a matmul is computed this way.
 func (g *Gemm) isStreamed() bool {
-	most := streamedM
-	if g.B.Interleaved {
-		most = interleavedM
-	}
-	return g.M <= most && g.N >= maxStreamCols && g.K%8 == 0 &&
-		g.B.narrow() && g.B.Transposed && !g.A.Transposed
+	return g.M <= streamedM && g.N >= maxStreamCols && g.K%8 == 0 &&
+		g.B.narrow() && g.B.Transposed && !g.B.Interleaved && !g.A.Transposed
 }
 
 // columns is how many columns a piece has.
@@ -45,10 +37,6 @@ func (g streamed) Run(worker, piece int) {
 		from: piece * wide, to: min((piece+1)*wide, g.N), first: first,
 		sums: g.Work[worker*g.streamedScratch():][:g.streamedScratch()],
 	}
-	p.functions, p.along = &h.streams, 1
-	if g.B.Interleaved {
-		p.functions, p.along = &h.interleaved, 8
-	}
 	for i := 0; i < g.M; {
 		n := p.most(g.M - i)
 		p.rows(i, n)
@@ -64,14 +52,12 @@ type panel struct {
 	wide            int
 	from, to, first int
 	sums            []float32 // [row slab column], then nowhere
-	functions       *[maxStreamRows + 1]streamsFunc
-	along           int // codes from one k to the next
 }
 
 // most is how many of n rows are multiplied at once.
 func (p *panel) most(n int) int {
 	h := min(n, maxStreamRows)
-	for p.functions[h] == nil {
+	for p.half.streams[h] == nil {
 		h--
 	}
 	return h
@@ -92,12 +78,12 @@ func (p *panel) rows(i, n int) {
 			}
 			task = min(task, tasks-1)
 			at := task % slabs * depth
-			s.b[q] = &p.B.Codes[p.column(task/slabs)*p.B.Step+at*p.along]
+			s.b[q] = &p.B.Codes[p.column(task/slabs)*p.B.Step+at]
 			s.a[q], s.sums[q] = &p.A.Data[i*p.A.Step+at], &p.sums[sums]
 			ks[q] = min(depth, p.K-at)
 			common = min(common, ks[q])
 		}
-		p.functions[n](common, s, p.B.Step, p.A.Step, p.sumStep(), p.later(i, t))
+		p.half.streams[n](common, s, p.B.Step, p.A.Step, p.sumStep(), p.later(i, t))
 		p.rest(n, common, ks)
 	}
 	for row := range n {
@@ -121,11 +107,11 @@ func (p *panel) rest(n, done int, ks [streamsAtOnce]int) {
 			continue
 		}
 		for other := range streamsAtOnce {
-			s.b[other], s.a[other] = codeAt(streams.b[q], done*p.along), at(streams.a[q], done)
+			s.b[other], s.a[other] = codeAt(streams.b[q], done), at(streams.a[q], done)
 			s.sums[other] = &p.sums[p.nowhere()]
 		}
 		s.sums[0] = streams.sums[q]
-		p.functions[n](k-done, s, p.B.Step, p.A.Step, p.sumStep(), uintptr(unsafe.Pointer(s.b[0])))
+		p.half.streams[n](k-done, s, p.B.Step, p.A.Step, p.sumStep(), uintptr(unsafe.Pointer(s.b[0])))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"spillway/dtype"
+	"spillway/quant"
 )
 
 // half is how weights of a 16-bit type, bf16 or f16, are multiplied as they are stored. For
@@ -14,8 +15,8 @@ type half struct {
 	width     int // columns of a stream
 	streams   [maxStreamRows + 1]streamsFunc
 	transpose packHalfFunc
-	// The same for interleaved weights: streams, and widening eight columns.
-	interleaved  [maxStreamRows + 1]streamsFunc
+	// The same for interleaved weights: see interleavedFunc, and widening eight columns.
+	interleaved  [maxStreamRows + 1]interleavedFunc
 	deinterleave func(dst *float32, step int, src *uint16, k int)
 }
 
@@ -68,11 +69,9 @@ func portableHalf(of dtype.Type) half {
 				}
 			}
 		}
-		h.interleaved[rows] = func(k int, s *streams, _, aStep, sumStep int, _ uintptr) {
-			for q := range streamsAtOnce {
-				for i := range rows {
-					h.streamInterleaved(k, at(s.a[q], i*aStep), s.b[q], at(s.sums[q], i*sumStep))
-				}
+		h.interleaved[rows] = func(k int, a *float32, aStep int, b *uint16, sums *float32) {
+			for i := range rows {
+				h.multiplyInterleaved(k, at(a, i*aStep), b, at(sums, i*quant.HalfRows))
 			}
 		}
 	}
@@ -80,17 +79,17 @@ func portableHalf(of dtype.Type) half {
 	return h
 }
 
-// interleavedAt is where element p of column j of eight is among interleaved codes.
+// interleavedAt is where element p of column j of those that lie together is among their codes.
 func (h *half) interleavedAt(p, j int) int {
 	if h.of == dtype.BF16 {
-		return p/2*16 + 2*j + p%2
+		return p/2*2*quant.HalfRows + 2*j + p%2
 	}
-	return 8*p + j
+	return p*quant.HalfRows + j
 }
 
-func (h *half) streamInterleaved(k int, a *float32, b *uint16, sums *float32) {
-	for j := range 8 {
-		sum := *at(sums, j)
+func (h *half) multiplyInterleaved(k int, a *float32, b *uint16, sums *float32) {
+	for j := range quant.HalfRows {
+		var sum float32
 		for p := range k {
 			sum += *at(a, p) * h.widen(*codeAt(b, h.interleavedAt(p, j)))
 		}
@@ -157,6 +156,6 @@ func (h *half) deinterleaveEights(eights func(dst *float32, step int, src *uint1
 	return func(dst *float32, step int, src *uint16, k int) {
 		eight := k &^ 7
 		eights(dst, step, src, eight)
-		h.deinterleavePlainly(at(dst, eight*step), step, codeAt(src, 8*eight), k-eight)
+		h.deinterleavePlainly(at(dst, eight*step), step, codeAt(src, quant.HalfRows*eight), k-eight)
 	}
 }

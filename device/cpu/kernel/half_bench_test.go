@@ -9,6 +9,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/internal/offheap"
+	"spillway/quant"
 )
 
 // BenchmarkStreams shows how fast one core multiplies few rows by a weight in 16 bits that comes
@@ -29,14 +30,17 @@ func BenchmarkStreams(b *testing.B) {
 	defer pool.Close()
 	for _, of := range []dtype.Type{dtype.BF16, dtype.F16} {
 		for i, m := range []int{1, 2, 4, 8, 1, 2, 4, 8} {
-			interleaved := i >= 4
-			b.Run(fmt.Sprintf("%v/interleaved=%v/%d", of, interleaved, m), func(b *testing.B) {
+			together := i >= 4
+			b.Run(fmt.Sprintf("%v/interleaved=%v/%d", of, together, m), func(b *testing.B) {
 				g := newGemm(newRand(), m, 1, k, 2)
 				g.N, g.C, g.CStep = n, make([]float32, m*n), n
-				g.B = Matrix{Type: of, Codes: codes, Step: k, Transposed: true, Interleaved: interleaved}
+				g.B = Matrix{Type: of, Codes: codes, Step: k, Transposed: true, Interleaved: together}
 				g.Work, g.path, g.team = make([]float32, g.Workspace(1)), active, pool.team
 				job, width := Job(skinny{g}), skinny{g}.width()
-				if g.isStreamed() {
+				if g.isInterleaved() {
+					first, groups := interleaved{g}.shares().piece(0)
+					job, width = interleaved{g}, (first+groups)*quant.HalfRows
+				} else if g.isStreamed() {
 					job, width = streamed{g}, streamed{g}.columns()
 				}
 				var matmuls, reads []time.Duration

@@ -82,7 +82,7 @@ func TestInterleavedWeightsHaveTheBitsOfPlainOnes(t *testing.T) {
 	defer three.Close()
 	eachPath(t, func(t *testing.T) {
 		rng := newRand()
-		for _, s := range [][2]int{{8, 8}, {16, 8}, {40, 136}, {72, 1096}, {136, 1536}} {
+		for _, s := range [][2]int{{32, 8}, {64, 8}, {160, 136}, {96, 1096}, {352, 1536}} {
 			for _, m := range []int{1, 2, 3, 4, 5, 8, 12, 13, 48, 49, 100} {
 				for _, of := range []dtype.Type{dtype.BF16, dtype.F16} {
 					g := newGemm(rng, m, s[0], s[1], 2)
@@ -101,7 +101,7 @@ func TestInterleavedWeightsHaveTheBitsOfPlainOnes(t *testing.T) {
 						n.B.Interleaved, n.B.Codes, n.C = true, make([]uint16, len(g.B.Codes)), make([]float32, len(g.C))
 						for i, c := range g.B.Codes {
 							row, col := i/g.K, i%g.K
-							n.B.Codes[row/8*8*g.K+h.interleavedAt(col, row%8)] = c
+							n.B.Codes[row/32*32*g.K+h.interleavedAt(col, row%32)] = c
 						}
 						n.Work = make([]float32, n.Workspace(pool.Workers()))
 						n.Run(pool)

@@ -1,6 +1,10 @@
 package kernel
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"spillway/quant"
+)
 
 // Panels are what a tile reads: k rows of step elements, one panel behind the other.
 //
@@ -96,17 +100,17 @@ func (m *Matrix) packHalf(h *half, panels []float32, step, first, n, p0, kc int,
 // deinterleave is packHalf of interleaved columns, eight at a time; where a panel has fewer, one
 // by one.
 func (m *Matrix) deinterleave(h *half, panels []float32, step, first, n, p0, kc int) {
+	const together = quant.HalfRows
 	for i := 0; i < n; {
 		panel, col := &panels[i/step*step*kc+i%step], first+i
-		from := m.Codes[col/8*8*m.Step+8*p0:]
+		from := m.Codes[col/together*together*m.Step:]
 		if most := min(step-i%step, n-i); col%8 == 0 && most >= 8 && p0%2 == 0 {
-			h.deinterleave(panel, step, &from[0], kc)
+			h.deinterleave(panel, step, &from[h.interleavedAt(p0, col%together)], kc)
 			i += 8
 			continue
 		}
-		from = m.Codes[col/8*8*m.Step:]
 		for p := range kc {
-			*at(panel, p*step) = h.widen(from[h.interleavedAt(p0+p, col%8)])
+			*at(panel, p*step) = h.widen(from[h.interleavedAt(p0+p, col%together)])
 		}
 		i++
 	}

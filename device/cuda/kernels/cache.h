@@ -1,6 +1,12 @@
 // The cache of keys and values that attention of a step reads: pages [count keyHeads page d]
 // of each, and which rows of the step are where. A row of the cache is one head of one position.
 
+// Types of a cache: the element types as common.h numbers them, then those of 8 bits, whose codes
+// come first and behind all of them the scales of the rows, and that of 4 bits, which has an f16
+// for every GROUP numbers of a row.
+enum { F32, BF16, F16, I8ROW, F8ROW, I4ROW };
+#define GROUP 32
+
 #define CACHE_PARAMS                                                                                                                        \
     const int *positions, const int *sequences, const int *pages, int rows, int heads, int keyHeads, int page, int streams, int table, \
         int count, int window, float scale

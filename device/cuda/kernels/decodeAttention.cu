@@ -3,8 +3,9 @@
 #if HEAD && ELEMENT
 #include "fragments.h"
 #endif
+#include "coded.h"
 
-// Attention over a cache of 16-bit elements, on tensor cores.
+// Attention over a cache on tensor cores: of 16-bit elements, or of keys and values that both are coded.
 
 #if HEAD && ELEMENT
 
@@ -12,6 +13,10 @@
 #define STEP 32         // positions a warp takes at once
 #define MAX_ROWS 256    // of a step that attend works on
 #define LEAST_PART 128  // positions
+#ifndef KEY_CODE
+#define KEY_CODE 0
+#endif
+#define CODED KEY_CODE
 #define SLABS (HEAD / 16)
 
 // Blocks that finished a row and head so far, by queue. The last one sets its number back.
@@ -28,9 +33,10 @@ __device__ __forceinline__ Element *place(const Element *tile, int row, int chun
 __device__ __forceinline__ Element *place(const Element *tile, int row, int chunk) { return (Element *)tile + row * PITCH + chunk * LANES; }
 #endif
 // leftOf, rightOf and downOf are left, right and down of fragments.h in such tiles.
-__device__ __forceinline__ void leftOf(Left &a, const Element *tile, int c) {
+// Rows of the left factor from the last-th on are all that one.
+__device__ __forceinline__ void leftOf(Left &a, const Element *tile, int last, int c) {
     int lane = threadIdx.x & 31;
-    matrices(a.x, sharedAt(place(tile, lane & 15, c / 8 + (lane >> 4))));
+    matrices(a.x, sharedAt(place(tile, min(lane & 15, last), c / 8 + (lane >> 4))));
 }
 __device__ __forceinline__ void rightOf(Right &b, const Element *tile, int n, int c) {
     int lane = threadIdx.x & 31;
@@ -62,6 +68,22 @@ __device__ __forceinline__ void clearRows(Element *tile, bool there) {
         if (some >> (n / CHUNKS) & 1) *(uint4 *)place(tile, n / CHUNKS, n % CHUNKS) = {};
 }
 
+// Tiles of a step in shared memory: so many steps are fetched ahead.
+#if CODED
+typedef Coded<KEY_CODE> Keys;
+typedef Coded<VALUE_CODE> Values;
+#define AHEAD (KEY_CODE == I4ROW && VALUE_CODE == I4ROW ? 4 : 2)
+#define KEY_TILE (STEP * Keys::bytes)
+#define VALUE_TILE (STEP * Values::bytes)
+#define QUERY_PITCH (HEAD + 8)
+#else
+#define AHEAD 1
+#define KEY_TILE (STEP * TILE_PITCH * (int)sizeof(Element))
+#define VALUE_TILE KEY_TILE
+#define QUERY_PITCH TILE_PITCH
+#endif
+#define PENDING (2 * AHEAD - 1) // groups of copies that are under way while one is waited for
+
 // Item is a part of a row, for a key head and up to 16 of the heads that share it.
 struct Item {
     int row, sequence, line, head, here; // here: heads of it
@@ -75,7 +97,7 @@ struct Item {
 // position.
 __device__ __forceinline__ int partOf(const Cache &c, int p, int wanted) {
     const int seen = p - c.first(p) + 1, part = (seen + wanted - 1) / wanted;
-    return (part + LEAST_PART - 1) / LEAST_PART * LEAST_PART;
+    return max(LEAST_PART, (part + STEP - 1) / STEP * STEP);
 }
 
 // attend is attention of few rows, each over its own sequence. Positions are summed in parts (partOf), at
@@ -86,17 +108,30 @@ __device__ __forceinline__ int partOf(const Cache &c, int p, int wanted) {
 //
 // Blocks take items in turn, so that the grid does not depend on how long sequences are. The first keys and
 // values of the next item are fetched before the results of the last are added.
-extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element *q, const Element *k, const Element *v, Element *o, float *parts, float2 *stats,
-                                                                   int wanted, int most, int queue, CACHE_PARAMS) {
+extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element *q, const void *k, const void *v, Element *o, float *parts, float2 *stats,
+                                                                   int wanted, int most, int queue, i64 numbers, CACHE_PARAMS) {
     Cache c = CACHE;
-    extern __shared__ Element tiles[]; // per warp: keys, values; then queries, then the warps' results
+    extern __shared__ uint4 space[]; // per warp: keys, values; then queries, then the warps' results
     __shared__ int starts[MAX_ROWS + 1];
     __shared__ float tops[WARPS][16], weights[WARPS][16];
     __shared__ int shared[WARPS];
     __shared__ bool lastOne;
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = heads / keyHeads, packs = (group + 15) / 16, lines = keyHeads * packs, most16 = min(group, 16);
-    Element *kt = tiles + warp * 2 * STEP * TILE_PITCH, *vt = kt + STEP * TILE_PITCH, *qt = tiles + WARPS * 2 * STEP * TILE_PITCH;
-    float *merge = (float *)(qt + 16 * TILE_PITCH); // [WARPS][most16][HEAD]
+    const int last16 = min(most16, 15); // behind the heads of an item there is one row of zeros
+    u8 *tiles = (u8 *)space + warp * AHEAD * (KEY_TILE + VALUE_TILE);
+    Element *qt = (Element *)((u8 *)space + WARPS * AHEAD * (KEY_TILE + VALUE_TILE));
+    float *merge = (float *)(qt + (last16 + 1) * QUERY_PITCH); // [WARPS][most16][HEAD]
+    auto keysOf = [&](int stage) { return tiles + stage * (KEY_TILE + VALUE_TILE); };
+    auto valuesOf = [&](int stage) { return tiles + stage * (KEY_TILE + VALUE_TILE) + KEY_TILE; };
+#if CODED
+    __shared__ float sizes[16]; // of queries
+    uint2 keyScales[AHEAD], valueScales[AHEAD]; // of the row of the lane, by stage from the next on
+    auto fetchKeys = [&](int stage, i64 row, bool wanted) { Keys::fetch(keysOf(stage), (const u8 *)k, row, wanted); };
+    auto fetchValues = [&](int stage, i64 row, bool wanted) { Values::fetch(valuesOf(stage), (const u8 *)v, row, wanted); };
+#else
+    auto fetchKeys = [&](int stage, i64 row, bool wanted) { fetchRows((Element *)keysOf(stage), (const Element *)k, row, wanted); };
+    auto fetchValues = [&](int stage, i64 row, bool wanted) { fetchRows((Element *)valuesOf(stage), (const Element *)v, row, wanted); };
+#endif
 
     // items of each row, and where they begin
     if (warp == 0) {
@@ -144,22 +179,69 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element
         return i;
     };
     auto rowOf = [&](const Item &i, int from) { return from + lane >= i.begin && from + lane < i.end ? c.row(i.sequence, from + lane, i.head) : (i64)-1; };
+    // What is behind the end is zeros; of codes anything, since all are finite numbers and have no weight.
+    auto prepareKeys = [&](int stage, i64 row) {
+        fetchKeys(stage, row, row >= 0);
+#if CODED
+        keyScales[AHEAD - 1] = Keys::scales((const u8 *)k, numbers, row);
+#else
+        clearRows((Element *)keysOf(stage), row >= 0);
+#endif
+    };
+    auto prepareValues = [&](int stage, i64 row) {
+        fetchValues(stage, row, row >= 0);
+#if CODED
+        valueScales[AHEAD - 1] = Values::scales((const u8 *)v, numbers, row);
+#else
+        clearRows((Element *)valuesOf(stage), row >= 0);
+#endif
+    };
+    auto shift = [&]() { // scales of the next step come first
+#if CODED
+#pragma unroll
+        for (int i = 0; i + 1 < AHEAD; i++) {
+            keyScales[i] = keyScales[i + 1];
+            valueScales[i] = valueScales[i + 1];
+        }
+#endif
+    };
     auto fetchFirst = [&](const Item &i) {
-        i64 mine = rowOf(i, i.base + warp * STEP);
-        fetchRows(kt, k, mine, mine >= 0);
-        clearRows(kt, mine >= 0);
-        commit();
-        fetchRows(vt, v, mine, mine >= 0);
-        clearRows(vt, mine >= 0);
-        commit();
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++) {
+            i64 mine = rowOf(i, i.base + (s * WARPS + warp) * STEP);
+            shift();
+            prepareKeys(s, mine);
+            commit();
+            prepareValues(s, mine);
+            commit();
+        }
     };
     auto fetchQueries = [&](const Item &i) {
+#if CODED // to f16, divided by a power of two so that all fit
         for (int n = threadIdx.x; n < 16 * CHUNKS; n += WARPS * 32) {
+            int r = n / CHUNKS, e = n % CHUNKS;
+            float x[LANES] = {}, greatest = 0;
+            if (r < i.here) load(q + (i.at + r) * HEAD + e * LANES, x);
+#pragma unroll
+            for (int m = 0; m < LANES; m++) greatest = fmaxf(greatest, fabsf(x[m]));
+#pragma unroll
+            for (int m = 1; m < CHUNKS; m <<= 1) greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, m));
+            u32 size = __float_as_uint(greatest) & 0x7f800000u;
+            if (size == 0) size = 0x3f800000u;
+            float by = __uint_as_float(0x7f000000u - size);
+            if (r <= last16) {
+                *(uint4 *)(qt + r * QUERY_PITCH + e * LANES) = {twoHalves(x[0] * by, x[1] * by), twoHalves(x[2] * by, x[3] * by), twoHalves(x[4] * by, x[5] * by), twoHalves(x[6] * by, x[7] * by)};
+                if (e == 0) sizes[r] = __uint_as_float(size);
+            }
+        }
+#else
+        for (int n = threadIdx.x; n < (last16 + 1) * CHUNKS; n += WARPS * 32) {
             int r = n / CHUNKS, e = n % CHUNKS;
             uint4 x = {};
             if (r < i.here) x = *(const uint4 *)(q + (i.at + r) * HEAD + e * LANES);
             *(uint4 *)place(qt, r, e) = x;
         }
+#endif
     };
     if (blockIdx.x >= total) {
         awaitPrevious();
@@ -168,7 +250,6 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element
     }
     Item next = find(blockIdx.x);
     { // of the sequence, positions from fresh on may be written by the kernel before
-        i64 mine = rowOf(next, next.base + warp * STEP);
         int fresh = 1 << 30;
         for (int i = threadIdx.x; i < rows; i += WARPS * 32)
             if (sequences[i] == next.sequence && positions[i] >= 0) fresh = min(fresh, positions[i]);
@@ -176,35 +257,75 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element
         if (lane == 0) shared[warp] = fresh;
         __syncthreads();
         fresh = min(min(shared[0], shared[1]), min(shared[2], shared[3]));
-        bool old = mine >= 0 && next.base + warp * STEP + lane < fresh;
-        fetchRows(kt, k, mine, old);
-        fetchRows(vt, v, mine, old);
+        i64 mine[AHEAD];
+        bool old[AHEAD];
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++) {
+            const int from = next.base + (s * WARPS + warp) * STEP;
+            mine[s] = rowOf(next, from);
+            old[s] = mine[s] >= 0 && from + lane < fresh;
+            fetchKeys(s, mine[s], old[s]);
+            fetchValues(s, mine[s], old[s]);
+#if !CODED
+            clearRows((Element *)keysOf(s), mine[s] >= 0);
+            clearRows((Element *)valuesOf(s), mine[s] >= 0);
+#endif
+        }
         commit();
-        clearRows(kt, mine >= 0);
-        clearRows(vt, mine >= 0);
         awaitPrevious();
         releaseNext();
-        fetchRows(kt, k, mine, mine >= 0 && !old);
-        fetchRows(vt, v, mine, mine >= 0 && !old);
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++) {
+            fetchKeys(s, mine[s], mine[s] >= 0 && !old[s]);
+            fetchValues(s, mine[s], mine[s] >= 0 && !old[s]);
+#if CODED
+            keyScales[s] = Keys::scales((const u8 *)k, numbers, mine[s]);
+            valueScales[s] = Values::scales((const u8 *)v, numbers, mine[s]);
+#endif
+        }
         commit();
-        commit();
+#pragma unroll
+        for (int s = 0; s < PENDING; s++) commit();
         fetchQueries(next);
         __syncthreads();
     }
     for (int item = blockIdx.x; item < total; item += gridDim.x) {
         const Item now = next;
         Left a[SLABS];
-#pragma unroll
-        for (int d = 0; d < SLABS; d++) leftOf(a[d], qt, d * 16);
         float out[HEAD / 8][4], top[2] = {-INFINITE, -INFINITE}, sum[2] = {}, unit = scale * LOG2E;
+#if CODED
+        const int upper = min(lane >> 2, last16), lower = min((lane >> 2) + 8, last16);
+        Keys::query(a, (const u16 *)(qt + upper * QUERY_PITCH), (const u16 *)(qt + lower * QUERY_PITCH));
+        const float size[2] = {sizes[upper] * Keys::factor(), sizes[lower] * Keys::factor()};
+        float largest = 0; // scale of values so far: sums are in units of it
+#else
+#pragma unroll
+        for (int d = 0; d < SLABS; d++) leftOf(a[d], qt, last16, d * 16);
+#endif
         zero(out);
-        for (int from = now.base + warp * STEP; from < now.end; from += WARPS * STEP) {
-            const int then = from + WARPS * STEP;
+        int stage = 0;
+        for (int from = now.base + warp * STEP; from < now.end; from += WARPS * STEP, stage = stage + 1 == AHEAD ? 0 : stage + 1) {
+            const int then = from + AHEAD * WARPS * STEP;
             i64 mine = then < now.end ? rowOf(now, then) : -1;
-            await<1>();
+            await<PENDING>();
             __syncwarp();
             float s[STEP / 8][4];
             zero(s);
+#if CODED
+            const uint2 keyScale = keyScales[0], valueScale = valueScales[0];
+            shift();
+            Keys::addScores(s, a, keysOf(stage), keyScale);
+#pragma unroll
+            for (int j = 0; j < STEP / 8; j++)
+#pragma unroll
+                for (int x = 0; x < 2; x++) {
+                    float by = 1;
+                    if (KEY_CODE != I4ROW) by = __uint_as_float(__shfl_sync(0xffffffffu, keyScale.x, j * 8 + (lane & 3) * 2 + x));
+                    s[j][x] *= by * size[0];
+                    s[j][2 + x] *= by * size[1];
+                }
+#else
+            const Element *kt = (const Element *)keysOf(stage), *vt = (const Element *)valuesOf(stage);
 #pragma unroll
             for (int d = 0; d < SLABS; d++)
 #pragma unroll
@@ -214,11 +335,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element
                     mma(s[2 * j], a[d], f, 0);
                     mma(s[2 * j + 1], a[d], f, 1);
                 }
+#endif
             __syncwarp(); // keys are used up
-            if (then < now.end) {
-                fetchRows(kt, k, mine, mine >= 0);
-                clearRows(kt, mine >= 0);
-            }
+            if (then < now.end) prepareKeys(stage, mine);
             commit();
             if (from < now.begin || from + STEP > now.end)
 #pragma unroll
@@ -228,6 +347,14 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element
                         int p = from + j * 8 + (lane & 3) * 2 + (x & 1);
                         if (p < now.begin || p >= now.end) s[j][x] = -INFINITE;
                     }
+            float turn = 1;
+#if CODED
+            if (VALUE_CODE != I4ROW) {
+                const float most = __uint_as_float(__reduce_max_sync(0xffffffffu, max(valueScale.x, __float_as_uint(largest))));
+                turn = largest / fmaxf(most, 1e-30f);
+                largest = most;
+            }
+#endif
 #pragma unroll
             for (int y = 0; y < 2; y++) {
                 float greatest = top[y], w = 0;
@@ -244,14 +371,29 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element
                         w += s[j][2 * y + x];
                     }
                 sum[y] = sum[y] * shrink + w;
+                if (CODED) shrink *= turn;
 #pragma unroll
                 for (int d = 0; d < HEAD / 8; d++) {
                     out[d][2 * y] *= shrink;
                     out[d][2 * y + 1] *= shrink;
                 }
             }
-            await<1>();
+            await<PENDING>();
             __syncwarp();
+#if CODED
+            Left p[2];
+            const float over = 1.0f / fmaxf(largest, 1e-30f);
+#pragma unroll
+            for (int j = 0; j < STEP / 8; j++) {
+                float by[2] = {1, 1};
+                if (VALUE_CODE != I4ROW)
+#pragma unroll
+                    for (int x = 0; x < 2; x++) by[x] = __uint_as_float(__shfl_sync(0xffffffffu, valueScale.x, j * 8 + (lane & 3) * 2 + x)) * over;
+                p[j / 2].x[j % 2 * 2] = twoHalves(s[j][0] * by[0], s[j][1] * by[1]);
+                p[j / 2].x[j % 2 * 2 + 1] = twoHalves(s[j][2] * by[0], s[j][3] * by[1]);
+            }
+            Values::addValues(out, p, valuesOf(stage), valueScale);
+#else
 #pragma unroll
             for (int j = 0; j < STEP / 16; j++) {
                 Left p;
@@ -264,11 +406,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element
                     mma(out[2 * d + 1], p, f, 1);
                 }
             }
+#endif
             __syncwarp(); // values are used up
-            if (then < now.end) {
-                fetchRows(vt, v, mine, mine >= 0);
-                clearRows(vt, mine >= 0);
-            }
+            if (then < now.end) prepareValues(stage, mine);
             commit();
         }
         await<0>();
@@ -288,8 +428,12 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element
                 weights[warp][r] = w;
             }
             if (r < now.here)
+#if CODED
+                Values::put(merge + (warp * most16 + r) * HEAD, out, y, VALUE_CODE == I4ROW ? 1.0f : largest * Values::factor());
+#else
 #pragma unroll
                 for (int d = 0; d < HEAD / 8; d++) *(float2 *)(merge + (warp * most16 + r) * HEAD + d * 8 + (lane & 3) * 2) = {out[d][2 * y], out[d][2 * y + 1]};
+#endif
         }
         __syncthreads();
         if (more) fetchQueries(next);
@@ -324,10 +468,33 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element
                 for (int r = warp; r < now.here; r += WARPS) {
                     const float2 *from = stats + (now.at + r) * most;
                     const float *x = parts + (now.at + r) * most * HEAD;
-                    float greatest = -INFINITE, w = 0;
+                    float greatest = -INFINITE, w = 0, sums[HEAD / 32] = {};
+#if HEAD == 128
+                    if (now.count <= 8) { // so few parts are fetched together with what they weigh
+                        float4 four[8];
+#pragma unroll
+                        for (int i = 0; i < 8; i++)
+                            if (i < now.count) four[i] = __ldcg((const float4 *)(x + (i64)i * HEAD) + lane);
+                        const float2 s = lane < now.count ? __ldcg(from + lane) : float2{-INFINITE, 0};
+                        greatest = warpMax(s.x);
+                        const float by = s.x == -INFINITE ? 0.0f : power2(s.x - greatest);
+                        w = warpSum(s.y * by);
+#pragma unroll
+                        for (int i = 0; i < 8; i++) {
+                            const float factor = __shfl_sync(0xffffffffu, by, i);
+                            if (i < now.count) {
+                                sums[0] += four[i].x * factor;
+                                sums[1] += four[i].y * factor;
+                                sums[2] += four[i].z * factor;
+                                sums[3] += four[i].w * factor;
+                            }
+                        }
+                        for (int d = 0; d < 4; d++) narrow(sums[d] / w, o + (now.at + r) * HEAD + lane * 4 + d);
+                        continue;
+                    }
+#endif
                     for (int i = lane; i < now.count; i += 32) greatest = fmaxf(greatest, __ldcg(from + i).x);
                     greatest = warpMax(greatest);
-                    float sums[HEAD / 32] = {};
                     for (int base = 0; base < now.count; base += 32) {
                         float2 s = base + lane < now.count ? __ldcg(from + base + lane) : float2{-INFINITE, 0};
                         float by = s.x == -INFINITE ? 0.0f : power2(s.x - greatest);
@@ -336,12 +503,20 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element
 #pragma unroll 8
                         for (int i = 0; i < some; i++) {
                             float factor = __shfl_sync(0xffffffffu, by, i);
+#if HEAD == 128
+                            const float4 four = __ldcg((const float4 *)(x + (i64)(base + i) * HEAD) + lane);
+                            sums[0] += four.x * factor;
+                            sums[1] += four.y * factor;
+                            sums[2] += four.z * factor;
+                            sums[3] += four.w * factor;
+#else
 #pragma unroll
                             for (int d = 0; d < HEAD / 32; d++) sums[d] += __ldcg(x + (i64)(base + i) * HEAD + d * 32 + lane) * factor;
+#endif
                         }
                     }
 #pragma unroll
-                    for (int d = 0; d < HEAD / 32; d++) narrow(sums[d] / w, o + (now.at + r) * HEAD + d * 32 + lane);
+                    for (int d = 0; d < HEAD / 32; d++) narrow(sums[d] / w, o + (now.at + r) * HEAD + (HEAD == 128 ? lane * 4 + d : d * 32 + lane));
                 }
             }
         }
@@ -355,11 +530,43 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) attend(const Element
 #define QUERIES 128
 #define KEYS_AT_ONCE 64
 
-extern "C" __global__ void __launch_bounds__(WARPS * 32) prefill(const Element *q, const Element *k, const Element *v, Element *o, CACHE_PARAMS) {
+#if CODED
+// Raw is some codes of a tile on their way: each thread fetches and widens the same ones.
+template <class Rows> struct Raw {
+    enum { parts = KEYS_AT_ONCE * Rows::chunks / (WARPS * 32) };
+    float scale[parts];
+
+    template <class Find> __device__ __forceinline__ void fetch(u8 *space, const u8 *codes, i64 numbers, Find rowAt) {
+#pragma unroll
+        for (int i = 0; i < parts; i++) {
+            const int n = threadIdx.x + i * WARPS * 32;
+            const i64 row = rowAt(n / Rows::chunks);
+            fetch16((Element *)(space + n * 16), (const Element *)(codes + (row < 0 ? 0 : row * Rows::bytes + n % Rows::chunks * 16)), row >= 0);
+            scale[i] = Rows::scaleOf(codes, numbers, row, n % Rows::chunks);
+        }
+    }
+    __device__ __forceinline__ void widen(Element *tile, const u8 *space) {
+#pragma unroll
+        for (int i = 0; i < parts; i++) {
+            const int n = threadIdx.x + i * WARPS * 32;
+            Rows::widen(tile + n / Rows::chunks * PITCH + n % Rows::chunks * (HEAD / Rows::chunks), *(const uint4 *)(space + n * 16), scale[i]);
+        }
+    }
+};
+#endif
+
+extern "C" __global__ void __launch_bounds__(WARPS * 32) prefill(const Element *q, const void *k, const void *v, Element *o, i64 numbers, CACHE_PARAMS) {
     Cache c = CACHE;
     extern __shared__ Element tiles[];
     __shared__ int places[QUERIES], owners[QUERIES];
+#if CODED
+    Element *qs = tiles, *ks = qs + QUERIES * PITCH, *vs = ks + KEYS_AT_ONCE * PITCH;
+    u8 *rawKeys = (u8 *)(vs + KEYS_AT_ONCE * PITCH), *rawValues = rawKeys + KEYS_AT_ONCE * Keys::bytes;
+    Raw<Keys> keys;
+    Raw<Values> values;
+#else
     Element *qs = tiles, *ks = qs + QUERIES * PITCH, *vs = ks + 2 * KEYS_AT_ONCE * PITCH;
+#endif
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = heads / keyHeads, tokens = QUERIES / group;
     const int start = (gridDim.x - 1 - blockIdx.x) * tokens, head = blockIdx.y;
     awaitPrevious();
@@ -408,6 +615,23 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) prefill(const Element *
         bool alone = true; // all rows are of this sequence
         for (int i = lane; i < tokens; i += 32) alone = alone && owners[i] == sequence;
         alone = __all_sync(0xffffffffu, alone) && tokens * group == QUERIES;
+#if CODED
+        auto fetchKeys = [&](int j) { keys.fetch(rawKeys, (const u8 *)k, numbers, [&](int r) { return j + r < end ? c.row(sequence, j + r, head) : (i64)-1; }); };
+        auto fetchValues = [&](int j) { values.fetch(rawValues, (const u8 *)v, numbers, [&](int r) { return j + r < end ? c.row(sequence, j + r, head) : (i64)-1; }); };
+        fetchKeys(from);
+        commit();
+        fetchValues(from);
+        commit();
+        __syncthreads(); // tiles of the last sequence are used up
+        for (int j = from; j < end; j += KEYS_AT_ONCE) {
+            Element *kt = ks, *vt = vs;
+            bool more = j + KEYS_AT_ONCE < end;
+            await<1>();
+            keys.widen(kt, rawKeys);
+            if (more) fetchKeys(j + KEYS_AT_ONCE);
+            commit();
+            __syncthreads(); // these keys are here, and values are no longer read
+#else
         // each warp fetches 16 positions; lane i has the row of position i
         auto rowOf = [&](int j) {
             int p = j + warp * 16 + (lane & 15);
@@ -423,9 +647,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) prefill(const Element *
         };
         i64 row = rowOf(from);
         __syncthreads(); // tiles of the last sequence are used up
-        fetchTile(ks, k, row);
+        fetchTile(ks, (const Element *)k, row);
         commit();
-        fetchTile(vs, v, row);
+        fetchTile(vs, (const Element *)v, row);
         commit();
         for (int j = from, stage = 0; j < end; j += KEYS_AT_ONCE, stage ^= 1) {
             Element *kt = ks + stage * KEYS_AT_ONCE * PITCH, *vt = vs + stage * KEYS_AT_ONCE * PITCH;
@@ -433,8 +657,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) prefill(const Element *
             if (more) row = rowOf(j + KEYS_AT_ONCE);
             await<1>();
             __syncthreads(); // these keys are here, and the other stage is no longer read
-            if (more) fetchTile(ks + (stage ^ 1) * KEYS_AT_ONCE * PITCH, k, row);
+            if (more) fetchTile(ks + (stage ^ 1) * KEYS_AT_ONCE * PITCH, (const Element *)k, row);
             commit();
+#endif
             float s[2][KEYS_AT_ONCE / 8][4];
             zero(s[0]);
             zero(s[1]);
@@ -488,9 +713,16 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) prefill(const Element *
                 }
             }
             await<1>();
-            __syncthreads(); // these values are here
-            if (more) fetchTile(vs + (stage ^ 1) * KEYS_AT_ONCE * PITCH, v, row);
+#if CODED
+            values.widen(vt, rawValues);
+            if (more) fetchValues(j + KEYS_AT_ONCE);
             commit();
+            __syncthreads(); // these values are here, and keys are no longer read
+#else
+            __syncthreads(); // these values are here
+            if (more) fetchTile(vs + (stage ^ 1) * KEYS_AT_ONCE * PITCH, (const Element *)v, row);
+            commit();
+#endif
 #pragma unroll
             for (int n = 0; n < KEYS_AT_ONCE / 16; n++) {
                 Left p[2];

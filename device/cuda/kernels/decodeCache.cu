@@ -4,10 +4,6 @@
 // The cache of keys and values in any type it can have: how a step's rows get there, and
 // plain attention over it.
 
-// Types of a cache: the element types as common.h numbers them, then those of 8 bits, whose codes
-// come first and behind all of them the scales of the rows.
-enum { F32, BF16, F16, I8ROW, F8ROW };
-
 // code8 rounds to an F8E4M3; x is at most 448.
 __device__ __forceinline__ u8 code8(float x) {
     u32 u = __float_as_uint(x), sign = u >> 24 & 0x80;
@@ -38,14 +34,39 @@ __device__ __forceinline__ void put(void *cache, int type, i64 i, float x, float
     }
     if (type == F8ROW) ((u8 *)cache)[i] = scale > 0 ? code8(__fdiv_rn(x, scale)) : 0;
 }
-// get reads one; n is how many the cache has, and row the row's number.
-__device__ __forceinline__ float get(const void *cache, int type, i64 i, i64 n, i64 row) {
+// get reads one; n is how many the cache has, d how many a row, and row the row's number.
+__device__ __forceinline__ float get(const void *cache, int type, i64 i, i64 n, int d, i64 row) {
     if (type == F32) return ((const float *)cache)[i];
     if (type == BF16) return wide(((const bf16 *)cache)[i]);
     if (type == F16) return wide(((const f16 *)cache)[i]);
+    if (type == I4ROW) {
+        int e = (int)(i - row * d), bytes = (d + 1) / 2;
+        int code = ((const u8 *)cache)[row * bytes + e / 2] >> (4 * (e & 1)) & 15;
+        return (code - 8) * wide(((const f16 *)((const u8 *)cache + n / d * bytes))[row * ((d + GROUP - 1) / GROUP) + e / GROUP]);
+    }
     float scale = ((const float *)((const u8 *)cache + n))[row];
     if (type == I8ROW) return __fmul_rn(__fmul_rn((float)((const signed char *)cache)[i], scale), 7.874015718698502e-3f);
     return __fmul_rn(number8(((const u8 *)cache)[i]), scale);
+}
+
+// putGroups stores a row of d numbers in 4 bits, by a warp.
+__device__ __forceinline__ void putGroups(u8 *cache, const Element *x, i64 row, int d, i64 n) {
+    const int lane = threadIdx.x & 31, bytes = (d + 1) / 2, groups = (d + GROUP - 1) / GROUP;
+    f16 *scales = (f16 *)(cache + n / d * bytes) + row * groups;
+    for (int g = 0; g < groups; g++) {
+        const int i = g * GROUP + lane;
+        const float v = i < d ? wide(x[i]) : 0.0f, most = warpMax(fabsf(v));
+        float greatest = __shfl_sync(0xffffffffu, v, __ffs(__ballot_sync(0xffffffffu, fabsf(v) == most)) - 1);
+        if (__any_sync(0xffffffffu, v != v)) greatest = __uint_as_float(0x7fc00000);
+        f16 half;
+        narrow(greatest * -0.125f, &half);
+        const float by = wide(half);
+        u32 code = 8;
+        if (by != 0) code = (u32)(int)(fminf(fmaxf(rintf(__fdiv_rn(v, by)), -8.0f), 7.0f) + 8.0f);
+        const u32 other = __shfl_xor_sync(0xffffffffu, i < d ? code : 0u, 1);
+        if (i < d && !(lane & 1)) cache[row * bytes + i / 2] = (u8)(code | other << 4);
+        if (lane == 0) scales[g] = half;
+    }
 }
 
 // storeCache stores keys and values of the rows of a step; grid (rows, keyHeads, 2). n is
@@ -59,6 +80,10 @@ extern "C" __global__ void storeCache(const Element *k, const Element *v, void *
     i64 row = c.row(sequences[blockIdx.x], p, blockIdx.y);
     const Element *x = (blockIdx.z ? v : k) + ((i64)blockIdx.x * keyHeads + blockIdx.y) * d;
     void *to = blockIdx.z ? cacheV : cacheK;
+    if (type == I4ROW) {
+        putGroups((u8 *)to, x, row, d, n);
+        return;
+    }
     float most = 0;
     if (type >= I8ROW) {
         for (int i = threadIdx.x; i < d; i += blockDim.x) most = fmaxf(most, fabsf(wide(x[i])));
@@ -99,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(TILE) attendPlain(const Element *q,
             i64 row = c.row(sequence, mine, head);
             rowOf[threadIdx.x] = row;
             s = 0;
-            for (int i = 0; i < d; i++) s += query[i] * get(k, typeK, row * d + i, n, row);
+            for (int i = 0; i < d; i++) s += query[i] * get(k, typeK, row * d + i, n, d, row);
             s *= scale;
         }
         float greatest = fmaxf(top, rowMax(s)), shrink = top == -INFINITE ? 0.0f : expf(top - greatest);
@@ -113,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(TILE) attendPlain(const Element *q,
             int i = m * TILE + threadIdx.x;
             if (i >= d) break;
             out[m] *= shrink;
-            for (int x = from; x < end; x++) out[m] += weight[x] * get(v, typeV, rowOf[x] * d + i, n, rowOf[x]);
+            for (int x = from; x < end; x++) out[m] += weight[x] * get(v, typeV, rowOf[x] * d + i, n, d, rowOf[x]);
         }
     }
 #pragma unroll

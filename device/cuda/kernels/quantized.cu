@@ -85,9 +85,9 @@ extern "C" __global__ void outlierMatmul(const Element *x, const u8 *in, const E
     if (o >= outputs) return;
     float size = most[row], factor = size > 0 ? 127 / size : 0, scale = anyFloat(in + outputs * width + 4 * o), whole = 0, plain = 0;
     for (i64 k = threadIdx.x; k < width; k += 32) {
-        float half = halfOf(wide(x[row * width + k])), code = (float)(signed char)in[o * width + k];
-        if (apart[k]) plain += half * code;
-        else whole += rintf(__fmul_rn(half, factor)) * code;
+        float value = wide(x[row * width + k]), code = (float)(signed char)in[o * width + k];
+        if (apart[k]) plain += value * code;
+        else whole += rintf(__fmul_rn(halfOf(value), factor)) * code;
     }
     whole = warpSum(whole);
     plain = warpSum(plain);

@@ -1,0 +1,104 @@
+package cuda
+
+import (
+	"fmt"
+
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
+)
+
+func init() {
+	for _, kind := range []op.Kind{op.Reshape, op.Permute, op.Expand, op.Slice} {
+		register(kind, moved)
+	}
+	register(op.Pad, padded)
+	register(op.Binary, paired)
+	register(op.Compare, paired)
+	register(op.BinaryGrad, pairedGrad)
+	register(op.Gather, gather)
+	register(op.GatherGrad, gatherGrad)
+}
+
+// mostDims is how many dimensions a walk of kernels/strided.cu has.
+const mostDims = 8
+
+// walkArgs are the sizes of a walk and the strides of two of its tensors.
+func walkArgs(w shape.Walk, x, y int) []arg {
+	sizes := func(list []int64, none int64) (args []arg) {
+		for range mostDims - len(list) {
+			args = append(args, i64(none))
+		}
+		for _, n := range list {
+			args = append(args, i64(n))
+		}
+		return args
+	}
+	return append(append(sizes(w.Dims, 1), sizes(w.Strides[x], 0)...), sizes(w.Strides[y], 0)...)
+}
+
+// bySize is the kernel of a name for elements of a type's size.
+func bySize(name string, t dtype.Type) string { return fmt.Sprint(name, t.Bytes(1)) }
+
+// plainUnit is the unit of a file for ops that move elements whatever their type.
+func plainUnit(file string, t dtype.Type) unit {
+	if t.Bytes(1) == 4 {
+		t = dtype.F32
+	}
+	return unitFor(file, t)
+}
+
+func moved(d *Device, c op.Call) (program, error) {
+	w, from, to := c.CopyWalk()
+	t, n := c.In[0].DType, w.Dims.Elements()
+	args := append([]arg{bufferAt(0, t.Bytes(from)), bufferAt(1, t.Bytes(to)), i64(n)}, walkArgs(w, 0, 1)...)
+	return single(d.line(plainUnit("strided", t), bySize("move", t), d.strideBlocks(n), threads, args...))
+}
+
+func padded(d *Device, c op.Call) (program, error) {
+	t, n := c.In[0].DType, c.Out[0].Shape.Elements()
+	_, count, _ := c.In[0].Shape.Around(c.Attr.Axis, 1)
+	outer, all, inner := c.Out[0].Shape.Around(c.Attr.Axis, 1)
+	return single(d.line(plainUnit("strided", t), bySize("pad", t), d.strideBlocks(n), threads,
+		buffer(0), buffer(1), i64(outer), i64(all), i64(inner), i64(count), i64(c.Attr.Start), i64(max(c.Attr.Step, 1))))
+}
+
+func paired(d *Device, c op.Call) (program, error) {
+	n := c.Out[0].Shape.Elements()
+	args := append([]arg{buffer(0), buffer(1), buffer(2), i64(n), i64(int64(c.Attr.Func2))}, walkArgs(c.BroadcastWalk(), 0, 1)...)
+	return single(d.line(unitFor("strided", c.In[0].DType), "binary", d.strideBlocks(n), threads, args...))
+}
+
+func pairedGrad(d *Device, c op.Call) (program, error) {
+	n, f := c.Out[0].Shape.Elements(), int64(c.Attr.Func2)
+	if c.Attr.Second {
+		f = -f
+	}
+	args := append([]arg{buffer(0), buffer(1), buffer(2), buffer(3), i64(n), i64(f)}, walkArgs(c.BroadcastWalk(), 0, 1)...)
+	return single(d.line(unitFor("strided", c.In[0].DType), "binaryGrad", d.strideBlocks(n), threads, args...))
+}
+
+// plainFunction is a unary function that elementwise.cu has no kernel for, or its gradient.
+func plainFunction(d *Device, c op.Call) (program, error) {
+	n := c.Out[0].Shape.Elements()
+	name, args := "function", []arg{buffer(0), buffer(1)}
+	if c.Kind == op.UnaryGrad {
+		name, args = "functionGrad", append(args, buffer(2))
+	}
+	args = append(args, i64(n), i64(int64(c.Attr.Func)), f32(c.Attr.Alpha), f32(c.Attr.Beta))
+	return single(d.line(unitFor("strided", c.In[0].DType), name, d.strideBlocks(n), threads, args...))
+}
+
+func gather(d *Device, c op.Call) (program, error) {
+	total := c.Out[0].Shape.Elements()
+	_, n, _ := c.In[0].Shape.Around(c.Attr.Axis, 1)
+	_, m, inner := c.In[1].Shape.Around(c.Attr.Axis, 1)
+	return single(d.line(unitFor("strided", c.In[0].DType), "gather", d.strideBlocks(total), threads,
+		buffer(0), buffer(1), buffer(2), i64(total), i64(n), i64(m), i64(inner)))
+}
+
+func gatherGrad(d *Device, c op.Call) (program, error) {
+	outer, m, inner := c.In[0].Shape.Around(c.Attr.Axis, 1)
+	return single(d.line(unitFor("strided", c.In[1].DType), "gatherGrad", d.strideBlocks(outer*inner), threads,
+		buffer(0), buffer(1), buffer(2), i64(outer*inner), i64(c.Attr.Length), i64(m), i64(inner)))
+}
