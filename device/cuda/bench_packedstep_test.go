@@ -129,7 +129,7 @@ func TestPackedStepsAgree(t *testing.T) {
 			launches, copies bool
 			stages           int64
 		}{{"as it is", false, false, 16}, {"again", false, false, 16}, {"no early launches", true, false, 16}, {"no copy engine", false, true, 16}, {"few stages", false, false, 3}} {
-			d.plainly.launches, d.plainly.copies, packedTuning.stages = c.launches, c.copies, c.stages
+			d.plainly.launches, d.plainly.copies, packedStages = c.launches, c.copies, c.stages
 			s.used = base
 			run := &decodeStep{decodeStack: s, rows: 2, context: 256}
 			run.buildPacked(m, 6)
@@ -142,7 +142,7 @@ func TestPackedStepsAgree(t *testing.T) {
 				t.Errorf("%s, %s: other logits", m.name, c.name)
 			}
 		}
-		d.plainly.launches, d.plainly.copies, packedTuning.stages = false, false, 16
+		d.plainly.launches, d.plainly.copies, packedStages = false, false, 16
 	}
 }
 

@@ -59,8 +59,8 @@ func (f tileFormat) stage() int64 {
 	return 16 * (pitch + (f.bank-pitch%128+128)%128)
 }
 
-// packedTuning is how launches are cut, for measuring other ways: at most so many stages.
-var packedTuning = struct{ stages int64 }{stages: 16}
+// packedStages is the most stages of a ring: MAX_STAGES, or fewer to try other ways.
+var packedStages int64 = 16
 
 // packed is a product of few rows by packed.cu, with what decides its launch.
 type packed struct {
@@ -109,7 +109,7 @@ func (p packed) planned(d *Device) (packed, bool) {
 	}
 	// a stage belongs to one group of warps: another would not know which turn of it is meant
 	groups := p.warps() / packedGroup
-	for p.stages = packedTuning.stages / groups * groups; p.stages >= 2; p.stages -= groups {
+	for p.stages = packedStages / groups * groups; p.stages >= 2; p.stages -= groups {
 		if p.shared()+p.own() <= int64(d.gpu.shared) {
 			return p, true
 		}

@@ -468,33 +468,10 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element
                 for (int r = warp; r < now.here; r += WARPS) {
                     const float2 *from = stats + (now.at + r) * most;
                     const float *x = parts + (now.at + r) * most * HEAD;
-                    float greatest = -INFINITE, w = 0, sums[HEAD / 32] = {};
-#if HEAD == 128
-                    if (now.count <= 8) { // so few parts are fetched together with what they weigh
-                        float4 four[8];
-#pragma unroll
-                        for (int i = 0; i < 8; i++)
-                            if (i < now.count) four[i] = __ldcg((const float4 *)(x + (i64)i * HEAD) + lane);
-                        const float2 s = lane < now.count ? __ldcg(from + lane) : float2{-INFINITE, 0};
-                        greatest = warpMax(s.x);
-                        const float by = s.x == -INFINITE ? 0.0f : power2(s.x - greatest);
-                        w = warpSum(s.y * by);
-#pragma unroll
-                        for (int i = 0; i < 8; i++) {
-                            const float factor = __shfl_sync(0xffffffffu, by, i);
-                            if (i < now.count) {
-                                sums[0] += four[i].x * factor;
-                                sums[1] += four[i].y * factor;
-                                sums[2] += four[i].z * factor;
-                                sums[3] += four[i].w * factor;
-                            }
-                        }
-                        for (int d = 0; d < 4; d++) narrow(sums[d] / w, o + (now.at + r) * HEAD + lane * 4 + d);
-                        continue;
-                    }
-#endif
+                    float greatest = -INFINITE, w = 0;
                     for (int i = lane; i < now.count; i += 32) greatest = fmaxf(greatest, __ldcg(from + i).x);
                     greatest = warpMax(greatest);
+                    float sums[HEAD / 32] = {};
                     for (int base = 0; base < now.count; base += 32) {
                         float2 s = base + lane < now.count ? __ldcg(from + base + lane) : float2{-INFINITE, 0};
                         float by = s.x == -INFINITE ? 0.0f : power2(s.x - greatest);
