@@ -13,7 +13,7 @@ import (
 
 // Matmuls of few rows with packed weights are forecast as they were measured on an H200, in graphs: the one with
 // gate and up of the Llama-3-8B shape, and lm_head.
-func TestPackedProductsAreThoseMeasured(t *testing.T) {
+func TestPackedMatmulsAreThoseMeasured(t *testing.T) {
 	m, err := machine.Parse("h200,host:100GiB")
 	if err != nil {
 		t.Fatal(err)

@@ -67,8 +67,8 @@ func (x *Timing) assumed(c op.Call) time.Duration {
 		}
 		return max(x.shortest(), time.Duration(took*float64(time.Second)))
 	}
-	if format, packed := packedProduct(c); packed && x.Kind == machine.GPU && x.Kernel > 0 && x.Bandwidth > 0 {
-		return x.packedProduct(cost, format)
+	if format, packed := packedMatmul(c); packed && x.Kind == machine.GPU && x.Kernel > 0 && x.Bandwidth > 0 {
+		return x.packedMatmul(cost, format)
 	}
 	flops := x.vector
 	if cost.Matrix {
@@ -100,8 +100,8 @@ func (x *Timing) shortest() time.Duration {
 // packedRows is up to how many rows kernels of GPUs decode weights as they multiply.
 const packedRows = 16
 
-// packedProduct says whether a call multiplies few rows with weights in a block format, and with which.
-func packedProduct(c op.Call) (format dtype.Type, ok bool) {
+// packedMatmul says whether a call multiplies few rows with weights in a block format, and with which.
+func packedMatmul(c op.Call) (format dtype.Type, ok bool) {
 	weight := 1
 	switch c.Kind {
 	case op.QuantizedMatmul, op.QuantizedPlus:
@@ -114,8 +114,8 @@ func packedProduct(c op.Call) (format dtype.Type, ok bool) {
 	return format, format.Block() && c.In[0].Shape.Rows() <= packedRows
 }
 
-// packedProduct is the time of such a call in a graph.
-func (x *Timing) packedProduct(cost op.Cost, format dtype.Type) time.Duration {
+// packedMatmul is the time of such a call in a graph.
+func (x *Timing) packedMatmul(cost op.Cost, format dtype.Type) time.Duration {
 	share := machine.PackedRead
 	if quant.FourBitOf(format) != nil {
 		share = machine.PackedLookup
