@@ -71,9 +71,9 @@ func fewRowsUnits() []unit {
 		list = append(list, unit{file: "packed", element: dtype.F16, codec: f.String(), rows: 2, warps: 16})
 	}
 	for _, code := range [][2]int64{{3, 3}, {4, 4}, {5, 5}, {3, 5}} {
-		list = append(list, unit{file: "decodeAttention", element: dtype.BF16, head: 128, key: code[0], value: code[1]})
+		list = append(list, unit{file: "decodeAttention", element: dtype.BF16, head: 128, key: code[0], value: code[1], stages: codedTuning.stages, blocks: codedTuning.blocks})
 	}
-	return append(list, unit{file: "decodeAttention", element: dtype.F16, head: 64, key: 5, value: 4}, unit{file: "decodeAttention", element: dtype.BF16, head: 128})
+	return append(list, unit{file: "decodeAttention", element: dtype.F16, head: 64, key: 5, value: 4, stages: codedTuning.stages, blocks: codedTuning.blocks}, unit{file: "decodeAttention", element: dtype.BF16, head: 128, stages: plainTuning.stages, blocks: plainTuning.blocks})
 }
 
 // packedUnits are those for all formats with kernels for few rows.
@@ -89,19 +89,6 @@ func hopperUnits(t dtype.Type) (units []unit) {
 	for _, head := range []int64{64, 80, 128} {
 		for _, file := range []string{"hopper", "hopperGrad"} {
 			units = append(units, unit{file: file, element: t, head: head, keys: hopperKeys, masks: head < 128, dropout: head == 80})
-		}
-	}
-	return append(units, manyRowsUnits(t, 227<<10)...)
-}
-
-// manyRowsUnits are those of matmuls of many rows, for few and many of them.
-func manyRowsUnits(t dtype.Type, shared int) (units []unit) {
-	d := &Device{gpu: gpuInfo{major: 9, multiprocessors: 132, shared: shared}}
-	for _, rows := range []int64{9, 33, 128} {
-		for _, tiles := range []int64{32, 256} {
-			if f, ok := d.newManyRows(t, rows, 4096, tiles, true); ok {
-				units = append(units, f.unit(d))
-			}
 		}
 	}
 	return units

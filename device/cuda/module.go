@@ -142,6 +142,9 @@ func (u unit) options(major, minor int) []string {
 	if u.rows > 0 {
 		options = append(options, "-DFIRST=Tile_"+u.codec, "-DSECOND=Tile_"+cmp.Or(u.other, u.codec), fmt.Sprintf("-DROWS=%d", u.rows), fmt.Sprintf("-DWARPS=%d", u.warps), fmt.Sprintf("-DPLAINLY=%d", has[u.plainly]))
 	}
+	if u.file == "decodeAttention" {
+		options = append(options, fmt.Sprintf("-DSTAGES=%d", max(u.stages, 1)), fmt.Sprintf("-DBLOCKS=%d", max(u.blocks, 1)))
+	}
 	if u.key > 0 {
 		options = append(options, fmt.Sprintf("-DKEY_CODE=%d", u.key), fmt.Sprintf("-DVALUE_CODE=%d", u.value))
 	}
