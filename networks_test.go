@@ -21,7 +21,7 @@ import (
 // Small networks for images and tokens, trained for ten iterations as PyTorch does (tools/reference/networks.py),
 // and with the same bits where memory is less than half of what they need.
 func TestNetworksTrainAsTorch(t *testing.T) {
-	for name, net := range map[string]func() nn.Model{"resnet": newSmallResNet, "convnext": newSmallConvNeXt, "unet": newSmallUNet, "average": newAverage} {
+	for name, net := range map[string]func() nn.Model{"resnet": newSmallResNet, "convnext": newSmallConvNeXt, "unet": newSmallUNet, "average": newAverage, "tagger": newTagger} {
 		t.Run(name, func(t *testing.T) {
 			file := readNetwork(t, name)
 			c := described(t)
@@ -300,6 +300,33 @@ func (m *average) Blocks() []nn.Block {
 	for i, l := range m.Hidden {
 		c.add("hidden."+strconv.Itoa(i), one(func(b *graph.Builder, x graph.Value) graph.Value { return nn.Tanh.Forward(b, l.Forward(b, x)) }))
 	}
+	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		return nn.CrossEntropy.Forward(b, m.Head.Forward(b, x))
+	}))
+	return c
+}
+
+// tagger gives each word a tag, by LSTMs in both directions and a GRU.
+type tagger struct {
+	Embed *nn.Embedding   `hf:"embed"`
+	LSTM  *nn.Recurrent   `hf:"lstm"`
+	More  []*nn.Recurrent `hf:"more"`
+	GRU   *nn.Recurrent   `hf:"gru"`
+	Head  *nn.Linear      `hf:"head"`
+}
+
+func newTagger() nn.Model {
+	return &tagger{nn.NewEmbedding(23, 10), nn.NewLSTM(10, 12, 2, true), times(8, func() *nn.Recurrent { return nn.NewLSTM(24, 12, 1, true) }), nn.NewGRU(24, 8, 1, false), nn.NewLinear(8, 5)}
+}
+
+func (m *tagger) Blocks() []nn.Block {
+	var c chain
+	c.add("embed", one(func(b *graph.Builder, _ graph.Value) graph.Value { return m.Embed.Forward(b, nn.Tokens(b)) }))
+	c.add("lstm", one(m.LSTM.Forward))
+	for i, l := range m.More {
+		c.add("more."+strconv.Itoa(i), one(func(b *graph.Builder, x graph.Value) graph.Value { return b.Add(x, l.Forward(b, x)) }))
+	}
+	c.add("gru", one(m.GRU.Forward))
 	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
 		return nn.CrossEntropy.Forward(b, m.Head.Forward(b, x))
 	}))

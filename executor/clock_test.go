@@ -119,7 +119,8 @@ func TestTimelineOfAGPU(t *testing.T) {
 	if err != nil {
 		t.Skip("no GPU: ", err)
 	}
-	p := streamed(t)
+	t.Cleanup(func() { dev.Close() }) // after the executor
+	p := streamedOn(t, dev)
 	e := prepared(t, p, dev)
 	own, err := dev.Queue("own")
 	if err != nil {

@@ -181,13 +181,23 @@ func (r *running) write(ctx context.Context, yield func(Piece) bool) (err error)
 		}
 	}
 	for i, w := range r.writers {
-		if w.result.End == "" && w.q.Ready() {
+		if w.result.End == "" && w.ready() {
 			if err := r.advance(ctx, i, w, yield); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// ready says whether the next token of a continuation can be picked, or was drawn on the device.
+func (w *writer) ready() bool {
+	if d, ok := w.q.(Drawer); ok {
+		if _, drawn := d.Drawn(); drawn {
+			return true
+		}
+	}
+	return w.q.Ready()
 }
 
 // release closes the requests that have ended.

@@ -13,6 +13,7 @@ import (
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/plan"
+	"spillway/planner"
 	"spillway/rig"
 	"spillway/tokenizer"
 )
@@ -87,7 +88,7 @@ func (m *Model) Start(ctx context.Context, size Size) (e *Engine, err error) {
 
 // options are those of every task.
 func (m *Model) options(o spillway.Options, on *rig.Rig) spillway.Options {
-	o.Machine, o.On, o.Device, o.MaxMemory = on.Machine, on.Devices, on.Machine.Devices[0].Name, m.s.MaxMemory
+	o.Machine, o.On, o.Device, o.MaxMemory, o.Disk = on.Machine, on.Devices, on.Machine.Devices[0].Name, m.s.MaxMemory, m.s.Disk
 	if m.s.MaxHost > 0 {
 		o.Machine.Host.Usable = min(o.Machine.Host.Usable, m.s.MaxHost)
 	}
@@ -147,6 +148,10 @@ func (m *Model) prepare(ctx context.Context, task func(*rig.Rig) spillway.Option
 			err = nil
 			m.s.Notice("the rates are assumed, since measuring them took too long now; spillway devices measures them at leisure")
 		}
+	}
+	var fit *planner.FitError
+	if errors.As(err, &fit) && fit.Tier != plan.OnDevice && m.s.Disk == "" {
+		err = fmt.Errorf("%w; or read weights from disk with --disk DIR", err)
 	}
 	if err != nil {
 		return on, nil, measuring, err

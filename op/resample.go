@@ -84,17 +84,22 @@ type Tap struct {
 	Weight float64
 }
 
-// Taps are what each of the new places reads of the n old ones.
-func (a Attr) Taps(n int64) [][]Tap {
-	scale := float64(n) / float64(a.Length)
+// Spacing is how many of the n old places lie between two new ones.
+func (a Attr) Spacing(n int64) float64 {
 	switch {
 	case a.AlignCorners && a.Length > 1:
-		scale = float64(n-1) / float64(a.Length-1)
+		return float64(n-1) / float64(a.Length-1)
 	case a.AlignCorners:
-		scale = 0
+		return 0
 	case a.Scale != 0:
-		scale = 1 / a.Scale
+		return 1 / a.Scale
 	}
+	return float64(n) / float64(a.Length)
+}
+
+// Taps are what each of the new places reads of the n old ones.
+func (a Attr) Taps(n int64) [][]Tap {
+	scale := a.Spacing(n)
 	taps := make([][]Tap, a.Length)
 	inside := func(i int64) int64 { return min(max(i, 0), n-1) }
 	for o := range a.Length {

@@ -1,11 +1,30 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
+
+// A model that fits in neither device nor host memory is read from its own files: the text is the same,
+// and nothing stays in the folder. Without a folder that is refused, and the folder is named as the way out.
+func TestGenerateFromDisk(t *testing.T) {
+	dir, disk := storiesFolder(t), filepath.Join(t.TempDir(), "disk")
+	args := []string{"generate", dir, "--tokenizer", filepath.Join(dir, "tok512.bin"), "--max-new-tokens", "30", "--prompt", "Once upon a time"}
+	want := generatedObject(t, args...)
+	small := append(slices.Clone(args), "--max-memory", "700KiB", "--max-host-memory", "900KiB")
+	if v := generatedObject(t, append(slices.Clone(small), "--disk", disk)...); v.Text != want.Text || v.Measured > 700<<10 {
+		t.Errorf("from disk the text is %q in %d bytes, want %q", v.Text, v.Measured, want.Text)
+	}
+	if left, err := os.ReadDir(disk); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+	if r := command(t, small...); r.code == exitOK || !strings.Contains(r.err, "--disk DIR") {
+		t.Errorf("without a disk: %d, %s", r.code, r.err)
+	}
+}
 
 // Guessing changes no text, whoever guesses, also within a limit that both models share and for many
 // prompts at once; what was guessed is said.

@@ -112,11 +112,15 @@ class Tagger(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(23, 10)
         self.lstm = nn.LSTM(10, 12, num_layers=2, batch_first=True, bidirectional=True)
+        self.more = nn.ModuleList([nn.LSTM(24, 12, batch_first=True, bidirectional=True) for _ in range(8)])
         self.gru = nn.GRU(24, 8, batch_first=True)
         self.head = nn.Linear(8, 5)
 
     def forward(self, x):
-        return self.head(self.gru(self.lstm(self.embed(x))[0])[0])
+        x = self.lstm(self.embed(x))[0]
+        for lstm in self.more:
+            x = x + lstm(x)[0]
+        return self.head(self.gru(x)[0])
 
 
 def train(name, net, x, target):
