@@ -40,7 +40,7 @@ func (s *Server) plansOf(p *plan.Plan) Plans {
 			l.Low, l.High = min(l.Low, n), max(l.High, n)
 		}
 	}
-	l.Low, l.High = max(l.Low/2, 1), l.High+l.High/4
+	l.Low, l.High = max(l.Low/4, 1), l.High+l.High/4
 	if s.o.Replan == nil {
 		l.Closed = "this page cannot ask the planner; spillway plan --max-memory SIZE does"
 	}
