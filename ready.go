@@ -166,6 +166,11 @@ func (w *Wrapped) replan(c Config) error {
 	if w.training == nil {
 		return w.replanView()
 	}
+	return w.replanTraining()
+}
+
+// replanTraining carries a training run over to a plan for the configuration of now.
+func (w *Wrapped) replanTraining() error {
 	next, err := w.plan(Train, sizeOf(w.training))
 	if err != nil {
 		return err

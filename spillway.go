@@ -40,6 +40,7 @@ type (
 	// plan for it is expected to do.
 	Generation         = run.Generation
 	GenerationForecast = run.GenerationForecast
+	Division           = run.Division
 	// Exception is modules that compute in a type of their own.
 	Exception = run.Exception
 	// Run is a model with a plan, and while it runs with its memory on the devices.

@@ -11,15 +11,25 @@ type IterationArgs struct {
 	// Optimizer holds the scalars of the optimizer's update for params that decay, NoDecay
 	// those for params that weight decay leaves alone; optim.Config.Scalars makes both.
 	Optimizer, NoDecay op.Scalars
-	MaxNorm            float32 // of gradients; 0 for no clipping
-	LossScale          float32 // what gradients were multiplied by; 0 counts as 1
+	// Groups are the same for params with hyper-parameters of their own, by group less 1.
+	Groups []GroupScalars
+	// AddGradients: held gradients are added to those there are; else they take their place.
+	AddGradients bool
+	// AverageKeep is the share of the running average of weights that stays; 0 begins it anew.
+	AverageKeep float32
+	MaxNorm     float32 // of gradients; 0 for no clipping
+	LossScale   float32 // what gradients were multiplied by; 0 counts as 1
 }
+
+// GroupScalars are the scalars of a group of params that decay, and of those that do not.
+type GroupScalars struct{ Decay, NoDecay op.Scalars }
 
 // args are the numbers that launches of a program read.
 type args struct {
 	runs    []runArgs
 	updates []updateArgs
 	clip    *op.Args // nil when no norm is computed
+	apply   bool     // held gradients are applied, instead of added to
 }
 
 // runArgs are the numbers of one run.
@@ -32,7 +42,9 @@ type runArgs struct {
 // updateArgs are the numbers of one update launch.
 type updateArgs struct {
 	args     *op.Args
+	launches launchedFor
 	decay    bool
+	group    int
 	slab     int
 	element  int64 // of the slab, the first one updated
 	deferred bool  // with the numbers of the previous iteration
@@ -61,9 +73,35 @@ func (a *args) setUpdates(deferred bool, n IterationArgs) {
 			continue
 		}
 		// Weights of a slab are rounded with a random stream of their own, no block's.
-		u.args.Scalars, u.args.Key, u.args.Row = n.Optimizer, op.Key(n.Seed, n.Iteration, uint64(u.slab), 1), uint64(u.element)
-		if !u.decay {
-			u.args.Scalars = n.NoDecay
-		}
+		u.args.Scalars, u.args.Key, u.args.Row = n.scalars(u), op.Key(n.Seed, n.Iteration, uint64(u.slab), 1), uint64(u.element)
 	}
+}
+
+// launchedFor is what a launch of an update does.
+type launchedFor int
+
+const (
+	toUpdate  launchedFor = iota // the rule
+	toHold                       // a gradient is held
+	toAverage                    // weights are averaged
+)
+
+// scalars of a launch.
+func (n *IterationArgs) scalars(u updateArgs) op.Scalars {
+	switch {
+	case u.launches == toHold && n.AddGradients:
+		return op.BlendScalars(1, 1, false)
+	case u.launches == toHold:
+		return op.BlendScalars(0, 1, false)
+	case u.launches == toAverage:
+		return op.BlendScalars(n.AverageKeep, 1-n.AverageKeep, true)
+	}
+	of := GroupScalars{n.Optimizer, n.NoDecay}
+	if u.group > 0 && u.group <= len(n.Groups) {
+		of = n.Groups[u.group-1]
+	}
+	if u.decay {
+		return of.Decay
+	}
+	return of.NoDecay
 }

@@ -15,6 +15,7 @@ type program struct {
 	args         args
 	norm         deviceBuffer // where the clip factor and the norm are made
 	deferred     bool         // it leaves updates to the next iteration
+	updates      *updateMoves // of a plan that holds gradients; else nil
 	graph        capturedGraph
 }
 
@@ -61,8 +62,16 @@ func (c *compiler) compile(p *plan.Plan) (*program, error) {
 		c.out.instructions[i] = compiled{queue: c.queue(s.Device, s.Lane), issue: issue, launches: c.made}
 		c.out.deferred = c.out.deferred || s.Deferred
 	}
+	if p.Optimizer != nil && p.Optimizer.Held {
+		m := forUpdates(p)
+		c.out.updates = &m
+	}
 	return c.out, c.events()
 }
+
+// unchanged says whether an instruction takes weights home that an iteration which only holds
+// gradients has not changed: what it would copy need not be there.
+func (p *program) unchanged(i int) bool { return p.updates != nil && p.updates.weights[i] }
 
 // instruction prepares one launch. A reduce makes the clip factor from partial sums, or
 // adds gradients.

@@ -64,7 +64,7 @@ func (r *runner) issueDeferred() error {
 			continue
 		}
 		c.start, c.end = nil, nil
-		if !s.Deferred {
+		if !s.Deferred || r.main.unchanged(i) {
 			c.issue = func(device.Queue) error { return nil }
 		} else if err := r.showGradients(s); err != nil {
 			return err

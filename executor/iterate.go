@@ -102,7 +102,11 @@ func (r *runner) issueAll(ctx context.Context, p *program) error {
 		if !s.Deferred { // gradients of deferred updates are shown by Flush
 			err = r.showGradients(s)
 		}
-		if err == nil {
+		if err == nil && p.unchanged(i) {
+			nothing := *c
+			nothing.issue = func(device.Queue) error { return nil }
+			err = r.issue(p, s, &nothing)
+		} else if err == nil {
 			err = r.issue(p, s, c)
 		}
 		if err != nil {

@@ -23,7 +23,18 @@ type Step struct {
 	Outputs int64
 	// Draws: the result is tokens [outputs] in I32 that were drawn as the batch tensor "sampling" says.
 	Draws bool
+	// Rest are further chunks of a pass: each has as many rows, and a batch and a result of its own.
+	// Chunks are computed one after the other, so that a later one sees the tokens of an earlier one.
+	Rest  []Step
 	phase string // "" is the main phase
+}
+
+// Part is the n-th chunk of a step; most have one.
+func (s *Step) Part(n int) *Step {
+	if n == 0 {
+		return s
+	}
+	return &s.Rest[n-1]
 }
 
 // Steps lists the steps of a plan to generate: the phases, then the main one.
@@ -45,8 +56,19 @@ func (e *Executor) Steps() ([]Step, error) {
 }
 
 func (e *Executor) step(p *plan.Plan, phase string) (Step, error) {
+	s, err := e.chunk(p, phase, 0)
+	for micro := 1; micro < p.MicroBatches && err == nil; micro++ {
+		var next Step
+		next, err = e.chunk(p, phase, micro)
+		s.Rest = append(s.Rest, next)
+	}
+	return s, err
+}
+
+// chunk is what a step has of one micro-batch.
+func (e *Executor) chunk(p *plan.Plan, phase string, micro int) (Step, error) {
 	s := Step{phase: phase, Batch: map[string][]byte{}}
-	in, out := p.BatchHome(), p.ResultHome()
+	in, out := p.BatchHome(micro), p.ResultHome(micro)
 	if in < 0 || out < 0 {
 		return s, fmt.Errorf("the plan for %s has no batch or no result on the host", p.Model)
 	}
@@ -97,9 +119,12 @@ type cacheTensor struct {
 // findCaches lists the caches of a plan by the batch tensor that has the table of their pages:
 // the one that an op reads together with them.
 func (m *memory) findCaches() map[string][]cacheTensor {
-	found, seen := map[string][]cacheTensor{}, map[int]bool{}
+	found, seen, home := map[string][]cacheTensor{}, map[int]bool{}, map[int]int{}
 	for i := range m.plan.Instructions {
 		s := &m.plan.Instructions[i]
+		if s.Verb == plan.Move && m.plan.Buffers[s.Src].Class == plan.Cache && m.plan.Buffers[s.Src].Home {
+			home[s.Dst] = s.Src // a run gets a copy of what is stored on the host
+		}
 		if s.Verb != plan.Run {
 			continue
 		}
@@ -123,9 +148,14 @@ func (m *memory) findCaches() map[string][]cacheTensor {
 				if !ok || table == "" {
 					continue
 				}
-				if bind, ok := s.Bound(plan.InCache, index); ok && !seen[bind.Buffer] {
-					seen[bind.Buffer] = true
-					found[table] = append(found[table], cacheTensor{m.partOf(bind.Buffer, 0, g.Type(v).Bytes()), g.Type(v)})
+				bind, ok := s.Bound(plan.InCache, index)
+				at := bind.Buffer
+				if stored, moved := home[at]; moved {
+					at = stored
+				}
+				if ok && !seen[at] {
+					seen[at] = true
+					found[table] = append(found[table], cacheTensor{m.partOf(at, 0, g.Type(v).Bytes()), g.Type(v)})
 				}
 			}
 		}
@@ -139,9 +169,16 @@ func (e *Executor) CopyPage(table string, from, to int32) error {
 	if e.caches == nil {
 		e.caches = e.memory.findCaches()
 	}
+	if err := e.awaitCarried(); err != nil { // keys and values may be on their way to the host
+		return err
+	}
 	for _, c := range e.caches[table] {
 		q := e.memory.queue(c.at.dev, plan.Compute)
 		for _, part := range c.parts() {
+			if host := c.at.Host(); host != nil { // nothing else touches it between steps
+				copy(host[part.offset+int64(to)*part.bytes:][:part.bytes], host[part.offset+int64(from)*part.bytes:][:part.bytes])
+				continue
+			}
 			src, dst := c.at.Buffer, c.at.Buffer
 			src.Offset, src.Bytes = src.Offset+part.offset+int64(from)*part.bytes, part.bytes
 			dst.Offset, dst.Bytes = dst.Offset+part.offset+int64(to)*part.bytes, part.bytes

@@ -17,16 +17,42 @@ func (c *compiler) update(s *plan.Instruction) (func(device.Queue) error, error)
 	if j, ok := c.devices[s.Device].(device.Joiner); ok {
 		return c.joinedUpdate(s, j)
 	}
-	var list []launch
-	slab := &c.plan.Slabs[s.Slab]
-	for _, span := range c.plan.Optimizer.Spans(slab, slab.Pieces[s.Piece]) {
+	var holds, list []launch
+	slab, o := &c.plan.Slabs[s.Slab], c.plan.Optimizer
+	for _, span := range o.Spans(slab, slab.Pieces[s.Piece]) {
 		l, err := c.updateLaunch(s, span)
+		if err == nil {
+			list = append(list, l)
+		}
+		if err == nil && o.Averaged {
+			l, err = c.averageLaunch(s, span)
+			list = append(list, l)
+		}
+		if err == nil && o.Held {
+			l, err = c.holdLaunch(s, span)
+			holds = append(holds, l)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("params from %s on: %w", span.Name, err)
 		}
-		list = append(list, l)
 	}
-	return c.launches(list), nil
+	if !o.Held {
+		return c.launches(list), nil
+	}
+	hold, apply, args := c.launches(holds), c.launches(list), &c.out.args
+	return func(q device.Queue) error {
+		if args.apply {
+			return apply(q)
+		}
+		return hold(q)
+	}, nil
+}
+
+// newUpdateArgs are the numbers of a launch, which are filled in for each iteration.
+func (c *compiler) newUpdateArgs(s *plan.Instruction, span plan.Span, launches launchedFor) *op.Args {
+	args := &op.Args{}
+	c.out.args.updates = append(c.out.args.updates, updateArgs{args, launches, span.Decay, span.Group, s.Slab, span.Element, s.Deferred})
+	return args
 }
 
 func (c *compiler) updateLaunch(s *plan.Instruction, span plan.Span) (launch, error) {
@@ -38,8 +64,7 @@ func (c *compiler) updateLaunch(s *plan.Instruction, span plan.Span) (launch, er
 	if err != nil {
 		return launch{}, err
 	}
-	args := &op.Args{}
-	c.out.args.updates = append(c.out.args.updates, updateArgs{args, span.Decay, s.Slab, span.Element, s.Deferred})
+	args := c.newUpdateArgs(s, span, toUpdate)
 	l := launch{k, device.Launch{Args: args, Buffers: append(operands, outputs...)}}
 	if w := k.Workspace(); w > 0 {
 		l.launch.Workspace, err = c.region(s, plan.Place{Region: plan.InFrame}, w)
@@ -63,8 +88,14 @@ func (c *compiler) updateOperands(s *plan.Instruction, span plan.Span) (in, out 
 	if o.HasMaster(span.Type) {
 		main = get(plan.InMaster, 4*(span.Element-piece.From), 4*n)
 	}
-	in, out = []device.Buffer{main, get(plan.InGrad, grad.Bytes(span.Element), grad.Bytes(n))}, []device.Buffer{main}
-	for _, state := range span.States {
+	var gradient device.Buffer
+	if o.Held {
+		gradient = get(plan.InState, span.States[0].Offset, span.States[0].Type.Bytes())
+	} else {
+		gradient = get(plan.InGrad, grad.Bytes(span.Element), grad.Bytes(n))
+	}
+	in, out = []device.Buffer{main, gradient}, []device.Buffer{main}
+	for _, state := range o.RuleStates(span) {
 		b := get(plan.InState, state.Offset, state.Type.Bytes())
 		in, out = append(in, b), append(out, b)
 	}
@@ -143,6 +174,7 @@ func appendLayout(key []byte, s *plan.Slab, piece plan.Piece) []byte {
 		if p.Decay {
 			key = append(key, 1)
 		}
+		key = binary.AppendVarint(key, int64(p.Group))
 	}
 	return binary.AppendVarint(key, piece.Elements())
 }

@@ -28,24 +28,29 @@ type Session struct {
 	executor *executor.Executor
 	steps    []executor.Step // from few rows to many
 	draws    []executor.Step // those that draw tokens, likewise
-	vocab    int64           // tokens that the model knows
-	tables   []*pageTable
-	slots    []*cachedSequence // by number of the sequence in the plan; nil where free
-	order    []*cachedSequence // the open ones, in the order they came
-	rows     []row             // of the step at hand
-	outputs  int               // of them, those that get logits
-	scratch  []float32         // logits of a row, for those who want them of each
-	ending   []*cachedSequence // that get logits in it
-	watcher  Watcher           // nil where nobody looks
-	report   StepReport        // of the step at hand, for the watcher
-	closed   int               // sequences
+	passes   []executor.Step // of several chunks, likewise
+	// Parts of all steps are counted from 0 on: the first of a step, and how many there are.
+	firstPart []int
+	parts     int
+	vocab     int64 // tokens that the model knows
+	tables    []*pageTable
+	slots     []*cachedSequence // by number of the sequence in the plan; nil where free
+	order     []*cachedSequence // the open ones, in the order they came
+	rows      []row             // of the step at hand
+	outputs   int               // of them, those that get logits
+	scratch   []float32         // logits of a row, for those who want them of each
+	ending    []*cachedSequence // that get logits in it
+	watcher   Watcher           // nil where nobody looks
+	report    StepReport        // of the step at hand, for the watcher
+	closed    int               // sequences
 }
 
 // row is a token of a step.
 type row struct {
 	of       *cachedSequence
 	position int
-	output   int // of the step's results, -1 where it gets no logits
+	output   int // of the part's results, -1 where it gets no logits
+	part     int // of the step: its chunk
 }
 
 // NewSession makes an engine of a started run of the task generate. The run stays the
@@ -69,13 +74,24 @@ func NewSession(r *run.Run) (*Session, error) {
 	for len(s.steps) > 0 && s.steps[0].Draws {
 		s.draws, s.steps = append(s.draws, s.steps[0]), s.steps[1:]
 	}
+	for _, step := range s.steps {
+		if len(step.Rest) > 0 {
+			s.passes = append(s.passes, step)
+		}
+	}
+	s.steps = slices.DeleteFunc(s.steps, func(step executor.Step) bool { return len(step.Rest) > 0 })
+	slices.SortFunc(s.passes, func(a, b executor.Step) int { return cmp.Compare(len(a.Rest), len(b.Rest)) })
+	for n := range len(s.steps) + len(s.draws) + len(s.passes) {
+		s.firstPart = append(s.firstPart, s.parts)
+		s.parts += 1 + len(s.step(n).Rest)
+	}
 	if count, ok := s.executor.IDs("tokens"); ok {
 		s.vocab = count
 	}
 	for _, t := range p.Batch {
 		switch {
 		case strings.HasPrefix(t.Name, graph.PagesPrefix):
-			table, err := newPageTable(t.Name, int(t.Type.Shape[0]), int(t.Type.Shape[1]), &s.cache, len(s.steps)+len(s.draws))
+			table, err := newPageTable(t.Name, int(t.Type.Shape[0]), int(t.Type.Shape[1]), &s.cache, s.parts)
 			if err != nil {
 				return nil, err
 			}
@@ -180,7 +196,7 @@ func (s *Session) Advance(ctx context.Context) (more bool, err error) {
 	}
 	for _, r := range s.rows {
 		if r.of.each != nil {
-			s.scratch = logitsOf(s.step(step), r.output, s.scratch)
+			s.scratch = logitsOf(s.step(step).Part(r.part), r.output, s.scratch)
 			r.of.each(r.position, s.scratch)
 		}
 	}
@@ -188,12 +204,16 @@ func (s *Session) Advance(ctx context.Context) (more bool, err error) {
 	return slices.ContainsFunc(s.order, (*cachedSequence).waits), nil
 }
 
-// step is one of the steps; those that draw tokens have numbers behind the others.
+// step is one of the steps; those that draw tokens have numbers behind the others, and passes behind
+// those.
 func (s *Session) step(n int) *executor.Step {
 	if n < len(s.steps) {
 		return &s.steps[n]
 	}
-	return &s.draws[n-len(s.steps)]
+	if n -= len(s.steps); n < len(s.draws) {
+		return &s.draws[n]
+	}
+	return &s.passes[n-len(s.draws)]
 }
 
 // drawing is the step that draws tokens in place of one that gives logits, where all rows want their
@@ -222,6 +242,9 @@ func (s *Session) ended() bool { return s.run.Executor() != s.executor }
 // Sequences with a single token come first, so that prompts do not hold them up.
 func (s *Session) gather() (step int) {
 	s.rows, s.ending, s.outputs, step = s.rows[:0], s.ending[:0], 0, -1
+	if pass := s.gatherPass(); pass >= 0 {
+		return pass
+	}
 	for _, single := range []bool{true, false} {
 		for _, q := range s.order {
 			n := len(q.tokens) - q.computed
@@ -243,7 +266,7 @@ func (s *Session) gather() (step int) {
 			}
 			step = fits
 			for i := range take {
-				s.rows = append(s.rows, row{q, q.computed + i, -1})
+				s.rows = append(s.rows, row{q, q.computed + i, -1, 0})
 			}
 			if s.outputs += q.outputs(take); take == n {
 				s.ending = append(s.ending, q)
@@ -251,6 +274,52 @@ func (s *Session) gather() (step int) {
 		}
 	}
 	return step
+}
+
+// gatherPass chooses rows of a pass, where more tokens wait than a chunk has: all chunks go through a
+// block before the next, so that weights that stream do so once. It gives -1 where a step will do.
+func (s *Session) gatherPass() (pass int) {
+	waiting, each := 0, false
+	for _, q := range s.order {
+		waiting += len(q.tokens) - q.computed
+		each = each || q.each != nil && q.waits()
+	}
+	if len(s.passes) == 0 || waiting <= int(s.steps[len(s.steps)-1].Rows) || each {
+		return -1
+	}
+	for pass < len(s.passes)-1 && s.room(pass) < waiting {
+		pass++
+	}
+	at := &s.passes[pass]
+	ends := 0 // in the chunk at hand
+	for _, single := range []bool{true, false} {
+		for _, q := range s.order {
+			n := len(q.tokens) - q.computed
+			if n == 0 || (n == 1) != single {
+				continue
+			}
+			for i := range n {
+				if len(s.rows)%int(at.Rows) == 0 {
+					ends = 0
+				}
+				last := i == n-1
+				if len(s.rows) == s.room(pass) || last && ends == int(at.Outputs) {
+					break
+				}
+				s.rows = append(s.rows, row{q, q.computed + i, -1, len(s.rows) / int(at.Rows)})
+				if last {
+					s.ending = append(s.ending, q)
+					ends++
+				}
+			}
+		}
+	}
+	return len(s.steps) + len(s.draws) + pass
+}
+
+// room is how many rows a pass has.
+func (s *Session) room(pass int) int {
+	return int(s.passes[pass].Rows) * (1 + len(s.passes[pass].Rest))
 }
 
 // mostOutputs is how many rows of a step get logits at most.
@@ -301,6 +370,20 @@ func (s *Session) prepare(step int) error {
 			}
 		}
 	}
+	rows := s.rows
+	for part := range 1 + len(at.Rest) {
+		n := min(len(rows), int(at.Rows))
+		s.fill(at.Part(part), rows[:n])
+		rows = rows[n:]
+		for _, t := range s.tables {
+			t.fill(at.Part(part).Batch[t.name], s.firstPart[step]+part)
+		}
+	}
+	return nil
+}
+
+// fill fills the batch of a part of a step with its rows.
+func (s *Session) fill(at *executor.Step, rows []row) {
 	tokens, positions, sequences, outputs := at.Batch["tokens"], at.Batch["positions"], at.Batch["sequences"], at.Batch["outputs"]
 	if outputs != nil {
 		clear(outputs)
@@ -308,8 +391,8 @@ func (s *Session) prepare(step int) error {
 	all, ends := at.Outputs == at.Rows, 0
 	for i := range int(at.Rows) {
 		token, position, sequence := int32(0), 0, -1
-		if i < len(s.rows) {
-			r := &s.rows[i]
+		if i < len(rows) {
+			r := &rows[i]
 			token, position, sequence = r.of.tokens[r.position], r.position, r.of.slot
 			if last := r.position == len(r.of.tokens)-1; last || r.of.each != nil {
 				if r.output = i; !all {
@@ -317,7 +400,7 @@ func (s *Session) prepare(step int) error {
 					r.output = ends
 				}
 				if ends++; last {
-					r.of.row = r.output
+					r.of.row, r.of.part = r.output, r.part
 				}
 			}
 		}
@@ -330,10 +413,6 @@ func (s *Session) prepare(step int) error {
 			}
 		}
 	}
-	for _, t := range s.tables {
-		t.fill(at.Batch[t.name], step)
-	}
-	return nil
 }
 
 // cachedSequence is a text of a Session.
@@ -347,7 +426,8 @@ type cachedSequence struct {
 	ready   bool
 	fetched bool      // logits are in the sequence's own memory
 	step    int       // whose result has them otherwise
-	row     int       // of that result
+	part    int       // of that step
+	row     int       // of its result
 	logits  []float32 // its own memory
 
 	draws   bool // tokens are to be drawn on the device, as drawing says
@@ -409,7 +489,7 @@ func (q *cachedSequence) fetch() {
 	if q.fetched {
 		return
 	}
-	q.logits, q.fetched = logitsOf(q.session.step(q.step), q.row, q.logits), true
+	q.logits, q.fetched = logitsOf(q.session.step(q.step).Part(q.part), q.row, q.logits), true
 }
 
 // logitsOf are the logits of an output of a step, in to where it has place.

@@ -16,6 +16,8 @@ type Param struct {
 	Init  Init
 	// Frozen: it gets no gradient and is never updated.
 	Frozen bool
+	// Paused is Frozen for some plans only: a run that freezes params by name sets it.
+	Paused bool
 	// Storage is the element type it is stored in where that differs from the one the
 	// model computes in: a block format (NF4) for the frozen base of QLoRA. Zero: as computed.
 	Storage dtype.Type
@@ -70,12 +72,12 @@ func (p *Param) Value(b *graph.Builder) graph.Value {
 		b.Fail("a param of shape %v has no name: every field on the way to it needs an hf tag", p.Shape)
 		return 0
 	case p.Storage == dtype.Invalid || p.Storage == b.DType:
-		return b.Param(p.Name, op.Type{DType: b.DType, Shape: p.Shape}, p.Frozen)
+		return b.Param(p.Name, op.Type{DType: b.DType, Shape: p.Shape}, p.Frozen || p.Paused)
 	case p.Storage.Block() && !p.Frozen:
 		b.Fail("param %s is stored as %v and not frozen: block formats cannot be trained", p.Name, p.Storage)
 		return 0
 	}
-	w := b.Param(p.Name, op.Type{DType: p.Storage, Shape: p.Shape}, p.Frozen)
+	w := b.Param(p.Name, op.Type{DType: p.Storage, Shape: p.Shape}, p.Frozen || p.Paused)
 	if p.Storage.Block() {
 		return b.Dequantize(w)
 	}

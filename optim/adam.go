@@ -22,10 +22,19 @@ func init() {
 		{Name: "beta2", Default: 0.999, Below: 1, Help: "decay of the running mean of their squares"},
 		{Name: "eps", Default: 1e-8, Help: "added to the root of the squares"},
 	}
+	options = append(options, Option{Name: "max_unorm", Help: "longest step before its rate, as a share of the param's norm; 0 for any"},
+		Option{Name: "skip_zeros", Flag: true, Help: "elements without a gradient stay as they are, states too"})
+	kind := func(c Config) op.Kind {
+		if c.Get("max_unorm") > 0 || c.Get("skip_zeros") != 0 {
+			return AdamBounded
+		}
+		return Adam
+	}
+	RegisterUpdate(boundedAdam())
 	Register(Rule{Name: "adamw", Help: "Adam whose weight decay shrinks the weights directly", LR: 1e-3, WeightDecay: 1e-2, Options: options,
-		Kind: Adam, States: states, Scalars: adamScalars(true)})
+		Kind: Adam, KindOf: kind, States: states, Scalars: adamScalars(true)})
 	Register(Rule{Name: "adam", Help: "Adam with bias correction, whose weight decay joins the gradient", LR: 1e-3, Options: options,
-		Kind: Adam, States: states, Scalars: adamScalars(false)})
+		Kind: Adam, KindOf: kind, States: states, Scalars: adamScalars(false)})
 	RegisterUpdate(Update{
 		Kind:    Adam,
 		Scalars: []string{"couple", "beta1", "rest1", "beta2", "rest2", "root", "eps", "rate", "shrink"},
@@ -67,8 +76,33 @@ func adamScalars(decoupled bool) func(c Config, iteration int, lr, decay float32
 		t := float64(iteration)
 		a.Bias1 = float32(1 - math.Pow(float64(a.Beta1), t))
 		a.Bias2 = float32(math.Sqrt(1 - math.Pow(float64(a.Beta2), t)))
-		return a.Scalars()
+		s := a.Scalars()
+		s[9], s[10], s[11] = float32(c.Get("max_unorm")), float32(c.Get("skip_zeros")), 1/a.Bias1
+		return s
 	}
+}
+
+// AdamBounded is Adam with a bound for the length of a step, as bitsandbytes has it, and without steps
+// of elements that have no gradient, where that is asked for.
+const AdamBounded op.Kind = "adam_bounded"
+
+func boundedAdam() Update {
+	f := op.NewFormula(2, "couple", "beta1", "rest1", "beta2", "rest2", "root", "eps", "rate", "shrink", "max_unorm", "skip_zeros", "debias")
+	w, given, zero, one := f.Weight(), f.Gradient(), f.Constant(0), f.Constant(1)
+	g := f.FMA(w, f.Scalar("couple"), given)
+	idle := f.Mul(f.Scalar("skip_zeros"), f.Do(op.NumEqual, given, zero))
+	m := f.SetState(0, f.Where(idle, f.State(0), f.FMA(f.State(0), f.Scalar("beta1"), f.Mul(g, f.Scalar("rest1")))))
+	v := f.SetState(1, f.Where(idle, f.State(1), f.FMA(f.State(1), f.Scalar("beta2"), f.Mul(f.Mul(g, g), f.Scalar("rest2")))))
+	divisor := f.FMA(f.Sqrt(v), f.Scalar("root"), f.Scalar("eps"))
+	size, most := f.Norm(f.Div(f.Mul(m, f.Scalar("debias")), divisor)), f.FMA(f.Norm(w), f.Scalar("max_unorm"), f.Scalar("eps"))
+	bounded := f.Mul(f.Do(op.NumAbove, f.Scalar("max_unorm"), zero), f.Do(op.NumAbove, size, most))
+	by := f.Where(bounded, f.Div(most, size), one)
+	step := f.Mul(f.Div(f.Mul(m, f.Scalar("rate")), divisor), by)
+	f.SetWeight(f.Where(idle, w, f.Sub(f.Mul(w, f.Scalar("shrink")), step)))
+	return Update{Kind: AdamBounded, States: []UpdateState{{Name: ExpAvg}, {ExpAvgSq, true}}, Formula: f, Examples: map[string]op.Scalars{
+		"bounded": {0, 0.9, 0.1, 0.999, 0.001, 18, 1e-8, 3e-2, 0.999, 1e-2, 0, 3.7},
+		"skips":   {0.1, 0.9, 0.1, 0.999, 0.001, 18, 1e-8, 3e-2, 1, 0, 1, 3.7},
+	}}
 }
 
 func updateAdam(s *op.Scalars, w, g float32, states []Cell) float32 {

@@ -29,7 +29,7 @@ func (n NoDecay) Decays() (func(param string) bool, error) {
 	for _, item := range n {
 		re, err := paramPattern(item)
 		if err != nil {
-			return nil, fmt.Errorf("weight decay: %w", err)
+			return nil, fmt.Errorf("params by name: %w", err)
 		}
 		skip = append(skip, re)
 	}

@@ -29,6 +29,12 @@ func findByName(text string) (*Rule, dtype.Type, error) {
 	for _, maker := range []string{"fused", "apex", "torch", "bnb", "hf"} {
 		name = strings.TrimSuffix(name, maker)
 	}
+	for known := range rules {
+		if strings.ReplaceAll(known, "_", "") == name {
+			name = known
+			break
+		}
+	}
 	r, err := find(name)
 	if err != nil {
 		return r, storage, fmt.Errorf("there is no optimizer %q; there are %s, with %s for their states", strings.TrimSpace(text), strings.Join(Names(), ", "), StorageEndings())

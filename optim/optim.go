@@ -182,7 +182,7 @@ func (c Config) Kind() (op.Kind, error) {
 	if err != nil {
 		return "", err
 	}
-	return r.Kind, nil
+	return r.kind(c), nil
 }
 
 // Rate is the learning rate an iteration is made with, where lr is the schedule's.
@@ -219,9 +219,9 @@ func (c Config) Update(s op.Scalars, clip float32, w, g []float32, states ...[]f
 	if err != nil {
 		return err
 	}
-	u := updates[r.Kind]
+	u := updates[r.kind(c)]
 	if u == nil {
-		return fmt.Errorf("optimizer %s: its plain form is the reference of op %s, for it needs params whole", c.Name, r.Kind)
+		return fmt.Errorf("optimizer %s: its plain form is the reference of op %s, for it needs params whole", c.Name, r.kind(c))
 	}
 	if want := c.States(); len(states) != len(want) {
 		return fmt.Errorf("optimizer %s: %d state tensors given, it has %d: %s", c.Name, len(states), len(want), strings.Join(want, ", "))
@@ -231,12 +231,21 @@ func (c Config) Update(s op.Scalars, clip float32, w, g []float32, states ...[]f
 			return fmt.Errorf("optimizer %s: %d weights with %d gradients or states; all must be the same", c.Name, len(w), len(list))
 		}
 	}
-	cells := make([]Cell, len(states))
+	cells, step := make([]Cell, len(states)), u.Step
+	if u.Formula != nil {
+		step = formulaStep(u.Formula, formulaNorms(u.Formula, &s, len(w), func(i int, values []float32) bool {
+			values[0], values[1] = w[i], g[i]*clip
+			for k := range states {
+				values[2+k] = states[k][i]
+			}
+			return true
+		}))
+	}
 	for i := range w {
 		for k := range cells {
 			cells[k] = Cell{states[k][i], true}
 		}
-		w[i] = u.Step(&s, w[i], g[i]*clip, cells)
+		w[i] = step(&s, w[i], g[i]*clip, cells)
 		for k := range cells {
 			states[k][i] = cells[k].Value
 		}

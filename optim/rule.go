@@ -27,6 +27,8 @@ type Rule struct {
 
 	// Kind is the op that devices run; several rules may share one.
 	Kind op.Kind
+	// KindOf is another op for some hyper-parameters; nil for none.
+	KindOf func(Config) op.Kind
 	// States names what is stored of each element of a param, as PyTorch calls it, in
 	// the order in which the op takes it.
 	States func(Config) []string
@@ -40,6 +42,14 @@ type Rule struct {
 	// Scalars are the numbers of one iteration under the names that the op gives them.
 	// Iterations count from 1.
 	Scalars func(c Config, iteration int, lr, weightDecay float32) op.Scalars
+}
+
+// kind is the op that devices run with some hyper-parameters.
+func (r *Rule) kind(c Config) op.Kind {
+	if r.KindOf != nil {
+		return r.KindOf(c)
+	}
+	return r.Kind
 }
 
 // Option is a hyper-parameter of a rule, called as PyTorch calls it. A flag is 0 or 1.

@@ -35,6 +35,9 @@ type Update struct {
 	// states. g is multiplied by the clip factor already. Multiplications and sums are
 	// rounded to float32 as written: float32(x*y) apart, dtype.FMA together.
 	Step func(s *op.Scalars, w, g float32, states []Cell) float32
+	// Formula is the step instead, from which devices make their kernels. One with norms takes params
+	// whole.
+	Formula *op.Formula
 	// Examples are numbers of an iteration to try the op with.
 	Examples map[string]op.Scalars
 }
@@ -77,7 +80,17 @@ var updates = map[op.Kind]*Update{}
 
 // RegisterUpdate adds the op of an optimizer. Call it from an init function.
 func RegisterUpdate(u Update) {
-	op.Register(op.Op{Kind: u.Kind, Infer: u.infer, Cost: costUpdate, InPlace: updateInPlace, Reference: u.reference, Scalars: u.Scalars, Cases: u.cases})
+	o := op.Op{Kind: u.Kind, Infer: u.infer, Cost: costUpdate, InPlace: updateInPlace, Reference: u.reference, Cases: u.cases}
+	if f := u.Formula; f != nil {
+		if len(u.States) != f.States {
+			panic(fmt.Sprintf("optim: update %s has %d states, its formula %d", u.Kind, len(u.States), f.States))
+		}
+		u.Scalars, u.Step = f.Scalars, formulaStep(f, nil)
+		o.WholeParam = len(f.Norms()) > 0
+		op.RegisterFormula(u.Kind, f)
+	}
+	o.Scalars = u.Scalars
+	op.Register(o)
 	updates[u.Kind] = &u
 }
 
@@ -155,7 +168,16 @@ func (u *Update) reference(c op.Call, in, out []op.Array, args op.Args) {
 	states := in[2 : len(in)-1]
 	cells := make([]Cell, len(states))
 	quantized := slices.ContainsFunc(states, func(s op.Array) bool { return s.Type.DType.Block() })
-	clip := float32(in[len(in)-1].F[0])
+	clip, step := float32(in[len(in)-1].F[0]), u.Step
+	if u.Formula != nil {
+		step = formulaStep(u.Formula, formulaNorms(u.Formula, &args.Scalars, len(in[0].F), func(i int, values []float32) bool {
+			values[0], values[1] = float32(in[0].F[i]), float32(in[1].F[i])*clip
+			for k, s := range states {
+				values[2+k] = float32(s.F[i])
+			}
+			return !quantized || values[1]-values[1] == 0
+		}))
+	}
 	for i := range out[0].F {
 		w, g := float32(in[0].F[i]), float32(in[1].F[i])*clip
 		for k, s := range states {
@@ -164,7 +186,7 @@ func (u *Update) reference(c op.Call, in, out []op.Array, args op.Args) {
 		if quantized && g-g != 0 { // infinite or NaN: it would spoil its block
 			clear(cells)
 		} else {
-			w = u.Step(&args.Scalars, w, g, cells)
+			w = step(&args.Scalars, w, g, cells)
 		}
 		out[0].F[i] = float64(w)
 		for k := range states {

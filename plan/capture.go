@@ -31,6 +31,9 @@ func (p *Plan) Launches() (n int) {
 // CanCapture says whether an iteration may be captured: it is of one device, and small
 // enough.
 func (p *Plan) CanCapture() bool {
+	if p.Optimizer != nil && p.Optimizer.Held { // what an update does is the loop's choice
+		return false
+	}
 	return len(p.Devices) == 1 && len(p.Instructions) <= 2*MaxCaptured && p.Launches() <= MaxCaptured
 }
 

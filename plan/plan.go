@@ -216,6 +216,8 @@ type SlabParam struct {
 	// is frozen.
 	Element int64 `json:"element"`
 	Decay   bool  `json:"decay,omitempty"` // weight decay applies
+	// Group is the params that have hyper-parameters of their own; 0 has the optimizer's.
+	Group int `json:"group,omitempty"`
 	// States are its optimizer states besides a master, in the order in which the
 	// update rule takes them.
 	States []op.State `json:"states,omitempty"`
@@ -247,7 +249,18 @@ type Optimizer struct {
 	GradType dtype.Type `json:"grad_dtype"` // element type of gradients, see GradTypeOf
 	// Clip: a reduce makes the clip factor from the partial sums before updates.
 	Clip bool `json:"clip,omitempty"`
+	// Held: an iteration only adds to gradients that are held as the first state of each param,
+	// and the rule is applied to them when the loop says so.
+	Held bool `json:"held,omitempty"`
+	// Averaged: the last state of each param is a running average of its weights.
+	Averaged bool `json:"averaged,omitempty"`
 }
+
+// Names of states that no rule has.
+const (
+	HeldGradient = "held_gradient"
+	Average      = "ema"
+)
 
 // Program is a graph program with a place for every value.
 type Program struct {

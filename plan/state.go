@@ -27,6 +27,7 @@ type Span struct {
 	Shape   shape.Shape // as the optimizer sees it: a vector, or a whole param's own
 	Type    dtype.Type  // of the weights
 	Decay   bool
+	Group   int
 	States  []StatePlace
 }
 
@@ -103,7 +104,7 @@ func StateBytes(spans []Span) (bytes int64) {
 
 // whole is a param that is updated by itself.
 func whole(p SlabParam) Span {
-	s := Span{Name: p.Name, Offset: p.Offset, Element: p.Element, Shape: p.Type.Shape, Type: p.Type.DType, Decay: p.Decay}
+	s := Span{Name: p.Name, Offset: p.Offset, Element: p.Element, Shape: p.Type.Shape, Type: p.Type.DType, Decay: p.Decay, Group: p.Group}
 	for _, state := range p.States {
 		s.States = append(s.States, StatePlace{Type: state.Type})
 	}
@@ -123,7 +124,7 @@ func (s *Span) grow(n int64) {
 // of both.
 func (s *Span) continues(part SlabParam) bool {
 	n := s.Elements()
-	if s.Decay != part.Decay || s.Type != part.Type.DType || s.Element+n != part.Element || s.Offset+s.Type.Bytes(n) != part.Offset || len(s.States) != len(part.States) {
+	if s.Decay != part.Decay || s.Group != part.Group || s.Type != part.Type.DType || s.Element+n != part.Element || s.Offset+s.Type.Bytes(n) != part.Offset || len(s.States) != len(part.States) {
 		return false
 	}
 	for i, state := range part.States {
@@ -156,11 +157,53 @@ func (u *Optimizer) Call(s Span) (op.Call, error) {
 	} else {
 		attr.To = dtype.Invalid
 	}
-	types := []op.Type{{DType: weight, Shape: s.Shape}, {DType: u.GradTypeOf(s.Type), Shape: s.Shape}}
-	for _, state := range s.States {
+	gradient := u.GradTypeOf(s.Type)
+	if u.Held {
+		gradient = dtype.F32
+	}
+	types := []op.Type{{DType: weight, Shape: s.Shape}, {DType: gradient, Shape: s.Shape}}
+	for _, state := range u.RuleStates(s) {
 		types = append(types, state.Type)
 	}
 	return op.Make(u.Rule, attr, append(types, op.Type{DType: dtype.F32, Shape: shape.Shape{2}})...)
+}
+
+// RuleStates are those of the rule, without held gradients and averages.
+func (u *Optimizer) RuleStates(s Span) []StatePlace {
+	list := s.States
+	if u.Held {
+		list = list[1:]
+	}
+	if u.Averaged {
+		list = list[:len(list)-1]
+	}
+	return list
+}
+
+// HoldCall adds the gradient of a span to what is held of it.
+func (u *Optimizer) HoldCall(s Span) (op.Call, error) { return u.blend(s, u.GradTypeOf(s.Type)) }
+
+// AverageCall adds the updated weights of a span to their average.
+func (u *Optimizer) AverageCall(s Span) (op.Call, error) {
+	if u.HasMaster(s.Type) {
+		return u.blend(s, dtype.F32)
+	}
+	return u.blend(s, s.Type)
+}
+
+func (u *Optimizer) blend(s Span, from dtype.Type) (op.Call, error) {
+	return op.Make(op.Blend, op.Attr{}, op.Type{DType: dtype.F32, Shape: s.Shape}, op.Type{DType: from, Shape: s.Shape}, op.Type{DType: dtype.F32, Shape: shape.Shape{2}})
+}
+
+// checkExtraStates refuses held gradients and averages that are not where they must be.
+func (u *Optimizer) checkExtraStates(p SlabParam) error {
+	is := func(at int, name string) bool {
+		return at >= 0 && at < len(p.States) && p.States[at].Name == name && p.States[at].Type.Equal(op.Type{DType: dtype.F32, Shape: p.Type.Shape})
+	}
+	if u.Held && !is(0, HeldGradient) || u.Averaged && (!is(len(p.States)-1, Average) || u.Held && len(p.States) < 2) {
+		return fmt.Errorf("param %s has the states %v, without the held gradient first or the average last", p.Name, p.States)
+	}
+	return nil
 }
 
 // verifyStates checks that the optimizer can work with the states of a slab, and that its
@@ -169,6 +212,11 @@ func (p *Plan) verifyStates(s *Slab) error {
 	for _, q := range s.Params {
 		if !q.Frozen() && q.Type.DType != s.TrainedType() {
 			return fmt.Errorf("slab %s trains %s in %v and others in %v", s.Name, q.Name, q.Type.DType, s.TrainedType())
+		}
+		if !q.Frozen() && p.Optimizer != nil {
+			if err := p.Optimizer.checkExtraStates(q); err != nil {
+				return err
+			}
 		}
 	}
 	for _, piece := range s.Pieces {

@@ -39,6 +39,7 @@ type (
 	FitError  = goal.FitError
 	FitOption = goal.FitOption
 	Step      = search.Step
+	Rows      = search.Rows
 )
 
 // What can be asked: see package advise.

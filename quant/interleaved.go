@@ -272,6 +272,10 @@ const (
 	sixteenQ6K = 64 + 32
 )
 
+// upperShift is where the upper bits of element i of 16 are in their word: in the byte that its lower
+// bits are in, of one of two words, so that one shift brings four of them to where they belong.
+func upperShift(i int) int { return 8*(i%2*2+i%8/4) + i/8*4 + i/2%2*2 }
+
 func packQ6K(dst, block []byte, r int) {
 	copy(dst[2*r:], block[208:210])
 	for j := range 16 {
@@ -284,7 +288,7 @@ func packQ6K(dst, block []byte, r int) {
 		}
 		var upper uint32
 		for i := range 16 {
-			upper |= uint32(block[128+32*h+l+i]>>(2*g)&3) << (i/2*2 + i%2*16)
+			upper |= uint32(block[128+32*h+l+i]>>(2*g)&3) << upperShift(i)
 		}
 		binary.LittleEndian.PutUint32(to[64+4*r:], upper)
 	}
@@ -303,7 +307,7 @@ func unpackQ6K(block, src []byte, r int) {
 		}
 		upper := binary.LittleEndian.Uint32(from[64+4*r:])
 		for i := range 16 {
-			block[128+32*h+l+i] |= byte(upper>>(i/2*2+i%2*16)&3) << (2 * g)
+			block[128+32*h+l+i] |= byte(upper>>upperShift(i)&3) << (2 * g)
 		}
 	}
 }

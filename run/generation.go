@@ -1,6 +1,7 @@
 package run
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +12,9 @@ import (
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 	"spillway/quant"
+	"spillway/spec"
 )
 
 // Generation is the cache of keys and values of the task Generate, and how many rows its steps
@@ -152,8 +155,8 @@ func (g Generation) stepSizes() []int64 {
 	return slices.DeleteFunc(slices.Compact(sizes), func(n int64) bool { return n == g.Chunk })
 }
 
-// steps are the models of the steps besides the largest.
-func (q *question) steps() (list []planner.Step, err error) {
+// steps are the models of the steps besides the largest, of a plan.
+func (q *question) steps(p *plan.Plan) (list []planner.Step, err error) {
 	if q.options.Task != Generate {
 		return nil, nil
 	}
@@ -165,7 +168,48 @@ func (q *question) steps() (list []planner.Step, err error) {
 		list = append(list, planner.Step{Rows: n, Model: m})
 	}
 	draws, err := q.draws()
-	return append(draws, list...), err
+	if err != nil {
+		return nil, err
+	}
+	passes, err := q.passes(p)
+	return slices.Concat(draws, list, passes), err
+}
+
+// mostPass is how many tokens of prompts pass all blocks at once, at most, where weights stream: with
+// more of them a GPU computes longer than the link takes.
+const mostPass = 16384
+
+// passShare is the most that what chunks of a pass hand from block to block, or their results, may
+// take of the device, or of the host.
+const passShare = 16
+
+// passes are steps of several chunks, where weights stream.
+func (q *question) passes(p *plan.Plan) (list []planner.Step, err error) {
+	var c strategy.Choice
+	if err := json.Unmarshal(p.Choices, &c); err != nil || strategy.Count(c.Streamed) == 0 {
+		return nil, err
+	}
+	g := q.options.Generation
+	m, err := q.Trace(1, g.Chunk)
+	if err != nil {
+		return nil, err
+	}
+	var handed, result int64
+	for i := range m.Blocks {
+		for _, port := range m.Program(i).Outputs {
+			switch bytes := m.Program(i).Type(port.Value).Bytes(); port.Role {
+			case graph.Carry:
+				handed = max(handed, bytes)
+			case graph.Result:
+				result = bytes
+			}
+		}
+	}
+	tokens := min(g.Context*g.Streams, mostPass)
+	for n := int64(2); (n/2)*g.Chunk < tokens && n*handed <= q.Site.DeviceBudget(0)/passShare && n*result <= q.Site.HostBudget/passShare; n *= 2 {
+		list = append(list, planner.Step{Rows: g.Chunk, Model: m, Chunks: int(n)})
+	}
+	return list, nil
 }
 
 // draws are steps of one row for each sequence that draw tokens on a GPU, so that no logits cross the
@@ -255,20 +299,21 @@ func (q *question) generation(b planner.Batch) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	more := planner.Rows{Sizes: q.options.Generation.stepSizes(), Trace: func(rows int64) (*spec.Model, error) { return q.Trace(1, rows) }}
 	for {
 		q.Site = lessMemory(site, less)
-		p, s, more, err := q.PlanBatch(b)
+		p, s, said, err := q.PlanBatch(b)
 		var fit *planner.FitError
 		if errors.As(err, &fit) && fit.Tier == plan.OnDevice {
 			fit.Needed, fit.Budget = fit.Needed+less, fit.Budget+less
 		}
 		if err == nil {
-			p, err = planner.ForDecoding(p, s, one, q.Goal, q.Site)
+			p, err = planner.ForDecoding(p, s, one, q.Goal, q.Site, more)
 		}
 		if err != nil {
 			return nil, err
 		}
-		q.notices, q.Site = append(slices.Clone(notices), more...), site
+		q.notices, q.Site = append(slices.Clone(notices), said...), site
 		r, err := q.run(p, s)
 		if !errors.As(err, &fit) || fit.Needed <= fit.Budget || less+fit.Needed-fit.Budget >= site.Budget {
 			return r, err

@@ -249,10 +249,10 @@ func TestGenerationOverDevices(t *testing.T) {
 }
 
 // A plan that streams weights is the one that generates fastest, not the one that computes
-// prompts fastest.
+// prompts fastest. Here the CPU is too slow to help.
 func TestStreamedGenerationIsChosenForTokens(t *testing.T) {
 	m := open(t, "llama-3-8b")
-	o := spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, Machine: parse(t, "rtx4090,host:64GiB"), MaxMemory: "12GiB", Generation: run.Generation{Context: 4096, Streams: 2}}
+	o := spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, Machine: parse(t, "rtx4090,host:64GiB@update=10MB/s"), MaxMemory: "12GiB", Generation: run.Generation{Context: 4096, Streams: 2}}
 	job, err := m.Plan(o)
 	if err != nil {
 		t.Fatal(err)
@@ -273,6 +273,35 @@ func TestStreamedGenerationIsChosenForTokens(t *testing.T) {
 	}
 	if got, least := f.Decode[0].Full.Seconds, float64(streamed)/26e9; got < least || got > 1.1*least {
 		t.Errorf("a token takes %.3g s, its transfers %.3g", got, least)
+	}
+}
+
+// Where the CPU computes from host memory while the link brings weights, both end together: a token
+// takes what the weights off the device take at the rate that host memory has for both, within 10%.
+func TestCPUAndLinkEndTogether(t *testing.T) {
+	m := open(t, "llama-3-8b")
+	for _, host := range []float64{70, 100, 150} { // GB/s of the CPU alone; with copies it is 1.2 times that
+		o := spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, Machine: parse(t, fmt.Sprintf("h200,host:128GiB@update=%gGB/s", host)), MaxMemory: "4GiB", Generation: run.Generation{Context: 1024}}
+		job, err := m.Plan(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := job.ForecastGeneration()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := f.Division
+		if d == nil || d.CPU == 0 || d.Stream == 0 {
+			t.Fatalf("the division is %+v", d)
+		}
+		link := 55.0
+		bound := float64(d.StreamBytes+d.CPUBytes) / 1e9 / min(1.2*host, host+link)
+		if got := f.Decode[0].Full.Seconds; got < 0.99*bound || got > 1.1*bound {
+			t.Errorf("with %v GB/s a token takes %.4g s, the bound is %.4g: %+v", host, got, bound, d)
+		}
+		if prompt := f.PromptSeconds; prompt > 1.1*16.06e9/55e9 { // prompts are the GPU's, and stream everything once
+			t.Errorf("a prompt of 1,000 tokens takes %.3g s", prompt)
+		}
 	}
 }
 

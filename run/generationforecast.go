@@ -1,11 +1,15 @@
 package run
 
 import (
+	"encoding/json"
 	"math"
+	"slices"
 
 	"spillway/graph"
+	"spillway/op"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/planner/strategy"
 )
 
 // GenerationForecast is what a plan to generate is expected to do.
@@ -25,8 +29,33 @@ type GenerationForecast struct {
 	ChunkSeconds  float64 `json:"chunk_seconds"`  // a whole chunk of a new prompt
 	PromptTokens  int64   `json:"prompt_tokens"`  // 1,000, or the context
 	PromptSeconds float64 `json:"prompt_seconds"` // until the first token after such a prompt
+	// PassTokens is how many tokens of prompts go through each block before the next where weights
+	// stream, so that each streams once for all of them, and PassSeconds how long that takes; 0
+	// where a chunk is all.
+	PassTokens  int64   `json:"pass_tokens,omitempty"`
+	PassSeconds float64 `json:"pass_seconds,omitempty"`
 
 	Decode []DecodeForecast `json:"decode"`
+	// Division is who computes what of a model that is larger than its device; nil where all of its
+	// weights are there.
+	Division *Division `json:"division,omitempty"`
+}
+
+// Division is how the blocks of a model larger than its device are divided, when a text grows by a
+// token. It is fixed when a run is planned: results of a CPU and of a GPU differ in their last bits.
+type Division struct {
+	Blocks int `json:"blocks"`
+	Device int `json:"device_blocks"` // whose weights stay on the device
+	Stream int `json:"streamed_blocks"`
+	CPU    int `json:"cpu_blocks"` // that the CPU computes, from host memory
+	// CPURows is the most rows of a step in which it does; prompts are computed by the device.
+	CPURows     int64 `json:"cpu_rows,omitempty"`
+	StreamBytes int64 `json:"streamed_bytes"` // of weights, each token
+	CPUBytes    int64 `json:"cpu_bytes"`      // of weights that the CPU reads, each token
+	// Link and CPUTime are the shares of a token's time in which the link brings and the CPU computes.
+	Link    float64 `json:"link_share"`
+	CPUTime float64 `json:"cpu_share"`
+	OnDisk  bool    `json:"on_disk,omitempty"` // weights stream from the disk
 }
 
 // DecodeForecast is a step of one token of some sequences.
@@ -59,7 +88,7 @@ func (r *Run) ForecastGeneration() (*GenerationForecast, error) {
 	f := &GenerationForecast{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key.String(), Value: c.Value.String(), Exact: c.Exact,
 		Page: c.Page, PromptTokens: min(1000, c.Context)}
 	for _, b := range r.Plan.Buffers {
-		if b.Class == plan.Cache {
+		if b.Class == plan.Cache && b.Home {
 			f.CacheBytes += b.Bytes
 		}
 	}
@@ -76,14 +105,17 @@ func (r *Run) ForecastGeneration() (*GenerationForecast, error) {
 		return nil, err
 	}
 	f.ChunkSeconds = first.Seconds
-	for done := int64(0); done < f.PromptTokens; {
-		n := min(c.Chunk, f.PromptTokens-done)
-		s, err := r.step(r.stepFor(n), done+n)
+	prompt, err := r.ForecastPrompts(1, f.PromptTokens)
+	if err != nil {
+		return nil, err
+	}
+	f.PromptSeconds = prompt.Seconds
+	if most := r.passFor(math.MaxInt64); most > 1 {
+		pass, err := r.pass(most, int64(most)*c.Chunk)
 		if err != nil {
 			return nil, err
 		}
-		f.PromptSeconds += s.Seconds
-		done += n
+		f.PassTokens, f.PassSeconds = int64(most)*c.Chunk, pass.Seconds
 	}
 	for _, n := range r.Options.Generation.stepSizes() {
 		if n > c.Streams {
@@ -103,7 +135,67 @@ func (r *Run) ForecastGeneration() (*GenerationForecast, error) {
 		}
 		f.Decode = append(f.Decode, d)
 	}
-	return f, nil
+	f.Division, err = r.division()
+	return f, err
+}
+
+// division looks at the instructions of the smallest step.
+func (r *Run) division() (*Division, error) {
+	p, name := r.Plan, ""
+	if r.stepFor(1) != r.Plan.Seq {
+		name = plan.Step(r.stepFor(1))
+		view, err := p.Phase(name)
+		if err != nil {
+			return nil, err
+		}
+		p = view
+	}
+	d := &Division{Blocks: len(r.Spec.Blocks)}
+	streamed := map[int]bool{}
+	for i := range p.Instructions {
+		switch s := &p.Instructions[i]; {
+		case s.Verb == plan.Move && p.Buffers[s.Src].Class == plan.Weight && p.TierOf(s.Dst) == plan.OnDevice:
+			streamed[s.Dst] = true
+			d.StreamBytes += p.Buffers[s.Src].Bytes
+		case s.Verb == plan.Move && p.TierOf(s.Src) == plan.OnDisk:
+			d.OnDisk = true
+		case s.Verb != plan.Run:
+		case p.Devices[s.Device].Name == plan.HostName:
+			d.CPU++
+			for _, b := range s.Bindings {
+				if b.Region == plan.InWeight && !lookedUp(p, s) {
+					d.CPUBytes += p.Buffers[b.Buffer].Bytes
+				}
+			}
+		case slices.ContainsFunc(s.Bindings, func(b plan.Binding) bool { return b.Region == plan.InWeight && streamed[b.Buffer] }):
+			d.Stream++
+		default:
+			d.Device++
+		}
+	}
+	if d.CPU+d.Stream == 0 {
+		return nil, nil
+	}
+	var c strategy.Choice
+	if err := json.Unmarshal(r.Plan.Choices, &c); err != nil {
+		return nil, err
+	}
+	for _, n := range c.CPURows {
+		if n < strategy.AllRows {
+			d.CPURows = max(d.CPURows, n)
+		}
+	}
+	f, err := planner.Filled(r.Plan, r.site, name, r.Plan.Cache.Context)
+	if err != nil {
+		return nil, err
+	}
+	d.Link, d.CPUTime = f.Busy["link to device"], f.Busy["CPU"]
+	return d, nil
+}
+
+// lookedUp says whether a run only looks rows of its weights up.
+func lookedUp(p *plan.Plan, s *plan.Instruction) bool {
+	return !slices.ContainsFunc(p.Programs[s.Program].Graph.Nodes, func(n graph.Node) bool { return n.Kind == op.MatMul || n.Kind.ReadsCache() })
 }
 
 // ForecastStep forecasts the smallest step that has place for some rows, over sequences of so many
@@ -117,12 +209,18 @@ func (r *Run) ForecastStep(rows, positions int64) (StepForecast, error) {
 func (r *Run) ForecastPrompts(prompts, tokens int64) (s StepForecast, err error) {
 	s.Positions = tokens
 	for left, at := prompts*tokens, int64(0); left > 0; {
-		n := min(r.Plan.Cache.Chunk, left)
+		chunks := r.passFor(left)
+		n := min(int64(chunks)*r.Plan.Cache.Chunk, left)
 		filled := tokens // of several prompts, of which each begins anew
 		if rest := tokens - at; n <= rest {
 			filled = at + n
 		}
-		one, err := r.ForecastStep(n, filled)
+		var one StepForecast
+		if chunks > 1 {
+			one, err = r.pass(chunks, filled)
+		} else {
+			one, err = r.ForecastStep(n, filled)
+		}
 		if err != nil {
 			return s, err
 		}
@@ -144,6 +242,28 @@ func (r *Run) stepFor(rows int64) int64 {
 	return r.Plan.Seq
 }
 
+// passFor is how many chunks the smallest pass has that has place for some rows, or the largest pass
+// there is; 1 where there is none, or they are few enough for a step.
+func (r *Run) passFor(rows int64) int {
+	chunks := 1
+	for _, ph := range r.Plan.Phases {
+		if ph.MicroBatches > chunks && int64(chunks)*r.Plan.Cache.Chunk < rows {
+			chunks = ph.MicroBatches
+		}
+	}
+	return chunks
+}
+
+// pass forecasts a pass of some chunks, the last of which has so many positions before it: on average
+// they have half of that.
+func (r *Run) pass(chunks int, positions int64) (StepForecast, error) {
+	p, err := r.Plan.Phase(plan.Pass(chunks))
+	if err != nil {
+		return StepForecast{}, err
+	}
+	return r.forecastOf(p, plan.Pass(chunks), (positions+r.Plan.Cache.Chunk)/2)
+}
+
 // step forecasts a step of some rows over sequences of so many positions.
 func (r *Run) step(rows, positions int64) (s StepForecast, err error) {
 	name, p := plan.Step(rows), r.Plan
@@ -152,11 +272,18 @@ func (r *Run) step(rows, positions int64) (s StepForecast, err error) {
 	} else if p, err = r.Plan.Phase(name); err != nil {
 		return s, err
 	}
+	s, err = r.forecastOf(p, name, positions)
+	s.TokensPerSec = float64(rows) / s.Seconds
+	return s, err
+}
+
+// forecastOf forecasts a phase.
+func (r *Run) forecastOf(p *plan.Plan, name string, positions int64) (s StepForecast, err error) {
 	f, err := planner.Filled(r.Plan, r.site, name, positions)
 	if err != nil {
 		return s, err
 	}
-	s = StepForecast{Positions: positions, Seconds: f.StepSeconds, TokensPerSec: float64(rows) / f.StepSeconds, Bound: f.Bound}
+	s = StepForecast{Positions: positions, Seconds: f.StepSeconds, TokensPerSec: f.TokensPerSec, Bound: f.Bound}
 	var flops float64
 	for _, i := range p.Instructions {
 		if i.Verb != plan.Run {

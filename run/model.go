@@ -18,6 +18,7 @@ import (
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/nn"
+	"spillway/optim"
 	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/spec"
@@ -181,6 +182,9 @@ func (m *Model) network(o Options) (nn.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := freeze(net, o); err != nil {
+		return nil, err
+	}
 	for _, x := range o.Exceptions {
 		t := x.Type
 		if t == dtype.Invalid {
@@ -204,6 +208,34 @@ func (m *Model) network(o Options) (nn.Model, error) {
 		err = interleaveLinears(net, o.Precision)
 	}
 	return net, err
+}
+
+// freeze marks the params that the options freeze. A network that several plans share has marks of
+// an earlier one, which come off again.
+func freeze(net nn.Model, o Options) error {
+	params, err := nn.Bind(net)
+	if err != nil {
+		return err
+	}
+	frozen, err := optim.Matches(o.Freeze)
+	if err != nil {
+		return fmt.Errorf("frozen params: %w", err)
+	}
+	matched, left := len(o.Freeze) == 0, 0
+	for _, p := range params {
+		p.Paused = frozen(p.Name)
+		matched = matched || p.Paused
+		if !p.Frozen && !p.Paused {
+			left++
+		}
+	}
+	switch {
+	case !matched:
+		return fmt.Errorf("frozen params %s: none of the %d params matches; the first is %s", strings.Join(o.Freeze, ", "), len(params), params[0].Name)
+	case left == 0 && len(o.Freeze) > 0:
+		return fmt.Errorf("frozen params %s: nothing is left to train; leave some out", strings.Join(o.Freeze, ", "))
+	}
+	return nil
 }
 
 // asStored makes the weights of a quantized folder be held as the folder has them: those

@@ -20,6 +20,7 @@ import (
 	"spillway/planner/strategy"
 	"spillway/quant"
 	"spillway/rig"
+	"spillway/shape"
 	"spillway/spec"
 	"spillway/store"
 	"spillway/units"
@@ -111,6 +112,15 @@ type Options struct {
 	Optimizer   optim.Config  // of tasks that train; the zero value is AdamW with PyTorch's defaults
 	StatePolicy optim.Policy  // when optimizer states are compressed; the zero value never does
 	NoDecay     optim.NoDecay // params without weight decay
+	// Groups are params that are trained with hyper-parameters of their own.
+	Groups []optim.Group
+	// Freeze names params that are not trained, by words or expressions as those of NoDecay.
+	Freeze []string
+	// Average is the decay of a running average of the weights (EMA), such as 0.999; 0 has none. It
+	// is stored with the optimizer states.
+	Average float64
+	// Held: an iteration adds to gradients that stay, and a loop of one's own updates with them.
+	Held bool
 	// Clip is the greatest global norm of the gradients; 0 clips nothing. Infinity clips
 	// nothing either, and has the norm computed and reported.
 	Clip float64
@@ -312,6 +322,12 @@ func (o Options) Check() error {
 		return fmt.Errorf("the task is %s, and canonical sums are of gradients; leave them out", o.Task)
 	case o.CanonicalSums && (o.Strategy == string(strategy.ZeRO1) || o.Constraints.Parallelism == strategy.ZeRO1):
 		return fmt.Errorf("with zero-1 each device adds up its own gradients first, with canonical sums all are added in the order of the batch; take zero-2, or leave canonical sums out")
+	case !(o.Average >= 0 && o.Average < 1):
+		return fmt.Errorf("an average of weights with a decay of %v; it is at least 0 and below 1, such as 0.999", o.Average)
+	case (o.Held || o.Average > 0 || len(o.Freeze) > 0) && o.Task != "" && !o.Task.Trains():
+		return fmt.Errorf("the task is %s, and held gradients, averages and frozen params are for one that trains; leave them out", o.Task)
+	case o.Average > 0 && o.Pure:
+		return fmt.Errorf("an average of weights in bf16 without master weights would be one of rounding errors; train with master weights")
 	case !(o.Clip >= 0):
 		return fmt.Errorf("clipping gradients to a norm of %v; it cannot be negative", o.Clip)
 	case o.Document > 0 && !o.Packed:
@@ -388,6 +404,9 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 		if site.Context > 0 { // kernels that the plan asks for come on top
 			site.Context = max(site.Context, info.Overhead)
 		}
+	}
+	if len(o.On) > 0 && site.CPUKernels != nil { // not described: what the CPU here has
+		site.CPUKernels = cpuKernels{}
 	}
 	if site.Context > 0 {
 		site.Context += o.context
@@ -519,27 +538,57 @@ func (o Options) goal() (g planner.Goal, err error) {
 			g.Constraints.State = map[string]plan.Tier{"device": plan.OnDevice, "host": plan.OnHost}[o.StatePolicy.Home]
 		}
 	}
-	g.Master, g.Optimizer = o.Precision != dtype.F32 && !o.Pure, &planner.Optimizer{Clip: o.Clip > 0 || o.Precision == dtype.F16}
+	g.Master, g.Optimizer = o.Precision != dtype.F32 && !o.Pure, &planner.Optimizer{Clip: o.Clip > 0 && !o.Held || o.Precision == dtype.F16, Held: o.Held, Averaged: o.Average > 0}
 	if g.Optimizer.Rule, err = c.Kind(); err != nil {
 		return g, err
 	}
-	if g.Optimizer.States, err = statesOf(c); err != nil {
+	if g.Optimizer.States, err = o.statesOf(c); err != nil {
 		return g, err
 	}
 	if coded := c; coded.Storage != quant.Dyn8 && len(coded.States()) > 0 {
 		coded.Storage, coded.Codecs = quant.Dyn8, ""
-		if g.Optimizer.States8Bit, err = statesOf(coded); err != nil {
+		if g.Optimizer.States8Bit, err = o.statesOf(coded); err != nil {
 			return g, err
 		}
 	}
 	g.CanonicalSums = o.CanonicalSums
+	if len(o.Groups) > 0 {
+		for _, group := range o.Groups {
+			if _, err := group.Of(o.Optimizer); err != nil {
+				return g, err
+			}
+		}
+		if g.Group, err = optim.GroupOf(o.Groups); err != nil {
+			return g, err
+		}
+	}
 	g.Decay, err = o.NoDecay.Decays()
 	return g, err
 }
 
-// statesOf gives the states that an optimizer has of a param.
-func statesOf(c optim.Config) (func(spec.Param) []op.State, error) {
+// StatesFor lists what is stored of a param next to its weights and master weights: a gradient that
+// is held, the states of an optimizer, an average of the weights.
+func (o Options) StatesFor(c optim.Config) (func(param string, s shape.Shape) []op.State, error) {
 	states, err := c.StatesFor()
+	if err != nil {
+		return nil, err
+	}
+	return func(param string, s shape.Shape) (list []op.State) {
+		f32 := op.Type{DType: dtype.F32, Shape: s}
+		if o.Held {
+			list = append(list, op.State{Name: plan.HeldGradient, Type: f32})
+		}
+		list = append(list, states(param, s)...)
+		if o.Average > 0 {
+			list = append(list, op.State{Name: plan.Average, Type: f32})
+		}
+		return list
+	}, nil
+}
+
+// statesOf gives the states that an optimizer has of a param.
+func (o Options) statesOf(c optim.Config) (func(spec.Param) []op.State, error) {
+	states, err := o.StatesFor(c)
 	if err != nil {
 		return nil, err
 	}

@@ -221,7 +221,7 @@ func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 		}
 	}
 	if o.Task == Generate && len(p.Phases) == 0 && len(p.Choices) > 0 { // one that is only looked at has no choices
-		steps, err := q.steps()
+		steps, err := q.steps(p)
 		if err != nil {
 			return nil, err
 		}
@@ -247,7 +247,7 @@ func (q *question) use(p *plan.Plan) (*Run, error) {
 	if err := errors.Join(sameGoal(p, s, q.Goal), fits(p, q.Site)); err != nil {
 		return nil, err
 	}
-	steps, err := q.steps()
+	steps, err := q.steps(p)
 	if err != nil {
 		return nil, err
 	}
@@ -314,14 +314,14 @@ func sameGoal(p *plan.Plan, s *spec.Model, g planner.Goal) error {
 	for _, q := range s.Params {
 		was, ok := planned[q.Name]
 		decays := !q.Frozen && g.Decay != nil && g.Decay(q.Name)
-		if !ok || !was.Type.Equal(q.Type) || was.Frozen() != q.Frozen || was.Decay != decays {
+		if !ok || !was.Type.Equal(q.Type) || was.Frozen() != q.Frozen || was.Decay != decays || g.Group != nil && !q.Frozen && was.Group != g.Group(q.Name) {
 			return fmt.Errorf("the plan has param %s in another type, or trains it otherwise: %s", q.Name, hint)
 		}
 	}
 	if len(planned) != len(s.Params) {
 		return fmt.Errorf("the plan has %d params, the model %d: %s", len(planned), len(s.Params), hint)
 	}
-	if u, now := p.Optimizer, g.Optimizer; (u == nil) != (now == nil) || u != nil && (u.Rule != now.Rule || u.Clip != now.Clip) {
+	if u, now := p.Optimizer, g.Optimizer; (u == nil) != (now == nil) || u != nil && (u.Rule != now.Rule || u.Clip != now.Clip || u.Held != now.Held || u.Averaged != now.Averaged) {
 		return fmt.Errorf("the plan is for another optimizer, or clips gradients otherwise: %s", hint)
 	}
 	if p.CanonicalSums != g.CanonicalSums {

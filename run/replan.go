@@ -73,7 +73,11 @@ func (r *Run) wake(journaled bool, older string) error {
 			return errors.Join(err, r.release())
 		}
 	}
-	if err := r.parked.Restore(r.executor); err != nil {
+	restore := r.parked.Restore
+	if r.changed {
+		restore = r.parked.RestoreChanged
+	}
+	if err := restore(r.executor); err != nil {
 		return errors.Join(err, r.release())
 	}
 	parked := r.parked
@@ -93,12 +97,19 @@ func (r *Run) Replan(next func() (*Run, error)) error {
 	to, err := next()
 	if err == nil {
 		r.Planned = to.Planned
-		if err = r.Wake(); err == nil {
+		r.changed = !was.Options.sameTensors(to.Options)
+		err = r.Wake()
+		if r.changed = false; err == nil {
 			return nil
 		}
 		r.Planned = was
 	}
 	return errors.Join(err, r.Wake())
+}
+
+// sameTensors says whether two plans train the same params and store the same things of them.
+func (o Options) sameTensors(p Options) bool {
+	return o.Held == p.Held && (o.Average > 0) == (p.Average > 0) && slices.Equal(o.Freeze, p.Freeze)
 }
 
 // Compressed is the run once its policy has compressed the states, planned by itself;

@@ -67,6 +67,7 @@ type Run struct {
 	compressed     *Run
 	compressedFrom *plan.Plan
 
+	changed    bool // the next plan trains other params than what is parked
 	requested  atomic.Pointer[func(*Options)]
 	onGradient GradientHook // nil for none
 }

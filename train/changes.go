@@ -26,7 +26,7 @@ var settingNames = map[string]string{
 
 // fixedSettings are those, or where they end in a dot groups of them, that what is saved
 // depends on: a run cannot go on with others.
-var fixedSettings = []string{"optimizer.name", "optimizer.storage", "optimizer.codecs", "optimizer.min_8bit_size", "optimizer.states_of", "policy.", "compression.", "loss_scale."}
+var fixedSettings = []string{"average", "freeze", "optimizer.name", "optimizer.storage", "optimizer.codecs", "optimizer.min_8bit_size", "optimizer.states_of", "policy.", "compression.", "loss_scale."}
 
 // allow refuses to go on with other settings than a run had, with a line for each, unless
 // changes are allowed and what is saved does not depend on them; then the lines are notices.

@@ -46,6 +46,18 @@ func (t *Trainer) compress(next optim.Compression) error {
 	return nil
 }
 
+// Compress compresses the states now, as the policy of the run says, whatever it waits for.
+func (t *Trainer) Compress() error {
+	if t.run.Options.StatePolicy == (optim.Policy{}) {
+		return fmt.Errorf("there is no policy that says how; give Options.StatePolicy, such as max-compression")
+	}
+	if t.compression.Active {
+		return nil
+	}
+	t.wanted.Active = true
+	return t.applyPolicy()
+}
+
 // StateBytes returns the size of a plan's optimizer states, without master weights.
 func StateBytes(p *plan.Plan) (bytes int64) {
 	for _, s := range p.Slabs {

@@ -47,6 +47,9 @@ type state struct {
 	SequencesPerIteration int64           `json:"sequences_per_iteration"`
 	MicroBatchSize        int64           `json:"micro_batch_size"` // gradients are summed by micro-batches
 	CanonicalSums         bool            `json:"canonical_sums,omitempty"`
+	Groups                []optim.Group   `json:"groups,omitempty"`
+	Average               float64         `json:"average,omitempty"` // decay of the average of weights
+	Freeze                []string        `json:"freeze,omitempty"`
 	Feed                  json.RawMessage `json:"feed"`
 	// LossScale of the next iteration, if the loss is scaled.
 	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
@@ -73,7 +76,7 @@ func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
 	p, o := t.run.Plan, t.run.Options
 	s := state{Iteration: t.done, Optimizer: o.Optimizer, Schedule: t.c.Schedule, Clip: o.MaxNorm(), Seed: t.c.Seed, SequencesPerIteration: p.MicroBatchSize * int64(p.MicroBatches), MicroBatchSize: p.MicroBatchSize, CanonicalSums: p.CanonicalSums,
-		Feed: feed, LossScale: t.scale, Best: t.best, Evaluated: t.evaluated}
+		Groups: o.Groups, Average: o.Average, Freeze: o.Freeze, Feed: feed, LossScale: t.scale, Best: t.best, Evaluated: t.evaluated}
 	if o.StatePolicy != (optim.Policy{}) {
 		s.Policy, s.Compression = &o.StatePolicy, &t.wanted
 	}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"spillway/autograd"
@@ -87,6 +88,9 @@ type Trainer struct {
 	evaluated int64            // the last iteration that was evaluated
 	traced    bool             // the timeline of the last iteration was recorded
 
+	rates rates         // that were set, instead of the optimizer's
+	held  heldGradients // what was done since the last update, in a loop of one's own
+
 	compression optim.Compression // of the plan's states
 	wanted      optim.Compression // what the policy says after the last iteration
 }
@@ -155,13 +159,13 @@ func (t *Trainer) checkPlan() error {
 	if t.compression.Active {
 		o = t.run.Options.StatePolicy.Compressed(o)
 	}
-	if err := checkStates(o, p); err != nil {
+	if err := checkStates(t.run.Options, o, p); err != nil {
 		return err
 	}
 	if _, err := p.Phase(plan.Evaluate); err != nil && t.c.Evaluate != nil {
 		return fmt.Errorf("there is data to evaluate on, and %w; plan with Options.Evaluates", err)
 	}
-	if n := t.run.Options.MaxNorm(); n > 0 && !u.Clip {
+	if n := t.run.Options.MaxNorm(); n > 0 && !u.Clip && !u.Held {
 		return fmt.Errorf("gradients are to be clipped to %v, the plan computes no norm; plan again with clipping", n)
 	}
 	if scalesLoss(u) && !u.Clip {
@@ -175,8 +179,8 @@ func (t *Trainer) checkPlan() error {
 func scalesLoss(u *plan.Optimizer) bool { return u != nil && u.Attr.To == dtype.F16 }
 
 // checkStates refuses a plan whose states differ from the optimizer's in name or type.
-func checkStates(o optim.Config, p *plan.Plan) error {
-	states, err := o.StatesFor()
+func checkStates(all run.Options, o optim.Config, p *plan.Plan) error {
+	states, err := all.StatesFor(o)
 	if err != nil {
 		return err
 	}
@@ -299,6 +303,9 @@ func (t *Trainer) SetIterations(iterations int64) error {
 
 // Step runs one iteration. io.EOF means that the feed has ended.
 func (t *Trainer) Step() (Report, error) {
+	if t.run.Plan.Optimizer.Held {
+		return t.heldStep()
+	}
 	t.pace.start()
 	e := t.run.Executor()
 	filled, err := t.feed.Next(PartsOf(e))
@@ -315,7 +322,7 @@ func (t *Trainer) Step() (Report, error) {
 	if err := e.CheckBatch(); err != nil {
 		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
 	}
-	args, err := t.args(filled)
+	args, err := t.args(filled, 1)
 	if err != nil {
 		return Report{}, err
 	}
@@ -343,26 +350,86 @@ func (t *Trainer) Step() (Report, error) {
 	return report, err
 }
 
-// args returns the numbers that the next iteration gets. The loss is the mean over all
+// args returns the numbers that the next iteration gets, whose gradients are multiplied by a weight. The loss is the mean over all
 // micro-batches together, so each is scaled by the count of the whole iteration.
-func (t *Trainer) args(f Filled) (executor.IterationArgs, error) {
-	o := t.run.Options
-	a := executor.IterationArgs{Seed: t.c.Seed, Iteration: uint64(t.done), FirstSequence: uint64(f.FirstSequence), MaxNorm: float32(o.MaxNorm()), LossScale: 1}
+func (t *Trainer) args(f Filled, weight float64) (executor.IterationArgs, error) {
+	a := executor.IterationArgs{AddGradients: t.held.passes > 0, Seed: t.c.Seed, Iteration: uint64(t.done), FirstSequence: uint64(f.FirstSequence), MaxNorm: float32(t.maxNorm()), LossScale: 1}
 	if t.scale != nil {
 		a.LossScale = float32(t.scale.Scale)
 	}
 	var err error
 	for j := 0; j < t.run.Plan.MicroBatches && err == nil; j++ {
-		err = setScalars(t.run.Executor(), j, map[string]float32{"scale": meanOver(f.Counted), autograd.LossScale: a.LossScale})
+		err = setScalars(t.run.Executor(), j, map[string]float32{"scale": meanOver(f.Counted), autograd.LossScale: a.LossScale * float32(weight)})
 	}
 	if err != nil {
 		return a, err
 	}
-	if a.Optimizer, err = o.Optimizer.Scalars(t.updates(), t.scheduledRate(), true); err != nil {
-		return a, err
+	return a, t.setOptimizer(&a)
+}
+
+// setOptimizer fills in the optimizer's numbers of the next update.
+func (t *Trainer) setOptimizer(a *executor.IterationArgs) (err error) {
+	o := t.run.Options
+	if a.Optimizer, a.NoDecay, err = t.scalars(o.Optimizer, t.rates.of(0, o.Optimizer.LR)); err != nil {
+		return err
 	}
-	a.NoDecay, err = o.Optimizer.Scalars(t.updates(), t.scheduledRate(), false)
-	return a, err
+	for i, group := range o.Groups {
+		of, err := group.Of(o.Optimizer)
+		if err != nil {
+			return err
+		}
+		var g executor.GroupScalars
+		if g.Decay, g.NoDecay, err = t.scalars(of, t.rates.of(i+1, of.LR)); err != nil {
+			return err
+		}
+		a.Groups = append(a.Groups, g)
+	}
+	if a.AverageKeep = float32(o.Average); t.updates() == 1 {
+		a.AverageKeep = 0
+	}
+	return nil
+}
+
+// scalars of an optimizer with a rate, for params that decay and for those that do not.
+func (t *Trainer) scalars(o optim.Config, lr float64) (decay, noDecay op.Scalars, err error) {
+	lr *= t.c.Schedule.Factor(int(t.done))
+	if decay, err = o.Scalars(t.updates(), lr, true); err != nil {
+		return decay, noDecay, err
+	}
+	noDecay, err = o.Scalars(t.updates(), lr, false)
+	return decay, noDecay, err
+}
+
+// rates are learning rates that a loop has set, by group; the optimizer's own is that of group 0.
+type rates map[int]float64
+
+// of is the rate of a group, where lr is that of its options.
+func (r rates) of(group int, lr float64) float64 {
+	if set, ok := r[group]; ok {
+		return set
+	}
+	return lr
+}
+
+// SetLR changes a learning rate from the next update on, that of a group of params, counted from 1, or with 0
+// that of all others. The schedule multiplies it as before.
+func (t *Trainer) SetLR(group int, lr float64) error {
+	if n := len(t.run.Options.Groups); group < 0 || group > n || !(lr >= 0) || math.IsInf(lr, 0) {
+		return fmt.Errorf("a learning rate of %v for group %d; rates are not negative, and there are %d groups, counted from 1, 0 is the rest", lr, group, n)
+	}
+	if t.rates == nil {
+		t.rates = rates{}
+	}
+	t.rates[group] = lr
+	return nil
+}
+
+// maxNorm is what the gradients of an iteration are clipped to: 0 for nothing where they are held.
+func (t *Trainer) maxNorm() float64 {
+	if t.run.Plan.Optimizer.Held {
+		return 0
+	}
+	return t.run.Options.MaxNorm()
 }
 
 // updates counts the optimizer's updates, the next one included; skipped ones do not count.
@@ -375,7 +442,7 @@ func (t *Trainer) updates() int {
 
 // scheduledRate is the learning rate of the next iteration.
 func (t *Trainer) scheduledRate() float64 {
-	return t.run.Options.Optimizer.LR * t.c.Schedule.Factor(int(t.done))
+	return t.rates.of(0, t.run.Options.Optimizer.LR) * t.c.Schedule.Factor(int(t.done))
 }
 
 // meanOver returns the factor that turns a sum of n numbers into their mean; 0 if n is

@@ -10,6 +10,8 @@ import (
 	"spillway/internal/offheap"
 	"spillway/internal/vfs"
 	"spillway/op"
+	"spillway/plan"
+	"spillway/quant"
 )
 
 // Parked is the weights and the optimizer state of an executor, bit for bit, while no
@@ -92,6 +94,52 @@ func (p *Parked) Restore(e *executor.Executor) error {
 		return fmt.Errorf("%d tensors of weights and state were parked, the plan has %d", len(p.at), len(tensors))
 	}
 	return p.write(e, tensors)
+}
+
+// RestoreChanged is Restore for a plan that trains other params, or stores other things of them.
+// What was not parked begins: master weights and averages as the weights are, states at zero.
+func (p *Parked) RestoreChanged(e *executor.Executor) error {
+	var had []executor.Tensor
+	for _, t := range p.of(e) {
+		name := parkedName{t.Param.Name, t.State}
+		if _, ok := p.at[name]; ok {
+			had = append(had, t)
+			continue
+		}
+		from, whole := p.at[parkedName{t.Param.Name, ""}]
+		if master, ok := p.at[parkedName{t.Param.Name, executor.Master}]; ok {
+			from = master
+		}
+		begins := t.State == executor.Master || t.State == plan.Average
+		if begins && (!whole || !convertible(from.t, t.Type)) {
+			return fmt.Errorf("%s %s was not parked, and its weights as %v give no %v", t.Param.Name, t.State, from.t, t.Type)
+		}
+		other := converted{from.t, t.Type, p.store, from.offset}
+		if err := e.Write(t, func(offset int64, chunk []byte) error {
+			if !begins {
+				return zeroState(t.Type, offset, chunk)
+			}
+			_, err := other.ReadAt(chunk, offset)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return p.write(e, had)
+}
+
+// zeroState fills a part of the storage of a state with that of zeros.
+func zeroState(t op.Type, offset int64, chunk []byte) error {
+	clear(chunk)
+	if !t.DType.Block() {
+		return nil
+	}
+	raw := make([]byte, t.Bytes())
+	if err := quant.Encode(t.DType, raw, make([]float32, t.Shape.Elements()), int(t.Shape.Last())); err != nil {
+		return err
+	}
+	copy(chunk, raw[offset:])
+	return nil
 }
 
 // Weights writes the weights alone, for a plan without optimizer state.

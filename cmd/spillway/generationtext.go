@@ -11,6 +11,9 @@ import (
 func writeGeneration(p *page, g *spillway.GenerationForecast, shared bool) {
 	p.line("cache", "%v: %s pages of %d tokens, %v a token", units.Bytes(g.CacheBytes), grouped(g.Pages), g.Page, units.Bytes(g.TokenBytes))
 	p.line("prefill", "%s for a chunk of %s tokens, %s tokens/s", seconds(g.ChunkSeconds), grouped(g.Chunk), grouped(int64(float64(g.Chunk)/g.ChunkSeconds)))
+	if g.PassTokens > 0 {
+		p.line("", "%s for %s tokens of prompts in one pass over the weights, %s tokens/s", seconds(g.PassSeconds), grouped(g.PassTokens), grouped(int64(float64(g.PassTokens)/g.PassSeconds)))
+	}
 	p.line("first token", "%s after a prompt of %s tokens", seconds(g.PromptSeconds), grouped(g.PromptTokens))
 	name := "decode"
 	for _, d := range g.Decode {
@@ -22,6 +25,25 @@ func writeGeneration(p *page, g *spillway.GenerationForecast, shared bool) {
 			rate(d.Full.TokensPerSec), grouped(d.Full.Positions), resource(d.Full.Bound, shared), how)
 		name = ""
 	}
+	if d := g.Division; d != nil {
+		p.line("each token", "%s", divisionText(d, shared))
+	}
+}
+
+// divisionText says who computes what.
+func divisionText(d *spillway.Division, shared bool) string {
+	from := "host memory"
+	if d.OnDisk {
+		from = "the disk"
+	}
+	text := fmt.Sprintf("%s of %d on the device, %d stream to it from %s (%v, %.0f%% of the time)", plural(d.Device, "block"), d.Blocks, d.Stream, from, units.Bytes(d.StreamBytes), 100*d.Link)
+	if shared {
+		text = fmt.Sprintf("%s of %d stay, %d stream from %s (%v, %.0f%% of the time)", plural(d.Device, "block"), d.Blocks, d.Stream, from, units.Bytes(d.StreamBytes), 100*d.Link)
+	}
+	if d.CPU > 0 {
+		text += fmt.Sprintf("; the CPU computes %d from host memory meanwhile (%v, %.0f%%)", d.CPU, units.Bytes(d.CPUBytes), 100*d.CPUTime)
+	}
+	return text
 }
 
 // rate is tokens a second: with a digit behind the point where there are few.

@@ -46,6 +46,9 @@ func RegisterNative(kind op.Kind, make Maker, native func(c op.Call) bool) {
 // prepare makes the program of a call, or says why there is none.
 func prepare(c op.Call, workers int) (p Program, reason string) {
 	e, known := entries[c.Kind]
+	if !known && op.FormulaOf(c.Kind) != nil {
+		e, known = entry{formula, func(op.Call) bool { return true }}, true
+	}
 	if !known {
 		return p, "no kernel is registered for the kind"
 	}

@@ -256,7 +256,8 @@ func (d *Device) Kernel(call op.Call) (device.Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: a kernel for %v: %w", d.name, call, err)
 	}
-	return &preparedKernel{device: d, call: call, program: p, unaligned: entries[call.Kind].unaligned}, nil
+	e, _ := entryOf(call.Kind)
+	return &preparedKernel{device: d, call: call, program: p, unaligned: e.unaligned}, nil
 }
 
 // Close ends the queues and frees what is left. The error names memory that was not

@@ -32,6 +32,15 @@ func add(kind op.Kind, e entry) {
 	entries[kind] = e
 }
 
+// entryOf is the kernel of a kind: its own, or one that is made from its formula.
+func entryOf(kind op.Kind) (entry, bool) {
+	e, known := entries[kind]
+	if !known && op.FormulaOf(kind) != nil {
+		return entry{make: formula, unaligned: true}, true
+	}
+	return e, known
+}
+
 // unsupported is the reason why there is no kernel for a call.
 type unsupported string
 
@@ -39,7 +48,7 @@ func (n unsupported) Error() string { return string(n) }
 
 // prepare makes the program of a call.
 func (d *Device) prepare(c op.Call) (program, error) {
-	e, known := entries[c.Kind]
+	e, known := entryOf(c.Kind)
 	if !known {
 		return program{}, unsupported("no kernel is registered for the kind")
 	}

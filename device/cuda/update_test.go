@@ -52,11 +52,19 @@ var updatings = map[string]updating{
 	"lion":              {optim.Lion, 1, optim.LionStep{Rate: 1e-4, Decay: 0.1, Beta1: 0.9, Beta2: 0.99}.Scalars()},
 }
 
+// squares says whether an operand is never negative: a state of squares, whose codes have no sign.
+func (u updating) squares(operand int) bool {
+	return operand == 3 || operand == 2 && u.kind == optim.RMSprop
+}
+
 // call of a rule on n elements.
 func (u updating) call(t *testing.T, n int, weight, copied, gradient dtype.Type, kept [2]dtype.Type) op.Call {
 	t.Helper()
 	in := []op.Type{{DType: weight, Shape: shape.Of(n)}, {DType: gradient, Shape: shape.Of(n)}}
-	for _, d := range kept[:u.kept] {
+	for i, d := range kept[:u.kept] {
+		if d == quant.Dyn8 && u.squares(2+i) {
+			d = quant.UDyn8
+		}
 		in = append(in, op.Type{DType: d, Shape: shape.Of(n)})
 	}
 	c, err := op.Make(u.kind, op.Attr{To: copied}, append(in, op.Type{DType: dtype.F32, Shape: shape.Of(2)})...)
@@ -138,7 +146,7 @@ func (u updating) operands(t *testing.T, c op.Call, hostile bool) (list [][]byte
 			}
 			numbers = hostileNumbers(len(numbers), uint64(i), most)
 		}
-		if i == 3 {
+		if u.squares(i) {
 			for k := range numbers {
 				numbers[k] *= numbers[k]
 			}
@@ -179,9 +187,9 @@ func (u updating) decayedOperands(t *testing.T, c op.Call) (list [][]byte) {
 				numbers[k] *= 0
 			case i == 1:
 				numbers[k] *= []float32{0, 1, 0x1p50, 0}[k%4]
-			case i == 3 && first:
+			case u.squares(i) && first:
 				numbers[k] = usual[k] * usual[k]
-			case i == 3:
+			case u.squares(i):
 				numbers[k] = float32(math.Abs(float64(numbers[k])))
 			}
 		}

@@ -211,6 +211,9 @@ type virtualQueue struct {
 	last *transfer // nil: nothing that others could delay
 }
 
+// computeQueue is the name of the queue that kernels run on.
+const computeQueue = "compute"
+
 // Copy takes the link for the time the bytes need.
 func (q *virtualQueue) Copy(dst, src device.Buffer) error {
 	t, bytes := q.v.timing, units.Bytes(src.Bytes)
@@ -222,6 +225,8 @@ func (q *virtualQueue) Copy(dst, src device.Buffer) error {
 	switch {
 	case to.onDevice && from.onDevice && q.v.Peer > 0:
 		q.advance(q.v.Peer.Time(bytes))
+	case to.onDevice && q.name == computeQueue: // a few bytes between kernels, next to what the link carries
+		q.advance(t.Link.In.Time(bytes))
 	case to.onDevice:
 		q.v.link.copy(q, inward, t.Link.In.Time(bytes))
 	default:

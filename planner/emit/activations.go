@@ -1,6 +1,9 @@
 package emit
 
-import "spillway/planner/layout"
+import (
+	"spillway/plan"
+	"spillway/planner/layout"
+)
 
 // offloadActivations sends what a run leaves for its block's backward to the host: the
 // block's input and the saved values.
@@ -25,10 +28,53 @@ func (e *emitter) fetchInputs(u visit, micro int) {
 		e.present = e.carry.appendPresent(e.present[:0], u.block, micro)
 	}
 	for _, id := range e.present {
-		if e.p.Buffers[*id].Arena != u.device {
+		switch at := e.p.Buffers[*id].Arena; {
+		case at == u.device:
+		case e.c.CPURows != nil && u.device == e.cpu:
+			*id = e.handDown(at, *id, u.block, micro)
+		case e.c.CPURows != nil && at == e.host:
+			*id = e.handUp(u.device, *id, u.block, micro)
+		default:
 			*id = e.moveIn(u.device, *id, u.block, micro)
 		}
 	}
+}
+
+// handDown copies what a device computed to the host, for the CPU.
+func (e *emitter) handDown(from, src, block, micro int) int {
+	b := e.p.Buffers[src]
+	dst := e.buffer(b.Name, b.Class, e.host, b.Bytes)
+	e.moveOut(from, src, dst, block, micro)
+	return dst
+}
+
+// handUp copies what the CPU computed to a device. It is small and the next run waits for it, so it
+// goes with the runs: on the lane in it would queue behind weights.
+func (e *emitter) handUp(dev, src, block, micro int) int {
+	b := e.p.Buffers[src]
+	dst := e.buffer(b.Name, b.Class, dev, b.Bytes)
+	e.add(plan.Instruction{Verb: plan.Move, Device: dev, Lane: plan.Compute, Block: block, MicroBatch: micro, Src: src, Dst: dst})
+	return dst
+}
+
+// fetchCaches brings keys and values that are stored on the host to a device that runs their
+// block.
+func (e *emitter) fetchCaches(u visit) {
+	e.cached = nil
+	if u.device == e.cpu || !e.c.CPUComputes(u.block) {
+		return
+	}
+	for _, home := range e.caches[u.block] {
+		e.cached = append(e.cached, e.moveIn(u.device, home, u.block, -1))
+	}
+}
+
+// returnCaches stores them again.
+func (e *emitter) returnCaches(u visit) {
+	for i, id := range e.cached {
+		e.moveOut(u.device, id, e.caches[u.block][i], u.block, -1)
+	}
+	e.cached = nil
 }
 
 // prefetchActivations brings what the run after the n-th of a visit finds on the host, so

@@ -88,7 +88,7 @@ func (w *Writer) countLast(h *homes, block int) error {
 	if err != nil {
 		return err
 	}
-	for d := range h.on {
+	for d := range h.c.DeviceCount() {
 		if h.c.Split != nil && h.c.Split[block] != d {
 			continue
 		}

@@ -20,6 +20,7 @@ type emitter struct {
 	grad    *borders // the gradient of what a block takes
 	saved   *borders // from forward to backward
 	present []*int   // scratch of waitingBuffers
+	cached  []int    // caches of the visit at hand that are stored elsewhere, on its device; nil for none
 
 	groups  *groups // nil unless sums are canonical
 	final   [][]int // by visit: slabs whose gradient it completes
@@ -63,6 +64,7 @@ func (e *emitter) visit(i int, u visit) error {
 			*batch = e.moveIn(u.device, e.homes.batch[j], -1, j)
 		}
 	}
+	e.fetchCaches(u)
 	e.updates.updateDeferred(u)
 	e.prefetchers[u.device].enter(u.turn)
 	if e.l.Training() && !e.l.Goal.Optimizer.Clip && len(e.final[i]) > 0 { // an update follows
@@ -87,6 +89,7 @@ func (e *emitter) visit(i int, u visit) error {
 		}
 		e.offloadActivations(u, j)
 	}
+	e.returnCaches(u)
 	for _, k := range e.rounded[i] {
 		e.sumDevices(k)
 	}

@@ -18,7 +18,7 @@ type homes struct {
 	on       []onDevice
 	batch    []int   // by micro-batch: on the host
 	result   []int   // by micro-batch: on the host
-	caches   [][]int // by block and index: on the device that runs it
+	caches   [][]int // by block and index: on the device that runs it, or on the host
 	partials int     // on device 0: sums of squares of gradients, -1 for none
 	cpuClip  int     // the clip factor on the host
 }
@@ -49,6 +49,9 @@ type pieceState struct {
 func (h *homes) make() error {
 	l := h.l
 	h.on = make([]onDevice, h.c.DeviceCount())
+	if h.c.CPURows != nil {
+		h.on = append(h.on, onDevice{}) // the CPU, whose arena is the host's
+	}
 	for d := range h.on { // homes that belong to no slab
 		here := onDevice{consts: -1, clip: -1, batch: slices.Repeat([]int{-1}, l.Goal.MicroBatches),
 			slabs: slices.Repeat([]slabState{{weight: -1, gradient: -1}}, len(h.p.Slabs)), written: make([]bool, len(l.Model.Params))}
@@ -68,15 +71,21 @@ func (h *homes) make() error {
 		h.batch = append(h.batch, h.home(fmt.Sprintf("batch %d", j), plan.BatchData, h.host, l.Batch.Bytes))
 		h.result = append(h.result, h.home(fmt.Sprintf("result %d", j), plan.ResultData, h.host, l.ResultBytes()))
 	}
-	if h.cpu >= 0 {
+	if h.c.CPURows != nil { // batches are where the CPU reads them
+		copy(h.on[h.cpu].batch, h.batch)
+	}
+	if h.cpu >= 0 && l.Training() {
 		h.cpuClip = h.home("clip", plan.Workspace, h.host, 8)
 	}
 	for i, block := range l.Model.Blocks {
 		var ids []int
 		for _, t := range l.CacheTypes(i) {
 			device := 0
-			if h.c.Split != nil {
+			switch {
+			case h.c.Split != nil:
 				device = h.c.Split[i]
+			case h.c.CPUComputes(i):
+				device = h.host
 			}
 			ids = append(ids, h.home(block.Name+" cache", plan.Cache, device, t.Bytes()))
 		}
@@ -125,6 +134,8 @@ func (h *homes) slabHomes(k int) error {
 	if !h.c.Streamed[k] {
 		h.on[owner].slabs[k].weight = s.Weight
 		h.replicate(k)
+	} else if h.c.CPURows != nil && !h.c.OnDisk[k] {
+		h.on[h.cpu].slabs[k].weight = s.Weight
 	}
 	if !h.l.Training() || s.Elements == 0 {
 		return nil
@@ -174,7 +185,7 @@ func (h *homes) pieceHomes(k int) error {
 // replicate gives every data parallel device its own copy of weights that are stored on
 // devices, unless they are sharded.
 func (h *homes) replicate(k int) {
-	if h.c.Split != nil || h.c.ShardWeights {
+	if h.c.Split != nil || h.c.ShardWeights || h.c.DeviceCount() == 1 {
 		return
 	}
 	s := &h.p.Slabs[k]

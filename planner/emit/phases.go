@@ -14,6 +14,9 @@ import (
 type Phase struct {
 	Name   string
 	Writer *Writer // of the layout of that trace
+	// MicroBatches of the layout, where they are not as many as the plan's; 0 otherwise. All of them
+	// pass a block before the next block.
+	MicroBatches int
 }
 
 // WithPhases is a plan with further phases that share its homes: weights, constants and
@@ -26,6 +29,8 @@ func WithPhases(p *plan.Plan, c strategy.Choice, align int64, phases []Phase) (*
 	bases := homeEnds(p, align)
 	var homes []int // of the phases, which follow all other buffers
 	for _, ph := range phases {
+		c := c
+		c.BreadthFirst = c.BreadthFirst || ph.MicroBatches > 1
 		of, err := ph.Writer.Plan(c)
 		if err != nil {
 			return nil, err
@@ -36,7 +41,7 @@ func WithPhases(p *plan.Plan, c strategy.Choice, align int64, phases []Phase) (*
 			return nil, fmt.Errorf("phase %s of the plan for %s: %w", ph.Name, p.Model, err)
 		}
 		homes = append(homes, added...)
-		q.Phases = append(q.Phases, plan.Phase{Name: ph.Name, Instructions: of.Instructions, Batch: of.Batch})
+		q.Phases = append(q.Phases, plan.Phase{Name: ph.Name, Instructions: of.Instructions, Batch: of.Batch, MicroBatches: ph.MicroBatches})
 	}
 	for _, id := range homes {
 		b := &q.Buffers[id]

@@ -17,7 +17,11 @@ func (e *emitter) run(u visit, micro int) error {
 	if e.l.Training() {
 		fresh = e.fresh(u)
 	}
-	l, err := e.l.Program(u.block, u.phase, level, fresh)
+	phase := u.phase
+	if u.device == e.cpu {
+		phase = layout.CPUForward
+	}
+	l, err := e.l.Program(u.block, phase, level, fresh)
 	if err != nil {
 		return err
 	}
@@ -90,6 +94,9 @@ func (e *emitter) bound(need plan.Binding, bytes int64, l *layout.LaidProgram, u
 	case plan.InBatch:
 		return here.batch[micro]
 	case plan.InCache:
+		if e.cached != nil {
+			return e.cached[need.Index]
+		}
 		return e.caches[u.block][need.Index]
 	case plan.InConst:
 		return here.consts

@@ -36,7 +36,7 @@ func newScript(l *layout.Layout, c strategy.Choice) script {
 	}
 	w.host = len(w.p.Arenas)
 	w.p.Arenas = append(w.p.Arenas, plan.Arena{Name: "host", Tier: l.Site.HostTier()})
-	if l.Training() && c.CPUUpdates() > 0 {
+	if l.Training() && c.CPUUpdates() > 0 || c.CPURows != nil {
 		w.cpu = len(w.p.Devices)
 		w.p.Devices = append(w.p.Devices, plan.Device{Name: plan.HostName})
 	}

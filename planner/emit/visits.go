@@ -40,7 +40,7 @@ func (q sequencer) sequence() []visit {
 	if q.l.Training() && q.l.Slabs.Shares(q.l.FirstTrained) {
 		list = q.deferred(list, q.l.FirstTrained)
 	}
-	turns := make([]int, q.c.DeviceCount())
+	turns := make([]int, q.c.DeviceCount()+1) // the CPU may be one more
 	for i := range list {
 		list[i].turn = turns[list[i].device]
 		turns[list[i].device]++
@@ -143,6 +143,9 @@ func (q sequencer) pass(groups []group) (list []visit) {
 			device := max(g.device, 0)
 			if q.c.Split != nil {
 				device = q.c.Split[block]
+			}
+			if q.l.OnCPU(q.c, block) {
+				device = q.c.DeviceCount()
 			}
 			list = append(list, visit{phase: ph, block: block, micros: g.micros, device: device})
 		}

@@ -108,7 +108,7 @@ func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
 	var host *sim.Virtual
 	var others []*sim.Virtual
 	for _, d := range p.Devices {
-		v := virtual(site, d.Name)
+		v := virtual(site, d.Name, p.Cache != nil)
 		v.NoScratch, v.OneByOne = true, !p.Captured
 		s.devices, devices = append(s.devices, v), append(devices, v)
 		switch d.Name {
@@ -187,13 +187,15 @@ const (
 var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk write"}
 
 // virtual is a device of a plan in virtual time. For a disk, what it takes in is written.
-func virtual(s goal.Site, name string) *sim.Virtual {
+func virtual(s goal.Site, name string, generates bool) *sim.Virtual {
 	d, t := s.Device, s.DType
 	switch {
 	case name == plan.DiskName:
 		d = machine.Device{Link: machine.Link{In: s.Disk.Write, Out: s.Disk.Read, Latency: diskLatency}}
 	case name == plan.HostName && s.CPU.Bandwidth > 0:
-		d, t = s.CPU, dtype.F32
+		if d = s.CPU; !generates { // it updates
+			t = dtype.F32
+		}
 	}
 	d.Name = name
 	v := sim.NewVirtual(d, t, 0, s.Alignment)

@@ -38,6 +38,8 @@ type Goal struct {
 	Grad dtype.Type
 	// Decay says whether weight decay applies to a param.
 	Decay func(param string) bool
+	// Group numbers the params that have hyper-parameters of their own, 0 those that do not; nil for all.
+	Group func(param string) int
 	// Constraints are what a plan must do, Bounds what narrows the search.
 	Constraints strategy.Constraints
 	Bounds      strategy.Bounds
@@ -51,6 +53,9 @@ type Optimizer struct {
 	// States8Bit are the same in 8 bits, to be tried where nothing fits; nil where there is no such.
 	States8Bit func(spec.Param) []op.State
 	Clip       bool // gradients are clipped by their global norm
+	// Held: gradients are kept for a loop that updates by itself; Averaged: so is an average of the
+	// weights. Both are part of States, the first and the last.
+	Held, Averaged bool
 }
 
 // FullStates are states as large as each param, in f32.
@@ -80,7 +85,10 @@ type Site struct {
 	Budgets []int64
 	// CPU has the rates of the host's CPU next to GPUs: updates may run there. The zero
 	// value is a CPU that is busy otherwise.
-	CPU          machine.Device
+	CPU machine.Device
+	// CPUKernels answers what kernels the CPU has next to a GPU, so that it may compute blocks of
+	// a model that generates; nil where it does not.
+	CPUKernels   Kernels
 	Disk         Disk // where bytes may be stored when the host is full
 	SharedMemory bool // device and host memory are the same memory, both count against HostBudget
 }

@@ -33,7 +33,8 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 		}
 	}
 	if d.Kind == machine.GPU { // updates are bound by the memory bus
-		site.CPU = machine.Device{Kind: machine.CPU, Bandwidth: m.Host.Update, Compute: machine.Compute{F32: m.Host.Compute.F32}}
+		site.CPU = machine.Device{Kind: machine.CPU, Bandwidth: m.Host.Update, Compute: m.Host.Compute}
+		site.CPUKernels = sim.NewVirtual(site.CPU, t, 0, Alignment)
 	}
 	return site, nil
 }

@@ -1,6 +1,10 @@
 package layout
 
-import "spillway/planner/strategy"
+import (
+	"slices"
+
+	"spillway/planner/strategy"
+)
 
 // Facts decide which strategies there are.
 func (l *Layout) Facts() strategy.Facts {
@@ -24,7 +28,32 @@ func (l *Layout) Allowed(c strategy.Choice) strategy.Choice {
 	if !l.Training() || l.Goal.Optimizer.Rule.WholeParam() { // the CPU updates piece by piece, without scratch memory
 		c.UpdatedByCPU = nil
 	}
+	c.CPURows = l.allowedCPURows(c)
 	return c
+}
+
+// allowedCPURows leaves the CPU those blocks of a plan to generate whose weights are in host memory
+// and that write no result.
+func (l *Layout) allowedCPURows(c strategy.Choice) []int64 {
+	if c.CPURows == nil || l.Model.Config.Cache == nil || l.Site.CPUKernels == nil || c.DeviceCount() > 1 {
+		return nil
+	}
+	rows := slices.Clone(c.CPURows)
+	for i := range rows {
+		last := i == len(rows)-1
+		if last || slices.ContainsFunc(l.Slabs.OfBlock[i], func(k int) bool { return !c.Streamed[k] || c.OnDisk[k] }) {
+			rows[i] = 0
+		}
+	}
+	if c.CPURows = rows; c.CPUBlocks(1) == 0 {
+		return nil
+	}
+	return rows
+}
+
+// OnCPU says whether the CPU computes a block in steps of as many rows as the model was traced for.
+func (l *Layout) OnCPU(c strategy.Choice, block int) bool {
+	return c.CPURows != nil && c.CPURows[block] >= l.Model.Config.Seq
 }
 
 // CanonicalSums says whether the gradients of micro-batches are computed alone and then added
@@ -40,4 +69,6 @@ func (l *Layout) BreadthFirst(c strategy.Choice) bool {
 // Delayable says whether updates may be left to the next iteration: only clipped ones, whose
 // clip factor tells them whether there is anything to do. What is stored on disk must be
 // complete after every iteration, so with it nothing is delayed: see Allowed.
-func (l *Layout) Delayable() bool { return l.Training() && l.Goal.Optimizer.Clip }
+func (l *Layout) Delayable() bool {
+	return l.Training() && l.Goal.Optimizer.Clip && !l.Goal.Optimizer.Held
+}

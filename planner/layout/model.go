@@ -67,6 +67,8 @@ type programs struct {
 	layouts []int // by block: equal where params lie in their slabs alike
 	seconds map[*graph.Program]float64
 	kernels *kernelCache
+	// cpuKernels are those of the CPU next to a GPU.
+	cpuKernels *kernelCache
 }
 
 // pieces are the cuts of slabs, each made once.
@@ -116,9 +118,9 @@ func New(m *spec.Model, g goal.Goal, site goal.Site) (*Layout, error) {
 		Consts: packed[plan.Const]{at: map[string]plan.Const{}},
 		pieces: pieces{cuts: map[pieceSizes][]Piece{}, scratches: map[string]int64{}},
 		programs: programs{joints: map[jointKey]*autograd.Joint{}, laid: map[programKey]*LaidProgram{}, seconds: map[*graph.Program]float64{},
-			kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}}}
+			kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}, cpuKernels: &kernelCache{from: site.CPUKernels, made: map[string]int64{}}}}
 	if o := g.Optimizer; o != nil {
-		l.Optimizer = &plan.Optimizer{Rule: o.Rule, GradType: g.Grad, Clip: o.Clip}
+		l.Optimizer = &plan.Optimizer{Rule: o.Rule, GradType: g.Grad, Clip: o.Clip, Held: o.Held, Averaged: o.Averaged}
 		if g.Master {
 			l.Optimizer.Attr.To = m.Config.DType
 		}

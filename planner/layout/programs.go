@@ -20,6 +20,7 @@ type Phase string
 
 const (
 	ForwardOnly     Phase = "infer"    // nothing is differentiated
+	CPUForward      Phase = "cpu"      // the same, by the kernels of the CPU
 	Forward         Phase = "forward"  // of a pair
 	Backward        Phase = "backward" // of a pair
 	ForwardBackward Phase = "step"     // the last block: forward and backward at once
@@ -74,9 +75,12 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 	lay := &programLayout{slabs: &l.Slabs, block: l.Model.Blocks[block], index: block, update: l.Optimizer, parts: l.Batch.at, consts: l.Consts.at}
 	var g *graph.Program
 	var kept int64
+	kernels := l.programs.kernels
 	switch ph {
 	case ForwardOnly:
 		g = l.fused(l.Model.Program(block))
+	case CPUForward:
+		g, kernels = l.Model.Program(block), l.programs.cpuKernels
 	case Squares:
 		g = squaresProgram(l, block, fresh)
 	default:
@@ -99,7 +103,7 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 			return nil, fmt.Errorf("block %s: %w", lay.block.Name, err)
 		}
 	}
-	p, err := lay.lay(g, l.programs.kernels, l.Site.Alignment)
+	p, err := lay.lay(g, kernels, l.Site.Alignment)
 	if err != nil {
 		return nil, err
 	}

@@ -100,6 +100,9 @@ func addParam(s *plan.Slab, p spec.Param, align int64, g goal.Goal) {
 	s.WeightBytes = q.Offset + p.Type.Bytes()
 	if !p.Frozen {
 		q.Decay = g.Decay != nil && g.Decay(p.Name)
+		if g.Group != nil {
+			q.Group = g.Group(p.Name)
+		}
 		if g.Optimizer != nil && g.Optimizer.States != nil {
 			q.States = g.Optimizer.States(p)
 		}

@@ -89,6 +89,8 @@ func readChoice(p *plan.Plan, l *layout.Layout) (c strategy.Choice, err error) {
 		return c, fmt.Errorf("its choices are for %d blocks, the model has %d", len(c.Level), blocks)
 	case c.UpdatedByCPU != nil && len(c.UpdatedByCPU) != slabs || c.Split != nil && len(c.Split) != blocks:
 		return c, bad("updates by the CPU are for %d slabs and the split for %d blocks, the model has %d and %d", len(c.UpdatedByCPU), len(c.Split), slabs, blocks)
+	case c.CPURows != nil && (len(c.CPURows) != blocks || slices.ContainsFunc(c.CPURows, func(n int64) bool { return n < 0 || n > strategy.AllRows })):
+		return c, bad("the CPU computes up to %v rows of the %d blocks", c.CPURows, blocks)
 	case c.Devices < 0 || c.Devices > devices:
 		return c, bad("%d devices work, there are %d", c.Devices, devices)
 	case slices.ContainsFunc(c.Level, func(v strategy.Level) bool { return v < strategy.SaveAll || v > strategy.SaveNone }):

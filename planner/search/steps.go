@@ -19,6 +19,8 @@ type Step struct {
 	Rows  int64
 	Model *spec.Model
 	Draws bool // graph.KVCache.Draws
+	// Chunks of a pass, each of Rows; 0 counts as 1.
+	Chunks int
 }
 
 // WithSteps is a plan to generate with a phase for each of some smaller steps. All of them
@@ -68,13 +70,17 @@ func writeSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.
 	}
 	phases := make([]emit.Phase, len(steps))
 	for i, s := range steps {
+		g.MicroBatches = max(s.Chunks, 1)
 		l, err := layout.New(s.Model, g, site)
 		if err != nil {
 			return nil, err
 		}
 		phases[i] = emit.Phase{Name: plan.Step(s.Rows), Writer: emit.NewWriter(l)}
-		if s.Draws {
+		switch {
+		case s.Draws:
 			phases[i].Name = plan.Draw(s.Rows)
+		case s.Chunks > 1:
+			phases[i].Name, phases[i].MicroBatches = plan.Pass(s.Chunks), s.Chunks
 		}
 	}
 	q, err := emit.WithPhases(p, c, site.Alignment, phases)
@@ -140,9 +146,22 @@ func Filled(p *plan.Plan, site goal.Site, phase string, positions int64) (*plan.
 
 // ForDecoding is a plan to generate, chosen anew where it streams weights: a chunk of a prompt
 // computes long enough to hide transfers that a single token waits for. The search is for
-// the smallest step then, within what the largest leaves of the device. It takes the model
-// traced for both.
-func ForDecoding(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
+// the smallest step then, within what the largest leaves of the device, and with the CPU computing
+// blocks where that is faster. It takes the model traced for both, and for more rows.
+func ForDecoding(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, site goal.Site, more Rows) (*plan.Plan, error) {
+	p, err := streamForDecoding(p, main, smallest, g, site)
+	if err != nil {
+		return nil, err
+	}
+	var c strategy.Choice
+	if err := json.Unmarshal(p.Choices, &c); err != nil || strategy.Count(c.Streamed) == 0 {
+		return p, err
+	}
+	return shareWithCPU(p, main, smallest, g, site, more)
+}
+
+// streamForDecoding chooses anew what streams.
+func streamForDecoding(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	var c strategy.Choice
 	if err := json.Unmarshal(p.Choices, &c); err != nil {
 		return nil, fmt.Errorf("planning the steps of %s: %w", p.Model, err)

@@ -34,6 +34,10 @@ type Choice struct {
 	// so that no run waits for a copy out. It takes memory; the search takes it where some
 	// is left.
 	DelayedReuse bool `json:"delayed_reuse,omitempty"`
+	// CPURows, by block, is up to how many rows of a step of generation the CPU computes the block
+	// itself, from weights and keys and values in host memory; in larger steps the device does, to
+	// which they stream. It counts for blocks whose weights are stored on the host; nil is none.
+	CPURows []int64 `json:"cpu_rows,omitempty"`
 	// Devices that work; 0 counts as 1. They are data parallel, each with its own
 	// micro-batches, unless Split gives each block a device.
 	Devices int   `json:"devices,omitempty"`
@@ -102,6 +106,22 @@ func (c Choice) DeviceCount() int { return max(c.Devices, 1) }
 func (c Choice) ByCPU(slab int) bool {
 	return c.UpdatedByCPU != nil && c.UpdatedByCPU[slab] && c.OffloadedState[slab] && !c.OnDisk[slab]
 }
+
+// AllRows of CPURows is every step, however many rows it has.
+const AllRows = 1 << 40
+
+// CPUBlocks is how many blocks the CPU computes in a step of so many rows.
+func (c Choice) CPUBlocks(rows int64) (n int) {
+	for _, most := range c.CPURows {
+		if most >= rows {
+			n++
+		}
+	}
+	return n
+}
+
+// CPUComputes says whether the CPU computes the block in any step.
+func (c Choice) CPUComputes(block int) bool { return c.CPURows != nil && c.CPURows[block] > 0 }
 
 // CPUUpdates is how many slabs the CPU updates.
 func (c Choice) CPUUpdates() (n int) {

@@ -57,7 +57,10 @@ type Strategy struct {
 	// StaysOnDevice: lines in which something leaves the device are offered only where the
 	// strategy is asked for, since another one does the same then.
 	StaysOnDevice bool
-	ZeROStage     int // the stage that DeepSpeed counts it as; 0 for none
+	// OfSteps: it is decided for the steps of a plan to generate, once the search has found what
+	// streams.
+	OfSteps   bool
+	ZeROStage int // the stage that DeepSpeed counts it as; 0 for none
 	// Inference is the strategy that takes its place where nothing is trained; nil is
 	// itself.
 	Inference *Strategy
@@ -75,7 +78,7 @@ type Needs struct {
 // described: from those that only change what is computed to those that move most.
 var All = []*Strategy{
 	Standard, ZeRO1Strategy, ZeRO2Strategy, ZeRO3Strategy, ModelParallelStrategy, PipelineStrategy,
-	Checkpointing, ActivationOffload, OptimizerOffload, CPUOffload, CPUUpdate, DelayedUpdate, DiskOffload,
+	Checkpointing, ActivationOffload, OptimizerOffload, CPUOffload, CPUUpdate, DelayedUpdate, DiskOffload, CPUCompute,
 }
 
 // Find is the strategy with a name, to be asked for.

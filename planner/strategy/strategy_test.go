@@ -19,7 +19,7 @@ func TestStrategiesAreComplete(t *testing.T) {
 		if s != strategy.Standard && s.In == nil {
 			t.Errorf("%s does not know whether a choice makes use of it", s.Name)
 		}
-		if s.Spread == nil && s.Lines == nil && s.Variant == nil {
+		if s.Spread == nil && s.Lines == nil && s.Variant == nil && !s.OfSteps {
 			t.Errorf("%s offers nothing", s.Name)
 		}
 		found, err := strategy.Find(s.Name)

@@ -100,7 +100,7 @@ func (g *Gemm) Run(p *Pool) {
 	g.team = p.team
 	if g.isInterleaved() {
 		job := interleaved{g}
-		p.LaunchWork(ceil(g.N, job.columns()), job, g.M*g.N*g.K)
+		p.LaunchWork(job.shares().pieces(), job, g.M*g.N*g.K)
 		return
 	}
 	if g.isStreamed() {

@@ -26,23 +26,14 @@ func (g *Gemm) isInterleaved() bool {
 	return g.M <= interleavedM && g.B.Interleaved && g.K%8 == 0 && !g.A.Transposed
 }
 
-// A piece has about so many bytes of the weight at most, and each worker gets some.
-const (
-	interleavedPiece  = 1 << 20
-	interleavedPieces = 4
-)
-
-// columns is how many columns a piece has.
-func (g interleaved) columns() int {
-	most := max(interleavedPiece/(2*quant.HalfRows*g.K), 1)
-	return quant.HalfRows * min(most, max(g.N/quant.HalfRows/(interleavedPieces*len(g.team)), 1))
-}
+// shares cuts the columns, those that lie together as one.
+func (g interleaved) shares() shares { return shares{g.N / quant.HalfRows, len(g.team)} }
 
 // Run computes a piece.
 func (g interleaved) Run(worker, piece int) {
-	wide, depth := g.columns(), g.depth()
-	sums := g.Work[worker*interleavedScratch:][:interleavedScratch]
-	for col := piece * wide; col < min((piece+1)*wide, g.N); col += quant.HalfRows {
+	first, n := g.shares().piece(piece)
+	depth, sums := g.depth(), g.Work[worker*interleavedScratch:][:interleavedScratch]
+	for col := first * quant.HalfRows; col < (first+n)*quant.HalfRows; col += quant.HalfRows {
 		for p0 := 0; p0 < g.K; p0 += depth {
 			g.multiply(col, p0, min(depth, g.K-p0), sums)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/internal/offheap"
+	"spillway/quant"
 )
 
 // BenchmarkStreams shows how fast one core multiplies few rows by a weight in 16 bits that comes
@@ -37,7 +38,8 @@ func BenchmarkStreams(b *testing.B) {
 				g.Work, g.path, g.team = make([]float32, g.Workspace(1)), active, pool.team
 				job, width := Job(skinny{g}), skinny{g}.width()
 				if g.isInterleaved() {
-					job, width = interleaved{g}, interleaved{g}.columns()
+					first, groups := interleaved{g}.shares().piece(0)
+					job, width = interleaved{g}, (first+groups)*quant.HalfRows
 				} else if g.isStreamed() {
 					job, width = streamed{g}, streamed{g}.columns()
 				}

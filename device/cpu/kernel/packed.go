@@ -30,7 +30,7 @@ type Packed struct {
 	path    *packedRoutines
 	rounded []int16  // [M inputStep]
 	records []record // [M recordStep]
-	piece   int      // groups of a matvec
+	shares  shares   // of the groups of a matvec
 	launch  packedJob
 }
 
@@ -105,7 +105,8 @@ const (
 type packedRoutines struct {
 	// round rounds blocks of 32 inputs to integers of so many bits.
 	round func(dst *int16, sums *blockSums, x *float32, blocks, bits int)
-	// matvec multiplies one row by groups of eight outputs of so many blocks each.
+	// matvec multiplies one row by groups of eight outputs of so many blocks each. Where splits says
+	// so, the row was split.
 	matvec [packedFormats]func(w *byte, x *int16, records *record, dst *float32, blocks, groups int)
 	// unpack writes the codes of eight outputs as pairs of 16-bit integers, 64 bytes from pair to
 	// pair, with their scales and minima, negative.
@@ -114,6 +115,13 @@ type packedRoutines struct {
 	// subs records of length pairs each.
 	tiles   [maxRows + 1]packedTileFunc
 	heights []int
+
+	// split brings the upper bytes of each eight inputs, in the order 0 4 1 5 2 6 3 7 that codes of
+	// 4 bits have in a word, in front of their lower bytes: multiplying bytes is cheaper, and
+	// 256 times the sums with the upper ones and those with the lower ones are exactly the sums with
+	// the inputs.
+	split  func(x *int16, n int)
+	splits [packedFormats]bool
 
 	table tableRoutines
 }
@@ -135,14 +143,14 @@ func (g *Packed) Workspace(workers int) int {
 // inputScratch is for rounded inputs and their records.
 func (g *Packed) inputScratch() int { return g.M * (g.inputStep()/2 + 4*g.recordStep()) }
 
-// workerScratch is for sums of blocks, and for an unpacked panel with scales and minima and the
-// sums of its outputs.
+// workerScratch is for sums of blocks, or a split row, and for an unpacked panel with scales and
+// minima and the sums of its outputs.
 func (g *Packed) workerScratch() int {
 	need := panelSlab*panelN/2 + 2*panelN*panelSlab/g.Format.sub + panelN*g.M
 	if g.Format.table != nil {
-		need += g.K / 8
+		need += g.tableScratchSize()
 	}
-	return roundUp(max(3*(g.K/inputBlock), need), 16)
+	return roundUp(max(3*(g.K/inputBlock), g.K/2, need), 16)
 }
 
 func (g *Packed) scratchOf(worker int) []float32 {
@@ -158,8 +166,8 @@ func (g *Packed) Run(p *Pool) {
 	g.launch.do = (*Packed).roundRow
 	p.LaunchWork(g.M, &g.launch, g.M*g.K)
 	if g.M == 1 {
-		g.launch.do, g.piece = (*Packed).vector, min(max(g.N/quant.InterleavedRows/(4*p.Workers()), 1), 64)
-		p.LaunchWork(ceil(g.N/quant.InterleavedRows, g.piece), &g.launch, g.N*g.K)
+		g.launch.do, g.shares = (*Packed).vector, shares{g.N / quant.InterleavedRows, p.Workers()}
+		p.LaunchWork(g.shares.pieces(), &g.launch, g.N*g.K)
 		return
 	}
 	g.launch.do = (*Packed).panel
@@ -180,6 +188,9 @@ func (g *Packed) roundRow(worker, i int) {
 	blocks := g.K / inputBlock
 	sums := unsafe.Slice((*blockSums)(unsafe.Pointer(&g.scratchOf(worker)[0])), blocks)
 	g.path.round(&g.rounded[i*g.inputStep()], &sums[0], &g.X[i*g.K], blocks, g.Format.bits())
+	if g.M == 1 && g.splits() {
+		g.path.split(&g.rounded[0], g.K)
+	}
 	each := inputBlock / g.Format.sub
 	records := g.records[i*g.recordStep():][:blocks*each]
 	for b, s := range sums {
@@ -200,10 +211,24 @@ func (g *Packed) groupBytes() int {
 
 // vector computes some outputs of the only row.
 func (g *Packed) vector(worker, piece int) {
-	first := piece * g.piece
-	groups := min(g.piece, g.N/quant.InterleavedRows-first)
+	first, groups := g.shares.piece(piece)
 	g.rowOf(worker, 0, first, groups)
 }
+
+// inputOf is row i as a matvec reads it. The only row was split when it was rounded, others are
+// split in the scratch memory of the worker.
+func (g *Packed) inputOf(worker, i int) *int16 {
+	row := g.rounded[i*g.inputStep():][:g.K]
+	if g.M > 1 && g.splits() {
+		own := unsafe.Slice((*int16)(unsafe.Pointer(&g.scratchOf(worker)[0])), g.K)
+		copy(own, row)
+		g.path.split(&own[0], g.K)
+		return &own[0]
+	}
+	return &row[0]
+}
+
+func (g *Packed) splits() bool { return g.Format.table == nil && g.path.splits[g.Format.index] }
 
 // rowOf computes groups of outputs of row i.
 func (g *Packed) rowOf(worker, i, first, groups int) {
@@ -211,7 +236,7 @@ func (g *Packed) rowOf(worker, i, first, groups int) {
 	if g.Format.table != nil {
 		g.tableRow(worker, i, first, groups)
 	} else {
-		g.path.matvec[g.Format.index](&g.W[first*g.groupBytes()], &g.rounded[i*g.inputStep()], &g.records[i*g.recordStep()], &c[0], g.K/g.Format.block, groups)
+		g.path.matvec[g.Format.index](&g.W[first*g.groupBytes()], g.inputOf(worker, i), &g.records[i*g.recordStep()], &c[0], g.K/g.Format.block, groups)
 	}
 	if g.Bias != nil {
 		Add(c, c, g.Bias[first*quant.InterleavedRows:][:len(c)])

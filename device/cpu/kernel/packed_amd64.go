@@ -12,10 +12,11 @@ func packedTile1AVX2(x *int16, xStep int, records *record, recordStep int, pairs
 func packedTile2AVX2(x *int16, xStep int, records *record, recordStep int, pairs *int16, scales, minima *float32, c *float32, cStep, subs, length int)
 func packedTile4AVX2(x *int16, xStep int, records *record, recordStep int, pairs *int16, scales, minima *float32, c *float32, cStep, subs, length int)
 func packedTile6AVX2(x *int16, xStep int, records *record, recordStep int, pairs *int16, scales, minima *float32, c *float32, cStep, subs, length int)
+func splitInputsAVX2(x *int16, n int)
 func roundInputsAVX2(dst *int16, sums *blockSums, x *float32, blocks, bits int)
 
 func packedAVX2() packedRoutines {
-	r := packedRoutines{round: roundInputsAVX2, heights: []int{6, 4, 2, 1}, table: tableAVX2()}
+	r := packedRoutines{round: roundInputsAVX2, heights: []int{6, 4, 2, 1}, table: tableAVX2(), split: splitInputsAVX2, splits: [packedFormats]bool{true, false, true, true}}
 	r.matvec = [packedFormats]func(w *byte, x *int16, records *record, dst *float32, blocks, groups int){matvecQ4_0AVX2, matvecQ8_0AVX2, matvecQ4KAVX2, matvecQ6KAVX2}
 	r.unpack = [packedFormats]func(w *byte, pairs *int16, scales, minima *float32, blocks int){unpackQ4_0AVX2, unpackQ8_0AVX2, unpackQ4KAVX2, unpackQ6KAVX2}
 	r.tiles = [maxRows + 1]packedTileFunc{1: packedTile1AVX2, 2: packedTile2AVX2, 4: packedTile4AVX2, 6: packedTile6AVX2}

@@ -12,7 +12,7 @@ TEXT ·matvecQ8_0AVX2(SB), NOSPLIT, $0-48
 	MATVEC8_0
 
 // func matvecQ4KAVX2(w *byte, x *int16, records *record, dst *float32, blocks, groups int)
-TEXT ·matvecQ4KAVX2(SB), NOSPLIT, $0-48
+TEXT ·matvecQ4KAVX2(SB), NOSPLIT, $128-48
 	MATVEC4_K
 
 // func matvecQ6KAVX2(w *byte, x *int16, records *record, dst *float32, blocks, groups int)
@@ -83,3 +83,24 @@ sixteen:
 	DECQ R11
 	JNZ sixteen
 	UNPACK_END
+
+// Upper bytes of elements 0 4 1 5 2 6 3 7, then their lower bytes.
+DATA split<>+0(SB)/8, $0x0f070d050b030901
+DATA split<>+8(SB)/8, $0x0e060c040a020800
+GLOBL split<>(SB), RODATA|NOPTR, $16
+
+// func splitInputsAVX2(x *int16, n int)
+// n is a multiple of 16.
+TEXT ·splitInputsAVX2(SB), NOSPLIT, $0-16
+	MOVQ x+0(FP), SI
+	MOVQ n+8(FP), CX
+	VBROADCASTI128 split<>(SB), Y1
+sixteen:
+	VMOVDQU (SI), Y0
+	VPSHUFB Y1, Y0, Y0
+	VMOVDQU Y0, (SI)
+	ADDQ $32, SI
+	SUBQ $16, CX
+	JNZ sixteen
+	VZEROUPPER
+	RET

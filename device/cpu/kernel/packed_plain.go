@@ -121,7 +121,7 @@ func codeQ8_0(w []byte, r, i int) int16 {
 
 func codeQ6K(w []byte, r, i int) int16 {
 	sixteen := w[144+i/16*96:]
-	upper := binary.LittleEndian.Uint16(sixteen[64+4*r+i%2*2:]) >> (i % 16 / 2 * 2) & 3
+	upper := sixteen[64+4*r+i%2*2+i%8/4] >> (i%16/8*4 + i/2%2*2) & 3
 	return nibbleAt(sixteen[i%16/8*32+4*r:], i%8) | int16(upper)<<4
 }
 

@@ -153,3 +153,48 @@ func TestUnpackedWeights(t *testing.T) {
 		})
 	}
 }
+
+// Sums of the largest codes and inputs there are fit into the integers of all paths: all codes are
+// as large as their bits allow, and all inputs are the largest of their blocks, of one sign or the
+// other.
+func TestLargestCodesAndInputs(t *testing.T) {
+	pool := NewPool(1)
+	defer pool.Close()
+	for _, kind := range packedTypes {
+		for _, x := range []float32{math.Nextafter32(2, 1), -math.Nextafter32(2, 1)} {
+			g, _ := newPacked(t, newRand(), kind, 1, 16, 512)
+			for i := range g.W {
+				g.W[i] = 0xff
+			}
+			first := g.Format.bytes * quant.InterleavedRows
+			for b := 0; b < len(g.W); b += first { // scales of one, not NaN
+				for r := range quant.InterleavedRows {
+					g.W[b+2*r], g.W[b+2*r+1] = 0, 0x3c
+					if kind == quant.Q4_Kx8 {
+						g.W[b+16+2*r], g.W[b+16+2*r+1] = 0, 0x3c
+					}
+				}
+			}
+			for i := range g.X {
+				g.X[i] = x
+			}
+			g.Work = make([]float32, g.Workspace(1))
+			if _, err := Choose("portable"); err != nil {
+				t.Fatal(err)
+			}
+			g.Run(pool)
+			want := slices.Clone(g.C)
+			eachPath(t, func(t *testing.T) {
+				for _, m := range []int{1, 2} {
+					n := *g
+					n.M, n.X, n.C = m, slices.Concat(g.X, g.X), make([]float32, m*g.N)
+					n.Work = make([]float32, n.Workspace(1))
+					n.Run(pool)
+					if !slices.EqualFunc(n.C[:g.N], want, func(a, b float32) bool { return math.Abs(float64(a-b)) <= 1e-6*math.Abs(float64(b)) }) {
+						t.Errorf("%v, %d rows of %v: %v, plainly %v", kind, m, x, n.C[:4], want[:4])
+					}
+				}
+			})
+		}
+	}
+}

@@ -49,73 +49,113 @@ var tables = map[dtype.Type]*table{quant.NF4x8: newTable(quant.NF4), quant.FP4x8
 
 // tableRoutines is one implementation of the inner loops.
 type tableRoutines struct {
-	// matvec multiplies one row by eight outputs of so many blocks.
-	matvec func(w *byte, x *int16, records *record, dst, scales *float32, table *[32]byte, blocks int)
+	// matvec multiplies one row by eight outputs of so many blocks and adds that to dst. Meanwhile it
+	// looks up the codes of the scales of eight other outputs, which come next.
+	matvec func(w *byte, x *int16, records *record, dst *float32, s scaling, table *[32]byte, blocks int, next lookup)
 	// unpack writes codes as pairs of 16-bit integers, 64 bytes from pair to pair.
 	unpack func(w *byte, pairs *int16, table *[32]byte, blocks int)
-	// absmax decodes eight times n scales: dst[i] = (values[codes[i]]·groups[i mod 8] + offset)·factor.
-	absmax func(dst *float32, codes *byte, n int, values *[256]float32, groups *[8]float32, offset, factor float32)
+	// look looks the codes of the scales of so many blocks of eight outputs up.
+	look func(l lookup, blocks int)
+	// absmax makes scales of what was looked up, of so many blocks.
+	absmax func(s scaling, blocks int)
 }
 
-// absmax decodes the scales of n blocks of eight rows, from block b on: [n 8], divided by the size
-// of the table.
-func (g *Packed) absmax(dst []float32, group, b, n int) {
-	f, blocks := g.Format.table, g.K/quant.FourBitBlock
-	_, scales := quant.View4(g.N*g.K, g.W)
-	codes := scales.Codes[group*quant.InterleavedRows*blocks:]
+// scaling is how eight scales of each block are made of what was looked up:
+// (x[i]·groups[i mod 8] + offset)·factor.
+type scaling struct {
+	x, groups      *float32
+	offset, factor float32
+}
+
+// lookup is dst[i] = values[codes[i]], for eight codes of each block.
+type lookup struct {
+	dst    *float32
+	codes  *byte
+	values *[256]float32
+}
+
+// tableScratch is what a worker needs, at the end of its scratch memory: scales of eight rows, what
+// was looked up for the next eight, and the scales of their groups.
+type tableScratch struct {
+	each  [2][]float32 // [blocks 8]
+	group []float32    // [8]
+}
+
+func (g *Packed) tableScratchSize() int { return 2*(g.K/8) + 8 }
+
+func (g *Packed) tableScratchOf(worker int) (s tableScratch) {
+	scratch := g.scratchOf(worker)
+	scratch = scratch[len(scratch)-g.tableScratchSize():]
+	s.each[0], s.each[1], s.group = scratch[:g.K/8], scratch[g.K/8:][:g.K/8], scratch[2*(g.K/8):]
+	return s
+}
+
+// scaleCodes looks the scales of eight rows up, from block b on.
+func (g *Packed) scaleCodes(dst []float32, scales *quant.Scales, group, b int) lookup {
+	at := group*quant.InterleavedRows*(g.K/quant.FourBitBlock) + 8*b
+	return lookup{&dst[0], &scales.Codes[at], &quant.Signed.Values}
+}
+
+// eachScaling calls do for runs of blocks, from block b of eight rows on, in which all rows have the
+// scales of one group of blocks. x is what was looked up, from b on.
+func (g *Packed) eachScaling(x, of []float32, scales *quant.Scales, group, b, n int, do func(s scaling, b, n int)) {
+	blocks := g.K / quant.FourBitBlock
 	for end := b + n; b < end; {
-		// All rows have the scale of one group of blocks for a while.
-		var of [8]float32
 		same := end - b
 		for r := range of {
-			at := (group*quant.InterleavedRows+r)*blocks + b
-			of[r] = scales.Group(at / quant.FourBitGroup)
-			same = min(same, quant.FourBitGroup-at%quant.FourBitGroup)
+			at := uint((group*quant.InterleavedRows+r)*blocks + b)
+			of[r] = scales.Group(int(at / quant.FourBitGroup))
+			same = min(same, int(quant.FourBitGroup-at%quant.FourBitGroup))
 		}
-		g.path.table.absmax(&dst[0], &codes[b*8], same, &quant.Signed.Values, &of, scales.Offset, 1/f.size)
-		b, dst = b+same, dst[min(8*same, len(dst)):]
+		do(scaling{&x[0], &of[0], scales.Offset, 1 / g.Format.table.size}, b, same)
+		b, x = b+same, x[min(8*same, len(x)):]
 	}
 }
 
 // tableRow computes groups of outputs of row i.
 func (g *Packed) tableRow(worker, i, first, groups int) {
-	blocks := g.K / quant.FourBitBlock
-	scales := g.absmaxScratch(worker)
+	blocks, own := g.K/quant.FourBitBlock, g.tableScratchOf(worker)
+	_, scales := quant.View4(g.N*g.K, g.W)
+	g.path.table.look(g.scaleCodes(own.each[0], &scales, first, 0), blocks)
 	for q := first; q < first+groups; q++ {
-		g.absmax(scales, q, 0, blocks)
-		g.path.table.matvec(&g.W[q*g.groupBytes()], &g.rounded[i*g.inputStep()], &g.records[i*g.recordStep()],
-			&g.C[i*g.N+q*quant.InterleavedRows], &scales[0], &g.Format.table.bytes, blocks)
+		now, then := own.each[(q-first)%2], own.each[(q-first+1)%2]
+		next := min(q+1, first+groups-1)
+		dst := g.C[i*g.N+q*quant.InterleavedRows:][:quant.InterleavedRows]
+		clear(dst)
+		g.eachScaling(now, own.group, &scales, q, 0, blocks, func(s scaling, b, n int) {
+			g.path.table.matvec(&g.W[q*g.groupBytes()+b*quant.FourBitBlock/2*quant.InterleavedRows], &g.rounded[i*g.inputStep()+b*quant.FourBitBlock],
+				&g.records[i*g.recordStep()+b*quant.FourBitBlock/inputBlock], &dst[0], s, &g.Format.table.bytes, n, g.scaleCodes(then[8*b:], &scales, next, b))
+		})
 	}
 }
 
 // unpackTable unpacks blocks of a half of a panel, from block b of a group of rows on.
-func (g *Packed) unpackTable(worker, group, b, n int, pairs *int16, scales []float32) {
+func (g *Packed) unpackTable(worker, group, b, n int, pairs *int16, each []float32) {
 	g.path.table.unpack(&g.W[group*g.groupBytes()+b*quant.FourBitBlock/2*quant.InterleavedRows], pairs, &g.Format.table.bytes, n)
-	own := g.absmaxScratch(worker)
-	g.absmax(own, group, b, n)
+	own := g.tableScratchOf(worker)
+	_, scales := quant.View4(g.N*g.K, g.W)
+	g.path.table.look(g.scaleCodes(own.each[0], &scales, group, b), n)
+	g.eachScaling(own.each[0], own.group, &scales, group, b, n, func(s scaling, _, n int) { g.path.table.absmax(s, n) })
 	for j := range 2 * n { // two sums of 32 share a scale
-		copy(scales[panelN*j:], own[j/2*8:][:8])
+		copy(each[panelN*j:], own.each[0][j/2*8:][:8])
 	}
 }
 
-// absmaxScratch is at the end of a worker's scratch memory.
-func (g *Packed) absmaxScratch(worker int) []float32 {
-	scratch := g.scratchOf(worker)
-	return scratch[len(scratch)-g.K/8:]
-}
-
 func portableTable() tableRoutines {
-	return tableRoutines{matvec: matvecTableGo, unpack: unpackTableGo, absmax: absmaxGo}
+	return tableRoutines{matvec: matvecTableGo, unpack: unpackTableGo, look: lookGo, absmax: absmaxGo}
 }
 
-func matvecTableGo(w *byte, x *int16, records *record, dst, scales *float32, table *[32]byte, blocks int) {
+func matvecTableGo(w *byte, x *int16, records *record, dst *float32, s scaling, table *[32]byte, blocks int, next lookup) {
+	lookGo(next, blocks)
+	absmaxGo(s, blocks)
 	n := blocks * quant.FourBitBlock
 	pairs, each := make([]int16, n*panelN), make([]float32, panelN*n/inputBlock)
 	unpackTableGo(w, &pairs[0], table, blocks)
 	for j := range n / inputBlock {
-		copy(each[panelN*j:], unsafe.Slice(at(scales, j/2*8), 8))
+		copy(each[panelN*j:], unsafe.Slice(at(s.x, j/2*8), 8))
 	}
 	var c [panelN]float32
+	copy(c[:], unsafe.Slice(dst, 8))
 	packedTileGo(x, 0, records, 0, &pairs[0], &each[0], nil, &c[0], 0, n/inputBlock, inputBlock/2)
 	copy(unsafe.Slice(dst, 8), c[:8])
 }
@@ -132,9 +172,15 @@ func unpackTableGo(w *byte, pairs *int16, table *[32]byte, blocks int) {
 	}
 }
 
-func absmaxGo(dst *float32, codes *byte, n int, values *[256]float32, groups *[8]float32, offset, factor float32) {
-	for i, c := range unsafe.Slice(codes, 8*n) {
-		rest := float32(values[c] * groups[i%8]) // rounded, not fused
-		*at(dst, i) = float32(rest+offset) * factor
+func lookGo(l lookup, blocks int) {
+	for i, c := range unsafe.Slice(l.codes, 8*blocks) {
+		*at(l.dst, i) = l.values[c]
+	}
+}
+
+func absmaxGo(s scaling, blocks int) {
+	for i := range 8 * blocks {
+		rest := float32(*at(s.x, i) * *at(s.groups, i%8)) // rounded, not fused
+		*at(s.x, i) = float32(rest+s.offset) * s.factor
 	}
 }

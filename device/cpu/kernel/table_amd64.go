@@ -1,9 +1,10 @@
 package kernel
 
-func matvecTableAVX2(w *byte, x *int16, records *record, dst, scales *float32, table *[32]byte, blocks int)
+func matvecTableAVX2(w *byte, x *int16, records *record, dst *float32, s scaling, table *[32]byte, blocks int, next lookup)
 func unpackTableAVX2(w *byte, pairs *int16, table *[32]byte, blocks int)
-func absmaxAVX2(dst *float32, codes *byte, n int, values *[256]float32, groups *[8]float32, offset, factor float32)
+func lookAVX2(l lookup, blocks int)
+func absmaxAVX2(s scaling, blocks int)
 
 func tableAVX2() tableRoutines {
-	return tableRoutines{matvec: matvecTableAVX2, unpack: unpackTableAVX2, absmax: absmaxAVX2}
+	return tableRoutines{matvec: matvecTableAVX2, unpack: unpackTableAVX2, look: lookAVX2, absmax: absmaxAVX2}
 }

@@ -31,27 +31,51 @@ GLOBL nibbles<>(SB), RODATA|NOPTR, $8
 	VCVTDQ2PS Y1, Y1; VBROADCASTSS (BX), Y7; VMULPS Y2, Y7, Y7; VFMADD231PS Y7, Y1, Y0; \
 	ADDQ $64, DX; ADDQ $16, BX
 
-// func matvecTableAVX2(w *byte, x *int16, records *record, dst, scales *float32, table *[32]byte, blocks int)
-TEXT ·matvecTableAVX2(SB), NOSPLIT, $0-56
+// Look one code up: of codes at R9 in values at R11, to R10. Loads of single numbers take less than
+// a gather.
+#define LOOK_UP(i) MOVBLZX i(R9), R12; MOVL (R11)(R12*4), R13; MOVL R13, (4*i)(R10)
+
+// func matvecTableAVX2(w *byte, x *int16, records *record, dst *float32, s scaling, table *[32]byte, blocks int, next lookup)
+TEXT ·matvecTableAVX2(SB), NOSPLIT, $0-96
 	MOVQ w+0(FP), SI
 	MOVQ x+8(FP), DX
 	MOVQ records+16(FP), BX
 	MOVQ dst+24(FP), DI
-	MOVQ scales+32(FP), R8
-	MOVQ table+40(FP), AX
-	MOVQ blocks+48(FP), CX
+	MOVQ s_x+32(FP), R8
+	MOVQ s_groups+40(FP), AX
+	VMOVUPS (AX), Y10
+	VBROADCASTSS s_offset+48(FP), Y11
+	VBROADCASTSS s_factor+52(FP), Y12
+	MOVQ table+56(FP), AX
+	MOVQ blocks+64(FP), CX
+	MOVQ next_dst+72(FP), R10
+	MOVQ next_codes+80(FP), R9
+	MOVQ next_values+88(FP), R11
 	TABLE
-	VXORPS Y0, Y0, Y0
+	VMOVUPS (DI), Y0
 block:
 	PREFETCHT0 2048(SI)
 	PREFETCHT0 2112(SI)
 	PREFETCHT0 2176(SI)
 	PREFETCHT0 2240(SI)
-	VMOVUPS (R8), Y2
+	PREFETCHT0 1024(R9)
+	VMULPS (R8), Y10, Y2
+	VADDPS Y11, Y2, Y2
+	VMULPS Y12, Y2, Y2
+	LOOK_UP(0)
+	LOOK_UP(1)
+	LOOK_UP(2)
+	LOOK_UP(3)
 	HALF(0)
+	LOOK_UP(4)
+	LOOK_UP(5)
+	LOOK_UP(6)
+	LOOK_UP(7)
 	HALF(128)
 	ADDQ $256, SI
 	ADDQ $32, R8
+	ADDQ $8, R9
+	ADDQ $32, R10
 	DECQ CX
 	JNZ block
 	VMOVUPS Y0, (DI)
@@ -75,23 +99,13 @@ half:
 	VZEROUPPER
 	RET
 
-// Look one code up. Loads of single numbers take less than a gather.
-#define LOOK_UP(i) MOVBLZX i(SI), R9; MOVL (AX)(R9*4), R10; MOVL R10, (4*i)(DI)
-
-// func absmaxAVX2(dst *float32, codes *byte, n int, values *[256]float32, groups *[8]float32, offset, factor float32)
-// dst[i] = (values[codes[i]] · groups[i mod 8] + offset) · factor, for eight times n.
-TEXT ·absmaxAVX2(SB), NOSPLIT, $0-48
-	MOVQ dst+0(FP), DI
-	MOVQ codes+8(FP), SI
-	MOVQ n+16(FP), CX
-	MOVQ values+24(FP), AX
-	MOVQ groups+32(FP), DX
-	MOVQ DI, R8
-	MOVQ CX, R11
-	VMOVUPS (DX), Y1
-	VBROADCASTSS offset+40(FP), Y2
-	VBROADCASTSS factor+44(FP), Y3
-codes:
+// func lookAVX2(l lookup, blocks int)
+TEXT ·lookAVX2(SB), NOSPLIT, $0-32
+	MOVQ l_dst+0(FP), R10
+	MOVQ l_codes+8(FP), R9
+	MOVQ l_values+16(FP), R11
+	MOVQ blocks+24(FP), CX
+block:
 	LOOK_UP(0)
 	LOOK_UP(1)
 	LOOK_UP(2)
@@ -100,17 +114,27 @@ codes:
 	LOOK_UP(5)
 	LOOK_UP(6)
 	LOOK_UP(7)
-	ADDQ $8, SI
-	ADDQ $32, DI
+	ADDQ $8, R9
+	ADDQ $32, R10
 	DECQ CX
-	JNZ codes
+	JNZ block
+	RET
+
+// func absmaxAVX2(s scaling, blocks int)
+TEXT ·absmaxAVX2(SB), NOSPLIT, $0-32
+	MOVQ s_x+0(FP), DI
+	MOVQ s_groups+8(FP), DX
+	VMOVUPS (DX), Y1
+	VBROADCASTSS s_offset+16(FP), Y2
+	VBROADCASTSS s_factor+20(FP), Y3
+	MOVQ blocks+24(FP), CX
 scales:
-	VMULPS (R8), Y1, Y6
+	VMULPS (DI), Y1, Y6
 	VADDPS Y2, Y6, Y6
 	VMULPS Y3, Y6, Y6
-	VMOVUPS Y6, (R8)
-	ADDQ $32, R8
-	DECQ R11
+	VMOVUPS Y6, (DI)
+	ADDQ $32, DI
+	DECQ CX
 	JNZ scales
 	VZEROUPPER
 	RET

@@ -1,0 +1,319 @@
+package spillway
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"spillway/optim"
+	"spillway/plan"
+	"spillway/run/batch"
+	"spillway/train"
+	"spillway/weights"
+)
+
+// Loop trains a wrapped model by separate calls, as loops of one's own are written, while weights
+// stream as they do in Step:
+//
+//	loop, err := net.Loop()
+//	for _, b := range batches {
+//		loop.ZeroGrad()
+//		loss, err := loop.Backward(b)   // any number of times: gradients add up
+//		norm, err := loop.ClipGradNorm(1)
+//		report, err := loop.Step()
+//	}
+//
+// Gradients are held between the calls, in f32, where the plan has room for them: four bytes for
+// each trained number. Backward and Step have the bits of Wrapped.Step.
+type Loop struct{ w *Wrapped }
+
+// Report is what an update did.
+type Report = train.Report
+
+// Loop has the model trained by separate calls from now on. Wrapped.Step still trains a whole
+// iteration. If the model is being trained it is planned again, with the same weights and states.
+func (w *Wrapped) Loop() (*Loop, error) {
+	if w.c.Held {
+		return &Loop{w}, nil
+	}
+	if err := w.change(func(c *Config) { c.Held = true }); err != nil {
+		return nil, fmt.Errorf("preparing a loop over %s: %w", w.model.Name, err)
+	}
+	return &Loop{w}, nil
+}
+
+// change changes what is trained or how, and plans a training run again for it.
+func (w *Wrapped) change(to func(*Config)) error {
+	was := w.c
+	to(&w.c)
+	err := errors.Join(w.sound(), w.c.check())
+	if err == nil && w.training != nil {
+		err = w.replanTraining()
+	}
+	if err != nil {
+		w.c = was
+	}
+	return err
+}
+
+// Forward gives the model's outputs for a batch, see Wrapped.Forward.
+func (l *Loop) Forward(b Batch) (Tensor, error) { return l.w.Forward(b) }
+
+// Backward runs a batch forward and backward, adds its gradients to those there are, and returns its
+// loss: the mean over all targets of the batch.
+func (l *Loop) Backward(b Batch) (loss float64, err error) { return l.BackwardScaled(b, 1) }
+
+// BackwardScaled is Backward with gradients that are multiplied by a weight: 1/n for the mean over n batches.
+func (l *Loop) BackwardScaled(b Batch, weight float64) (loss float64, err error) {
+	w := l.w
+	if err := l.inUse(); err != nil {
+		return 0, err
+	}
+	r, m, err := w.begin(Train, b)
+	if err != nil {
+		return 0, fmt.Errorf("training %s: %w", w.model.Name, err)
+	}
+	w.feed.next = m
+	err = w.pass(r, func() error {
+		loss, err = w.trainer.Backward(weight)
+		return err
+	})
+	if err != nil {
+		w.broken = err
+		return loss, fmt.Errorf("training %s: %w", w.model.Name, err)
+	}
+	return loss, nil
+}
+
+// Step updates the weights with the gradients there are, clipped to Config.Clip. In fp16 it changes
+// nothing but the loss scale where a gradient has overflowed, which its report says: it is PyTorch's
+// GradScaler too. The gradients stay until ZeroGrad.
+func (l *Loop) Step() (Report, error) {
+	w := l.w
+	if err := l.ready(); err != nil {
+		return Report{}, err
+	}
+	w.stale = true
+	report, err := w.trainer.Update()
+	if err != nil {
+		return report, fmt.Errorf("updating %s: %w", w.model.Name, err)
+	}
+	return report, nil
+}
+
+// ZeroGrad drops all gradients.
+func (l *Loop) ZeroGrad() {
+	if l.w.trainer != nil {
+		l.w.trainer.ZeroGrad()
+	}
+}
+
+// Gradient copies the gradient of a param.
+func (l *Loop) Gradient(param string) (Tensor, error) {
+	var found Tensor
+	err := l.gradients(func(name string, t Tensor) ([]float32, error) {
+		if name == param {
+			found = t
+		}
+		return nil, nil
+	}, func(name string) bool { return name == param })
+	if err == nil && found.Floats == nil {
+		err = fmt.Errorf("%s has no gradient of %q; it is no param, or frozen", l.w.model.Name, param)
+	}
+	return found, err
+}
+
+// EachGradient calls f with the gradient of each trained param, in the model's order. What it returns takes
+// the gradient's place; nil leaves it as it is.
+func (l *Loop) EachGradient(f GradientHook) error {
+	return l.gradients(f, func(string) bool { return true })
+}
+
+// SetGradient replaces the gradient of a param.
+func (l *Loop) SetGradient(param string, values []float32) error {
+	found := false
+	err := l.gradients(func(string, Tensor) ([]float32, error) { found = true; return values, nil }, func(name string) bool { return name == param })
+	if err == nil && !found {
+		err = fmt.Errorf("%s has no gradient of %q; it is no param, or frozen", l.w.model.Name, param)
+	}
+	return err
+}
+
+// gradients visits those of some params.
+func (l *Loop) gradients(f GradientHook, of func(param string) bool) error {
+	if err := l.ready(); err != nil {
+		return err
+	}
+	list, err := l.w.trainer.Gradients()
+	if err != nil {
+		return err
+	}
+	e := l.w.training.Executor()
+	for _, g := range list {
+		if !of(g.Param.Name) {
+			continue
+		}
+		values, err := weights.ReadF32(e, g)
+		if err != nil {
+			return err
+		}
+		n := len(values)
+		changed, err := f(g.Param.Name, batch.Floats(values, g.Type.Shape...))
+		switch {
+		case err != nil:
+			return fmt.Errorf("the gradient of %s: %w", g.Param.Name, err)
+		case changed == nil:
+			continue
+		case len(changed) != n:
+			return fmt.Errorf("%d numbers were given for the gradient of %s, which has %d", len(changed), g.Param.Name, n)
+		}
+		if err := e.Write(g, func(offset int64, chunk []byte) error {
+			g.Type.DType.Encode(chunk, changed[offset/4:offset/4+int64(len(chunk))/4])
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// GradNorm is the norm of all gradients together.
+func (l *Loop) GradNorm() (float64, error) {
+	if err := l.ready(); err != nil {
+		return 0, err
+	}
+	return l.w.trainer.GradNorm()
+}
+
+// ClipGradNorm multiplies all gradients so that their norm is at most the one given, and returns what it
+// was, as PyTorch's clip_grad_norm_ does.
+func (l *Loop) ClipGradNorm(most float64) (float64, error) {
+	norm, err := l.GradNorm()
+	if err != nil {
+		return 0, err
+	}
+	factor, err := optim.Clip(norm, most)
+	if err != nil || factor == 1 {
+		return norm, err
+	}
+	return norm, l.EachGradient(func(_ string, g Tensor) ([]float32, error) {
+		for i := range g.Floats {
+			g.Floats[i] *= factor
+		}
+		return g.Floats, nil
+	})
+}
+
+// ready refuses calls before there are gradients, and wakes the run.
+func (l *Loop) ready() error {
+	if err := l.inUse(); err != nil {
+		return err
+	}
+	if err := l.w.holdTraining(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// inUse refuses a loop whose model was told to train in one piece again.
+func (l *Loop) inUse() error {
+	if err := l.w.sound(); err != nil {
+		return err
+	}
+	if !l.w.c.Held {
+		return fmt.Errorf("%s holds no gradients; take a Loop of it again", l.w.model.Name)
+	}
+	return nil
+}
+
+// SetLR changes the learning rate from the next update on; a schedule multiplies it as before.
+func (w *Wrapped) SetLR(lr float64) error { return w.SetGroupLR(0, lr) }
+
+// SetGroupLR is SetLR of one of Config.Groups, counted from 1; 0 is all other params.
+func (w *Wrapped) SetGroupLR(group int, lr float64) error {
+	if w.trainer == nil {
+		return fmt.Errorf("%s has no optimizer yet: train a step, or give Config.BatchSize and Config.Seq", w.model.Name)
+	}
+	return w.trainer.SetLR(group, lr)
+}
+
+// Freeze has the params that match one of the patterns trained no longer: words (biases, norms,
+// embeddings) or regular expressions that match a part of a param's name. None trains all again. The
+// model is planned anew; optimizer states of params that stay trained are kept to the bit, those of others are dropped, and
+// begin at zero where a param is trained again. Gradients that a Loop holds are kept likewise.
+func (w *Wrapped) Freeze(patterns ...string) error {
+	if err := w.change(func(c *Config) { c.Freeze = slices.Clone(patterns) }); err != nil {
+		return fmt.Errorf("freezing params of %s: %w", w.model.Name, err)
+	}
+	return nil
+}
+
+// AverageWeights copies the running average of the weights that Config.Average asks for, or that a schedule-free
+// optimizer is evaluated with. Frozen params are as they are.
+func (w *Wrapped) AverageWeights() (StateDict, error) {
+	free := w.c.Optimizer.Name == "schedule_free_adamw"
+	if w.c.Average == 0 && !free {
+		return nil, fmt.Errorf("%s has no average of its weights; set Config.Average, such as to 0.999", w.model.Name)
+	}
+	if err := w.holdTraining(); err != nil {
+		return nil, err
+	}
+	d, err := w.StateDict()
+	if err != nil {
+		return nil, err
+	}
+	e := w.training.Executor()
+	for _, t := range e.States() {
+		if t.State != plan.Average && !(free && w.c.Average == 0 && t.State == optim.ScheduleFreeZ) {
+			continue
+		}
+		values, err := weights.ReadF32(e, t)
+		if err != nil {
+			return nil, err
+		}
+		if t.State == optim.ScheduleFreeZ {
+			optim.Scored(w.c.Optimizer.Get("beta1"), d[t.Param.Name].Floats, values)
+			continue
+		}
+		d[t.Param.Name] = batch.Floats(values, t.Type.Shape...)
+	}
+	return d, nil
+}
+
+// WithAverage calls f while Forward, Evaluate, Save and StateDict see the average of the weights instead of the
+// weights; it must not train.
+func (w *Wrapped) WithAverage(f func() error) (err error) {
+	average, err := w.AverageWeights()
+	if err != nil {
+		return err
+	}
+	own, err := w.StateDict()
+	if err != nil {
+		return err
+	}
+	if err := w.LoadStateDict(average); err != nil {
+		return err
+	}
+	trained := w.trainer.Iterations()
+	defer func() {
+		if w.trainer.Iterations() != trained {
+			w.broken = errors.New("it was trained while its weights were their average")
+			err = errors.Join(err, w.broken)
+			return
+		}
+		err = errors.Join(err, w.LoadStateDict(own))
+	}()
+	return f()
+}
+
+// Compress has the optimizer states compressed now, as Config.StatePolicy says, without waiting for its
+// warm-up.
+func (w *Wrapped) Compress() error {
+	if err := w.holdTraining(); err != nil {
+		return err
+	}
+	if err := w.trainer.Compress(); err != nil {
+		return fmt.Errorf("compressing the optimizer states of %s: %w", w.model.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package optim
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Group is params that are trained with hyper-parameters of their own.
+type Group struct {
+	// Params are words or expressions as those of NoDecay; one that matches is enough.
+	Params []string `json:"params"`
+	// Options are the hyper-parameters that differ, as Parse reads them behind the name:
+	// "lr=1e-4,weight_decay=0,beta2=0.95".
+	Options string `json:"options"`
+}
+
+// ParseGroups reads "norms:lr=1e-4;lm_head|embed:beta2=0.95,weight_decay=0": groups of params,
+// each an expression and what differs.
+func ParseGroups(text string) (list []Group, err error) {
+	for item := range strings.SplitSeq(text, ";") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		at := strings.LastIndex(item, ":")
+		if at < 0 {
+			return nil, fmt.Errorf("a group of params %q; write it like norms:lr=1e-4,weight_decay=0", item)
+		}
+		list = append(list, Group{[]string{item[:at]}, item[at+1:]})
+	}
+	return list, nil
+}
+
+// Of is the optimizer of a group: c with what differs.
+func (g Group) Of(c Config) (Config, error) {
+	r, err := find(c.Name)
+	if err != nil {
+		return c, err
+	}
+	was, states := c, c.States()
+	if err := readOptions(r.options(&c), g.Options); err != nil {
+		return c, fmt.Errorf("group %s: optimizer %s: %w", strings.Join(g.Params, ", "), c.Name, err)
+	}
+	if c.Codecs != was.Codecs || c.Min8BitSize != was.Min8BitSize || c.StateExceptions != was.StateExceptions || !slices.Equal(c.States(), states) {
+		return c, fmt.Errorf("group %s: %q changes which states there are or their types; those are the whole optimizer's, by states_of and codecs", strings.Join(g.Params, ", "), g.Options)
+	}
+	if err := c.Check(); err != nil {
+		return c, fmt.Errorf("group %s: %w", strings.Join(g.Params, ", "), err)
+	}
+	return c, nil
+}
+
+// GroupOf makes the function that numbers the groups of params from 1 on: the first whose
+// pattern matches. Params of none have 0.
+func GroupOf(groups []Group) (func(param string) int, error) {
+	patterns := make([][]*regexp.Regexp, len(groups))
+	for i, g := range groups {
+		for _, item := range g.Params {
+			re, err := paramPattern(item)
+			if err != nil {
+				return nil, fmt.Errorf("groups of params: %w", err)
+			}
+			patterns[i] = append(patterns[i], re)
+		}
+	}
+	return func(param string) int {
+		return 1 + slices.IndexFunc(patterns, func(list []*regexp.Regexp) bool {
+			return slices.ContainsFunc(list, func(re *regexp.Regexp) bool { return re.MatchString(param) })
+		})
+	}, nil
+}
+
+// Matches makes the test whether a param matches one of some words or expressions, as those of NoDecay.
+func Matches(patterns []string) (func(param string) bool, error) {
+	decays, err := NoDecay(patterns).Decays()
+	if err != nil {
+		return nil, err
+	}
+	return func(param string) bool { return !decays(param) }, nil
+}
