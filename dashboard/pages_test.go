@@ -142,7 +142,7 @@ func TestPNGIsTheSVG(t *testing.T) {
 	dir, p := filepath.Join(t.TempDir(), "run"), tinyPlan(t)
 	record(t, dir, 40, p, eventsOf(p))
 	_, h := serve(t, Options{Runs: []string{dir}})
-	ctx := open(t, h.URL, "now")
+	ctx := browser(t) // an empty page: ours loads no pictures but the server's
 	letters := regexp.MustCompile(`<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)"[^>]*>([^<]*)</text>\n`)
 	for _, name := range []string{"/metric/loss", "/metric/seconds", "/memory/plan", "/map/plan", "/timeline/step", "/forecast/step", "/tradeoff/plans"} {
 		drawing, _ := get(t, h.URL+"/api/run/"+idOf(dir)+name+".svg")
@@ -255,7 +255,7 @@ func TestWhatIf(t *testing.T) {
 	// Several moves of the slider are one question.
 	eval[bool](t, ctx, `(() => { const s = document.getElementById("memory"); for (const v of [10, 40, 70, 100]) { s.value = v; s.dispatchEvent(new Event("input")); } return true; })()`)
 	becomes(t, ctx, `document.querySelector("#answer strong") && document.querySelector("#answer").innerText.includes("per step")`)
-	if n := asked.Load(); n != 1 {
+	if n := asked.Load(); n != 2 { // and once for the run's own limit, to compare with
 		t.Errorf("the planner was asked %d times", n)
 	}
 	becomes(t, ctx, `document.querySelector("figure svg desc").textContent.includes("asked for")`)
