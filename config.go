@@ -93,13 +93,16 @@ func (w *Wrapped) options(task Task, s batch.Size) Options {
 	o.Adapters, o.CanonicalSums = lora.Options{}, o.CanonicalSums && task.Trains()
 	o.AllLogits = task == Infer
 	if !task.Trains() {
-		o.Held, o.Average, o.Freeze, o.Groups = false, 0, nil, nil
+		o.Held, o.Outputs, o.Average, o.Freeze, o.Groups = false, false, 0, nil, nil
 	}
 	if w.rig != nil {
 		o.Machine, o.On = w.rig.Machine, w.rig.Devices
 	}
 	if o.Disk != "" {
 		o.Disk = filepath.Join(o.Disk, string(task))
+	}
+	if w.layouts[task].WholeBatch && o.MicroBatches == 0 {
+		o.MicroBatches = 1
 	}
 	if w.training != nil {
 		o = w.training.Continued(o)

@@ -8,6 +8,7 @@ import (
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/run/batch"
+	"spillway/shape"
 	"spillway/train"
 	"spillway/weights"
 )
@@ -62,6 +63,46 @@ func (l *Loop) Forward(b Batch) (Tensor, error) { return l.w.Forward(b) }
 // Backward runs a batch forward and backward, adds its gradients to those there are, and returns its
 // loss: the mean over all targets of the batch.
 func (l *Loop) Backward(b Batch) (loss float64, err error) { return l.BackwardScaled(b, 1) }
+
+// OutputLoop is Loop for a loss that the program computes itself: the model's last block gives its outputs, as in Forward,
+// and BackwardWith is given their gradient. Batches have no targets then.
+func (w *Wrapped) OutputLoop() (*Loop, error) {
+	if w.c.Outputs {
+		return &Loop{w}, nil
+	}
+	had := w.layouts[Train]
+	delete(w.layouts, Train)
+	if err := w.change(func(c *Config) { c.Held, c.Outputs = true, true }); err != nil {
+		w.layouts[Train] = had
+		return nil, fmt.Errorf("preparing a loop over outputs of %s: %w", w.model.Name, err)
+	}
+	return &Loop{w}, nil
+}
+
+// BackwardWith runs a batch forward, gives loss its outputs, and goes backward from the gradient by each of them that loss returns
+// next to its value. Gradients are added to those there are. The batch passes forward twice.
+func (l *Loop) BackwardWith(b Batch, loss func(outputs Tensor) (value float64, gradient []float32, err error)) (value float64, err error) {
+	w := l.w
+	if err := l.inUse(); err != nil {
+		return 0, err
+	}
+	r, m, err := w.begin(Train, b)
+	if err != nil {
+		return 0, fmt.Errorf("training %s: %w", w.model.Name, err)
+	}
+	w.feed.next = m
+	p := r.Spec.Program(len(r.Spec.Blocks) - 1)
+	s := append(shape.Shape(nil), p.Type(p.Outputs[0].Value).Shape...)
+	s[0] *= int64(r.Plan.MicroBatches)
+	err = w.pass(r, func() error {
+		value, err = w.trainer.BackwardWith(func(outputs []float32) (float64, []float32, error) { return loss(batch.Floats(outputs, s...)) })
+		return err
+	})
+	if err != nil {
+		return value, fmt.Errorf("training %s: %w", w.model.Name, err)
+	}
+	return value, nil
+}
 
 // BackwardScaled is Backward with gradients that are multiplied by a weight: 1/n for the mean over n batches.
 func (l *Loop) BackwardScaled(b Batch, weight float64) (loss float64, err error) {

@@ -408,3 +408,47 @@ func TestCompressByHand(t *testing.T) {
 	}
 	step(t, w, o.batch, 2)
 }
+
+// A loss that the program computes from outputs trains as the model's own does: the gradient of mean square
+// error, made in Go, gives the weights that the model's mean square loss gives, with dropout too.
+func TestLossesInGo(t *testing.T) {
+	o := ownModels()[1] // an encoder with dropout and masks
+	target := o.batch["target"].Floats
+	for _, strategy := range []string{"standard", "cpu-offload"} {
+		c := described(t)
+		c.Optimizer, _ = optim.Parse("sgd:lr=0.1,momentum=0.5")
+		c.Strategy = strategy
+		want := wrap(t, o.net(), c)
+		losses := step(t, want, o.batch, 3)
+		w := wrap(t, o.net(), c)
+		l, err := w.OutputLoop()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			l.ZeroGrad()
+			loss, err := l.BackwardWith(o.inputs(), func(out spillway.Tensor) (loss float64, gradient []float32, err error) {
+				gradient = make([]float32, len(out.Floats))
+				for k, y := range out.Floats {
+					d := y - target[k]
+					loss += float64(d) * float64(d) / float64(len(target))
+					gradient[k] = 2 * d / float32(len(target))
+				}
+				return loss, gradient, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if math.Abs(loss-losses[i]) > 1e-5*losses[i] {
+				t.Errorf("%s: loss %v of step %d, the model's own is %v", strategy, loss, i, losses[i])
+			}
+			if _, err := l.Step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		nearDicts(t, stateDict(t, w), stateDict(t, want), 1e-5)
+		if _, err := l.Backward(o.inputs()); err == nil {
+			t.Error("a loss that there is not")
+		}
+	}
+}

@@ -211,6 +211,31 @@ func (w *Wrapped) Forward(b Batch) (Tensor, error) {
 	return out, nil
 }
 
+// ForwardAll gives the outputs of a model with several, by the names that it gave them (graph.Builder.Results); one
+// without names has "".
+func (w *Wrapped) ForwardAll(b Batch) (map[string]Tensor, error) {
+	all, err := w.Forward(b)
+	if err != nil {
+		return nil, err
+	}
+	parts := w.latest.Spec.Program(len(w.latest.Spec.Blocks) - 1).Results
+	if parts == nil {
+		return map[string]Tensor{"": all}, nil
+	}
+	rows, at := all.Shape[0], int64(0)
+	width := all.Shape.Elements() / rows
+	list := map[string]Tensor{}
+	for _, p := range parts {
+		n := p.Shape.Elements()
+		t := Tensor{Shape: append(shape.Shape{rows}, p.Shape...)}
+		for r := range rows {
+			t.Floats = append(t.Floats, all.Floats[r*width+at:][:n]...)
+		}
+		list[p.Name], at = t, at+n
+	}
+	return list, nil
+}
+
 // Evaluate gives the loss of a batch without training on it and without dropout.
 func (w *Wrapped) Evaluate(b Batch) (loss float64, err error) {
 	r, m, err := w.begin(Eval, b)

@@ -21,11 +21,17 @@ import (
 // gradient of the loss, f32[1]. It is 1, or the loss scale where gradients are in fp16.
 const LossScale = "loss_scale"
 
+// OutputGradient is the batch tensor that starts it instead where the last block gives outputs and no
+// loss: their gradient, of their shape.
+const OutputGradient = "output_gradient"
+
 // Options of Differentiate.
 type Options struct {
 	// InputGrad: the blocks before have something to train, so the gradients of
 	// the carries are wanted.
 	InputGrad bool
+	// Outputs: the last block gives outputs, whose gradient comes with the batch.
+	Outputs bool
 }
 
 // Joint is a block's program with its gradient program appended, in one value space.
@@ -71,7 +77,7 @@ func Differentiate(p *graph.Program, o Options) (*Joint, error) {
 		needs: needs(p, o),
 		grads: map[graph.Value]graph.Value{},
 	}
-	err := r.start(p.Outputs)
+	err := r.start(p.Outputs, o)
 	for i := len(p.Nodes) - 1; i >= 0 && err == nil; i-- {
 		if err = r.node(p.Nodes[i]); err != nil {
 			err = fmt.Errorf("%s at %s: %w", p.Nodes[i].Kind, p.Nodes[i].At, err)
@@ -105,12 +111,15 @@ func needs(p *graph.Program, o Options) []bool {
 }
 
 // start makes the gradients of the outputs, which come from outside.
-func (r *Reverse) start(outputs []graph.Port) error {
+func (r *Reverse) start(outputs []graph.Port, o Options) error {
 	j := r.joint
 	for i, out := range outputs {
 		t := j.Program.Type(out.Value)
 		port := graph.Port{Role: graph.GradCarry, Index: i}
 		switch {
+		case out.Role == graph.Result && o.Outputs && len(outputs) == 1 && t.DType == dtype.F32:
+			j.Loss = out.Value
+			port = graph.Port{Role: graph.Batch, Name: OutputGradient, Index: len(graph.Ports(j.Program.Inputs, graph.Batch))}
 		case out.Role == graph.Result && (len(outputs) != 1 || !t.Equal(op.Type{DType: dtype.F32, Shape: shape.Of(1)})):
 			return fmt.Errorf("its result is %v among %d, want one loss f32[1]; trace it for training", t, len(outputs))
 		case out.Role == graph.Result:

@@ -49,6 +49,7 @@ var rules = map[op.Kind]Rule{
 	op.MeanSquare:         gradBy(op.MeanSquareGrad),
 	op.InverseNorm:        nil,
 	op.Compare:            nil,
+	op.Counted:            nil,
 	op.Binary:             gradBinary,
 	op.Reduce:             gradReduce,
 	op.Softmax:            gradSoftmax,
@@ -59,6 +60,11 @@ var rules = map[op.Kind]Rule{
 	op.Slice:              gradSlice,
 	op.Pad:                gradPad,
 	op.Gather:             gradGather,
+	op.Conv:               gradConv,
+	op.ConvInput:          gradConvInput,
+	op.Pool:               gradPool,
+	op.GroupNorm:          gradGroupNorm,
+	op.Resample:           gradResample,
 }
 
 // gradMatMul: for C = A·B, dA = dC·Bᵀ and dB = Aᵀ·dC. For the transposed forms factors and

@@ -217,6 +217,21 @@ type Event interface {
 	Time() time.Duration
 }
 
+// HostTimed is an optional interface of events that are recorded by the host.
+type HostTimed interface {
+	Event
+	// HostTime is when it was last recorded, with a reading of the host's monotonic clock.
+	HostTime() time.Time
+}
+
+// Elapser is an optional interface of events on a device's own clock.
+type Elapser interface {
+	Event
+	// Since is the time from another event of the device to this one, as exact as the device counts:
+	// the difference of two Times loses digits the longer the device is open.
+	Since(Event) time.Duration
+}
+
 // Joiner is an optional interface of devices that can run the kernels of a program as one,
 // because they do not look at operands (the simulator).
 type Joiner interface {

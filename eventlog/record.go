@@ -341,7 +341,25 @@ type Sample struct {
 	HostAvailable int64     `json:"host_available,omitempty"` // that all processes could still get
 	DiskFree      int64     `json:"disk_free,omitempty"`      // where checkpoints are saved
 	// Pressure is the share of the last ten seconds in which something waited for memory.
-	Pressure float64 `json:"pressure,omitempty"`
+	Pressure float64     `json:"pressure,omitempty"`
+	GPUs     []GPUSample `json:"gpus,omitempty"` // in the driver's order
+}
+
+// GPUSample is the state of a GPU. What the driver does not report is -1.
+type GPUSample struct {
+	Busy        int      `json:"busy_percent"`
+	MemoryUsed  int64    `json:"memory_used_bytes"`
+	In          int64    `json:"link_in_rate"` // bytes per second
+	Out         int64    `json:"link_out_rate"`
+	LinkWidth   int      `json:"link_width"` // lanes
+	LinkBest    int      `json:"link_width_best"`
+	Generation  int      `json:"link_generation"`
+	BestGen     int      `json:"link_generation_best"`
+	Clock       int      `json:"clock_mhz"`
+	ClockBest   int      `json:"clock_best_mhz"`
+	Lowered     []string `json:"clock_lowered_by,omitempty"`
+	Temperature int      `json:"temperature_c"`
+	Power       int      `json:"power_mw"`
 }
 
 // How a process ended its part of a run.

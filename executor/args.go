@@ -45,6 +45,7 @@ type updateArgs struct {
 	launches launchedFor
 	decay    bool
 	group    int
+	momentum float64
 	slab     int
 	element  int64 // of the slab, the first one updated
 	deferred bool  // with the numbers of the previous iteration
@@ -90,9 +91,11 @@ const (
 func (n *IterationArgs) scalars(u updateArgs) op.Scalars {
 	switch {
 	case u.launches == toHold && n.AddGradients:
-		return op.BlendScalars(1, 1, false)
+		return op.BlendScalars(1, 1, u.momentum > 0)
 	case u.launches == toHold:
-		return op.BlendScalars(0, 1, false)
+		return op.BlendScalars(0, 1, u.momentum > 0)
+	case u.launches == toUpdate && u.momentum > 0:
+		return op.BlendScalars(1, -float32(u.momentum), true)
 	case u.launches == toAverage:
 		return op.BlendScalars(n.AverageKeep, 1-n.AverageKeep, true)
 	}

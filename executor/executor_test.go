@@ -28,8 +28,14 @@ func streamed(t testing.TB) *plan.Plan {
 	t.Helper()
 	kernels := cpu.Open(cpu.Options{Threads: 1})
 	defer kernels.Close()
+	return streamedOn(t, kernels)
+}
+
+// streamedOn is the plan for a device's own kernels.
+func streamedOn(t testing.TB, kernels device.Device) *plan.Plan {
+	t.Helper()
 	site := tiny.Site(1 << 20)
-	site.Kernels = kernels
+	site.Kernels, site.Alignment = kernels, max(site.Alignment, kernels.Info().Alignment)
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
 	p, err := planner.Build(m, tiny.AdamW(2, true), site, strategy.Uniform(true, true, strategy.SaveNone, 2))
 	if err != nil {

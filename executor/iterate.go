@@ -48,7 +48,9 @@ func (r *runner) Iterate(ctx context.Context, args IterationArgs) error {
 		return fmt.Errorf("iteration %d: %w", args.Iteration, err)
 	}
 	r.tally.Iterations++
-	r.reportEvents(r.main)
+	if err := r.reportEvents(r.main); err != nil {
+		return err
+	}
 	if r.main.deferred {
 		r.pending = pending{true, args}
 	}
@@ -73,8 +75,7 @@ func (r *runner) RunPhase(ctx context.Context, name string, args IterationArgs) 
 	if err = errors.Join(err, r.Sync()); err != nil {
 		return fmt.Errorf("phase %s: %w", name, err)
 	}
-	r.reportEvents(phase)
-	return nil
+	return r.reportEvents(phase)
 }
 
 // issueAll gives all instructions of a program to their queues.
@@ -84,12 +85,9 @@ func (r *runner) issueAll(ctx context.Context, p *program) error {
 			c.done, c.last = c.last, c.done
 		}
 	}
-	for d, ev := range r.tracer.began { // while nothing runs
-		if r.tracer.of != p {
-			break
-		}
-		if err := r.memory.queue(d, plan.Compute).Record(ev); err != nil {
-			return fmt.Errorf("tracing: %w", err)
+	if r.tracer.of == p { // while nothing runs
+		if err := r.tracer.clocks.begin(r.memory); err != nil {
+			return err
 		}
 	}
 	for i := range p.instructions {

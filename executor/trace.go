@@ -14,9 +14,7 @@ type tracer struct {
 	sink   trace.Sink
 	ops    func(OpTime)  // nil where instructions are timed as a whole
 	events []trace.Event // by instruction; their times are filled in after each iteration
-	// began, by device, is recorded when an iteration begins: every device has a clock of
-	// its own, and is shown by the first one's.
-	began []device.Event
+	clocks clocks
 }
 
 // OpTime is when an op of an instruction ran, by the clock of traces.
@@ -54,12 +52,9 @@ func (r *runner) TracePhase(phase string, sink trace.Sink, ops func(OpTime)) err
 		return nil
 	}
 	t := tracer{of: of, sink: sink, ops: ops, events: make([]trace.Event, len(of.instructions))}
-	for _, d := range r.memory.devices {
-		ev, err := d.Event()
-		if err != nil {
-			return fmt.Errorf("tracing: %w", err)
-		}
-		t.began = append(t.began, ev)
+	var err error
+	if t.clocks, err = newClocks(r.memory); err != nil {
+		return err
 	}
 	r.tracer = t
 	for i := range of.instructions {
@@ -105,10 +100,13 @@ func (r *runner) issueMarked(c *compiled) error {
 
 // reportEvents gives the events of a program that just ended to the sink, if it is traced. A free
 // has no time of its own: it is when the instruction before it ended.
-func (r *runner) reportEvents(p *program) {
+func (r *runner) reportEvents(p *program) error {
 	t := &r.tracer
 	if t.sink == nil || t.of != p {
-		return
+		return nil
+	}
+	if err := t.clocks.end(r.memory); err != nil {
+		return err
 	}
 	var last int64
 	for i := range t.events {
@@ -116,17 +114,17 @@ func (r *runner) reportEvents(p *program) {
 		ev.Start, ev.End = last, last
 		if c.start != nil {
 			d := p.plan.Instructions[i].Device
-			ahead := t.began[d].Time() - t.began[0].Time() // the device's clock, of the first one's
-			ev.Start, ev.End = int64(c.start.Time()-ahead), int64(c.end.Time()-ahead)
+			ev.Start, ev.End = t.clocks.at(d, c.start), t.clocks.at(d, c.end)
 			for m := range c.launches {
 				if c.marks != nil {
-					t.ops(OpTime{i, m, int64(c.marks[m].Time() - ahead), int64(c.marks[m+1].Time() - ahead)})
+					t.ops(OpTime{i, m, t.clocks.at(d, c.marks[m]), t.clocks.at(d, c.marks[m+1])})
 				}
 			}
 		}
 		last = ev.End
 		t.sink.Record(*ev)
 	}
+	return nil
 }
 
 var verbs = map[plan.Verb]trace.Verb{plan.Move: trace.Move, plan.Run: trace.Run, plan.Reduce: trace.Reduce, plan.Update: trace.Update, plan.Free: trace.Free}

@@ -51,7 +51,7 @@ func (c *compiler) update(s *plan.Instruction) (func(device.Queue) error, error)
 // newUpdateArgs are the numbers of a launch, which are filled in for each iteration.
 func (c *compiler) newUpdateArgs(s *plan.Instruction, span plan.Span, launches launchedFor) *op.Args {
 	args := &op.Args{}
-	c.out.args.updates = append(c.out.args.updates, updateArgs{args, launches, span.Decay, span.Group, s.Slab, span.Element, s.Deferred})
+	c.out.args.updates = append(c.out.args.updates, updateArgs{args, launches, span.Decay, span.Group, span.Momentum, s.Slab, span.Element, s.Deferred})
 	return args
 }
 
@@ -109,7 +109,10 @@ func (c *compiler) updateOperands(s *plan.Instruction, span plan.Span) (in, out 
 // updateKernel finds the kernel of an update, one for all that are the same call. A slab in
 // small pieces has very many updates, so that finding a kernel makes no garbage.
 func (c *compiler) updateKernel(dev int, s plan.Span) (device.Kernel, error) {
-	key := append(c.key[:0], byte(dev), byte(s.Type))
+	key := append(c.key[:0], byte(dev), byte(s.Type), 0)
+	if s.Momentum > 0 {
+		key[2] = 1
+	}
 	for _, n := range s.Shape {
 		key = binary.AppendVarint(key, n)
 	}
@@ -173,6 +176,9 @@ func appendLayout(key []byte, s *plan.Slab, piece plan.Piece) []byte {
 		}
 		if p.Decay {
 			key = append(key, 1)
+		}
+		if p.Momentum > 0 {
+			key = append(key, 2)
 		}
 		key = binary.AppendVarint(key, int64(p.Group))
 	}

@@ -103,7 +103,7 @@ func (r *Run) record(c *train.Config) *monitor.Recorder {
 		if err := started(done); err != nil {
 			return err
 		}
-		o := monitor.RecordOptions{Settings: r.settings(), Program: r.o.Program, Done: done, Steps: r.Corpus.Steps, SaveEvery: r.Recipe.Output.SaveSteps, Notice: r.o.Notice, Cache: r.o.Rig.Cache}
+		o := monitor.RecordOptions{Settings: r.settings(), Program: r.o.Program, Done: done, Steps: r.Corpus.Steps, SaveEvery: r.Recipe.Output.SaveSteps, Keep: int64(r.Recipe.Output.Keep), Notice: r.o.Notice, Cache: r.o.Rig.Cache}
 		o.Alert = func(a eventlog.Alert) {
 			r.o.Notice(a.String())
 			if r.o.Alert != nil {

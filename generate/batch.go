@@ -71,6 +71,7 @@ func (b *Batch) Statistics() Statistics {
 	s := b.statistics
 	for _, g := range b.list {
 		s.NewTokens += g.statistics.NewTokens
+		s.Guessed, s.Accepted = s.Guessed+g.statistics.Guessed, s.Accepted+g.statistics.Accepted
 	}
 	return s
 }
@@ -100,7 +101,7 @@ func (b *Batch) all(ctx context.Context, yield func(BatchPiece) bool) (err error
 		if len(b.running) == 0 {
 			return nil
 		}
-		start, prompts, tokens := time.Now(), b.prompts(), b.pending()
+		start, prompts, tokens, accepted := time.Now(), b.prompts(), b.pending(), b.Statistics().Accepted
 		if err := b.step(ctx); err != nil {
 			for _, r := range b.running {
 				err = errors.Join(err, r.abandon(ctx, r.writers, func(p Piece) bool { return yield(BatchPiece{r.request, p}) }))
@@ -108,7 +109,7 @@ func (b *Batch) all(ctx context.Context, yield func(BatchPiece) bool) (err error
 			return err
 		}
 		for _, r := range b.running {
-			if err := r.write(func(p Piece) bool { return yield(BatchPiece{r.request, p}) }); err != nil {
+			if err := r.write(ctx, func(p Piece) bool { return yield(BatchPiece{r.request, p}) }); err != nil {
 				return err
 			}
 		}
@@ -119,7 +120,7 @@ func (b *Batch) all(ctx context.Context, yield func(BatchPiece) bool) (err error
 			b.statistics.Prefill += took
 		} else {
 			b.statistics.Decode += took
-			b.statistics.decoded += tokens
+			b.statistics.decoded += tokens + b.Statistics().Accepted - accepted
 		}
 	}
 }
@@ -170,7 +171,7 @@ func (b *Batch) step(ctx context.Context) error {
 }
 
 // write picks the next token of each continuation whose logits are there.
-func (r *running) write(yield func(Piece) bool) (err error) {
+func (r *running) write(ctx context.Context, yield func(Piece) bool) (err error) {
 	if r.writers == nil {
 		if !r.first.Ready() {
 			return nil
@@ -180,13 +181,23 @@ func (r *running) write(yield func(Piece) bool) (err error) {
 		}
 	}
 	for i, w := range r.writers {
-		if w.result.End == "" && w.q.Ready() {
-			if err := r.advance(i, w, yield); err != nil {
+		if w.result.End == "" && w.ready() {
+			if err := r.advance(ctx, i, w, yield); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// ready says whether the next token of a continuation can be picked, or was drawn on the device.
+func (w *writer) ready() bool {
+	if d, ok := w.q.(Drawer); ok {
+		if _, drawn := d.Drawn(); drawn {
+			return true
+		}
+	}
+	return w.q.Ready()
 }
 
 // release closes the requests that have ended.

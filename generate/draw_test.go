@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"spillway"
 	"spillway/device"
@@ -142,8 +143,34 @@ func TestDrawnTexts(t *testing.T) {
 			}
 			return list
 		}
-		if want, got := results(host), results(gpu); !slices.Equal(got, want) {
+		want, got := results(host), results(gpu)
+		if !slices.Equal(got, want) {
 			t.Errorf("%+v:\n%v with tokens drawn\n%v without", r.Sampler, got, want)
+		}
+		// Many requests at once, more than there are streams, give each its text too.
+		b, err := generate.NewBatch(gpu, nil, slices.Repeat([]generate.Request{r}, 5))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		for _, err := range b.All(ctx) {
+			if err != nil {
+				t.Fatalf("%+v: %v, after %+v", r.Sampler, err, b.Statistics())
+			}
+		}
+		cancel()
+		for i := range 5 {
+			var list []string
+			for _, one := range b.Results(i) {
+				ids := ""
+				for _, token := range one.Tokens {
+					ids += fmt.Sprint(" ", token.ID, len(token.Top))
+				}
+				list = append(list, ids)
+			}
+			if !slices.Equal(list, want) {
+				t.Errorf("%+v, request %d of a batch:\n%v\n%v alone", r.Sampler, i, list, want)
+			}
 		}
 	}
 }

@@ -172,7 +172,8 @@ type writer struct {
 	text    *tokenizer.Stream // nil without a tokenizer
 	stops   stopFinder
 	result  *Result
-	pending []Token // that no piece had yet
+	pending []Token  // that no piece had yet
+	guess   *guesses // nil without speculation
 }
 
 // sample writes the continuations token by token, each in its sequence.
@@ -187,19 +188,21 @@ func (g *Generation) sample(ctx context.Context, first Sequence, yield func(Piec
 		return err
 	}
 	for start := time.Now(); ; start = time.Now() {
-		going := 0
+		going, saved := 0, 0 // saved: tokens that were there without a step of their own
 		for i, w := range writers {
 			if w.result.End != "" {
 				continue
 			}
-			if err := g.advance(i, w, yield); err != nil {
+			before := g.statistics.NewTokens
+			if err := g.advance(ctx, i, w, yield); err != nil {
 				return err
 			}
 			if w.result.End == "" {
 				going++
 			}
+			saved += max(g.statistics.NewTokens-before-1, 0)
 		}
-		if going == 0 {
+		if g.statistics.decoded += saved; going == 0 {
 			return nil
 		}
 		if err := g.engine.Step(ctx); err != nil {
@@ -234,6 +237,9 @@ func (g *Generation) writers(first Sequence) (list []*writer, err error) {
 				as = nil
 			}
 			d.Draw(as)
+		}
+		if err := g.speculates(w); err != nil {
+			return list, err
 		}
 	}
 	return list, nil
@@ -274,45 +280,69 @@ func (g *Generation) textOf(tokens []Token) (text string, err error) {
 	return text + rest, err
 }
 
-// advance picks the next token of a continuation.
-func (g *Generation) advance(i int, w *writer, yield func(Piece) bool) error {
-	id, logits, err := w.pick()
-	if err != nil {
-		return fmt.Errorf("picking token %d: %w", w.q.Len(), err)
-	}
-	g.statistics.NewTokens++
-	token := Token{ID: id}
-	if g.r.Logprobs {
-		if token, err = rated(id, logits, g.r.TopLogprobs); err != nil {
-			return err
-		}
-	}
-	text := ""
-	if slices.Contains(g.r.StopTokens, id) {
-		w.result.End, w.result.StopToken = Stopped, id
-	} else if text, err = w.add(token); err != nil {
-		return err
-	}
-	if w.result.End == "" && len(w.result.Tokens) == g.room {
-		w.result.End = Length
-	}
-	if w.result.End != "" {
-		rest, err := w.flush()
+// advance picks the next token of a continuation, and more as long as they were guessed right.
+func (g *Generation) advance(ctx context.Context, i int, w *writer, yield func(Piece) bool) error {
+	for {
+		id, err := g.next(w)
 		if err != nil {
 			return err
 		}
-		text += rest
-	} else {
-		w.picker.Add(id)
-		if err := w.q.Append(id); err != nil {
+		text := ""
+		if slices.Contains(g.r.StopTokens, id.ID) {
+			w.result.End, w.result.StopToken = Stopped, id.ID
+		} else if text, err = w.add(id); err != nil {
+			return err
+		}
+		if w.result.End == "" && len(w.result.Tokens) == g.room {
+			w.result.End = Length
+		}
+		if w.result.End != "" {
+			rest, err := w.flush()
+			if err != nil {
+				return err
+			}
+			return w.show(i, text+rest, yield)
+		}
+		w.picker.Add(id.ID)
+		guessed := w.guess != nil && w.guess.accepts(id.ID)
+		if guessed {
+			g.statistics.Accepted++
+		} else if err := g.appendGuessing(ctx, w, id.ID); err != nil {
+			return err
+		}
+		if err := w.show(i, text, yield); err != nil || !guessed {
 			return err
 		}
 	}
-	return w.show(i, text, yield)
+}
+
+// next picks a token.
+func (g *Generation) next(w *writer) (token Token, err error) {
+	id, logits, err := w.pick()
+	if err != nil {
+		return token, fmt.Errorf("picking token %d: %w", w.length(), err)
+	}
+	g.statistics.NewTokens++
+	if token.ID = id; g.r.Logprobs {
+		return rated(id, logits, g.r.TopLogprobs)
+	}
+	return token, nil
+}
+
+// length is how many tokens of the text are certain.
+func (w *writer) length() int {
+	if w.guess != nil {
+		return w.guess.length
+	}
+	return w.q.Len()
 }
 
 // pick gives the next token: the one that was drawn on the device, or one from the logits.
 func (w *writer) pick() (id int32, logits []float32, err error) {
+	if logits, ok := w.guess.verified(); ok {
+		id, err = w.picker.Pick(logits, w.length())
+		return id, logits, err
+	}
 	if d, ok := w.q.(Drawer); ok {
 		if id, ok := d.Drawn(); ok {
 			if id < 0 {
@@ -322,7 +352,7 @@ func (w *writer) pick() (id int32, logits []float32, err error) {
 		}
 	}
 	logits = w.q.Logits()
-	id, err = w.picker.Pick(logits, w.q.Len())
+	id, err = w.picker.Pick(logits, w.length())
 	return id, logits, err
 }
 

@@ -21,6 +21,12 @@ func logNormalizer(logits []float32) (float64, error) {
 	return top + math.Log(sum), nil
 }
 
+// Logprob is the natural logarithm of a token's probability, by the logits in its place.
+func Logprob(id int32, logits []float32) (float64, error) {
+	t, err := rated(id, logits, 0)
+	return t.Logprob, err
+}
+
 // rated is a token with its log-probability and those of the most likely tokens.
 func rated(id int32, logits []float32, most int) (Token, error) {
 	if id < 0 || int(id) >= len(logits) {

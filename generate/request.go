@@ -36,6 +36,8 @@ type Request struct {
 	TopLogprobs              int
 	// KeepSpecial writes special tokens such as <|eot_id|> into the text.
 	KeepSpecial bool
+	// Speculation, if not nil, guesses tokens and has several computed in a step. The text is the same.
+	Speculation *Speculation
 }
 
 // Reason says why a text ended.
@@ -92,9 +94,11 @@ type Statistics struct {
 	PromptTokens int // those of all prompts
 	ReusedTokens int // of them, those that were there from before
 	NewTokens    int // of all continuations, stop tokens and those of stop strings too
-	Prefill      time.Duration
-	Decode       time.Duration
-	decoded      int // tokens that took decode time
+	// Guessed tokens were computed before they were known to be right, and Accepted are those that were.
+	Guessed, Accepted int
+	Prefill           time.Duration
+	Decode            time.Duration
+	decoded           int // tokens that took decode time
 }
 
 // PrefillRate is how many tokens of the prompt were computed in a second.
@@ -105,6 +109,17 @@ func (s Statistics) PrefillRate() float64 {
 // DecodeRate is how many tokens were added in a second, after the first of each text, which
 // comes with the prompt.
 func (s Statistics) DecodeRate() float64 { return perSecond(s.decoded, s.Decode) }
+
+// Steps is how many steps added tokens, after the prompts.
+func (s Statistics) Steps() int { return max(s.NewTokens-s.Texts-s.Accepted, 0) }
+
+// PerStep is how many tokens a step of decoding gave on average, for each text; 0 where there was none.
+func (s Statistics) PerStep() float64 {
+	if s.Steps() == 0 {
+		return 0
+	}
+	return float64(s.NewTokens-s.Texts) / float64(s.Steps())
+}
 
 func perSecond(n int, d time.Duration) float64 {
 	if n <= 0 || d <= 0 {
@@ -142,6 +157,12 @@ func (r *Request) check(e Engine, t *tokenizer.Tokenizer) error {
 				return fmt.Errorf("token %d of the prompt is not one of the tokenizer's %d; tokens are counted from 0", id, t.VocabSize())
 			}
 		}
+	}
+	if s := r.Speculation; s != nil && (s.Drafter == nil || s.Most < 1) {
+		return fmt.Errorf("guessing %d tokens at once, by %v; give a drafter and at least one", s.Most, s.Drafter)
+	}
+	if r.Speculation != nil && r.Beams != nil {
+		return errors.New("guessed tokens have no effect on beams, which need all of their logits; leave one out")
 	}
 	r.Samples = max(r.Samples, 1)
 	if r.Beams != nil {

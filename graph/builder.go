@@ -38,6 +38,9 @@ type Config struct {
 	// batch tensor "outputs" names; 0 is all. Logits of every position are mostly more bytes than
 	// everything else that a pass makes.
 	LogitsOf int64 `json:",omitempty"`
+	// Outputs: the model is trained for a loss that is no part of it. Its last block is traced as for
+	// Infer and gives the outputs, and their gradient is a tensor of the batch.
+	Outputs bool `json:",omitempty"`
 	// Cache is what attention stores between steps, of the task Generate; nil otherwise. A
 	// step then has MicroBatchSize 1 and as many rows as Seq says: tokens of any sequences.
 	Cache *KVCache `json:",omitempty"`
@@ -53,6 +56,32 @@ type Builder struct {
 	caches  []Port           // what the block leaves in its caches
 	streams uint32
 	err     error
+}
+
+// NeedWholeBatch says that what is computed depends on all samples of a batch together, so that a batch
+// must be one micro-batch.
+func (b *Builder) NeedWholeBatch() { b.program.WholeBatch = true }
+
+// Results makes one result of several tensors, each with the samples of the micro-batch as its first
+// dimension: [B ..], a row for each sample. Names say which is which.
+func (b *Builder) Results(names []string, values ...Value) Value {
+	var rows []Value
+	for i, v := range values {
+		s := b.TypeOf(v).Shape
+		if b.err != nil {
+			return 0
+		}
+		if len(names) != len(values) || len(s) == 0 || s[0] != b.MicroBatchSize {
+			b.Fail("result %d of %d names is %v; each has a name and the %d samples as first dimension", i, len(names), s, b.MicroBatchSize)
+			return 0
+		}
+		b.program.Results = append(b.program.Results, ResultPart{names[i], s[1:]})
+		rows = append(rows, b.Reshape(b.Cast(v, dtype.F32), s[0], -1))
+	}
+	if len(rows) == 1 {
+		return rows[0]
+	}
+	return b.Concat(rows...)
 }
 
 // NewBuilder starts a program.

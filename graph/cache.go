@@ -30,6 +30,9 @@ type KVCache struct {
 	// Draws: the step gives tokens drawn on the device instead of logits, as the batch tensor
 	// "sampling" says (op.Sample).
 	Draws bool `json:"draws,omitempty"`
+	// Drafts is how many guessed tokens of each sequence steps compute in addition to one that is
+	// certain; all rows of such steps get logits.
+	Drafts int64 `json:"drafts,omitempty"`
 }
 
 // Check refuses a cache that cannot be.

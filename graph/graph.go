@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"spillway/op"
+	"spillway/shape"
 )
 
 // Value is a number a program gives to a tensor. Zero is no value.
@@ -59,6 +60,17 @@ type Program struct {
 	Inputs  []Port    `json:"inputs"`
 	Nodes   []Node    `json:"nodes"`
 	Outputs []Port    `json:"outputs"`
+	// WholeBatch: what it computes depends on all samples of a batch together.
+	WholeBatch bool `json:"whole_batch,omitempty"`
+	// Results are the tensors that its result is made of, one behind the other for each sample; nil
+	// where it is one.
+	Results []ResultPart `json:"results,omitempty"`
+}
+
+// ResultPart is a tensor of a model with several outputs, of one sample.
+type ResultPart struct {
+	Name  string      `json:"name"`
+	Shape shape.Shape `json:"shape"`
 }
 
 // Type of a value.

@@ -70,7 +70,7 @@ func (b *Builder) Gated(f op.Func, gate, up Value) Value {
 
 // Dropout drops elements while training and is nothing otherwise.
 func (b *Builder) Dropout(x Value, p float64) Value {
-	if p == 0 || b.Task != Train {
+	if p == 0 || b.Task != Train && !b.Outputs {
 		return x
 	}
 	return b.Apply(op.Dropout, op.Attr{Prob: p, Stream: b.Stream()}, x)[0]
@@ -138,7 +138,7 @@ func (b *Builder) Attention(a op.Attr, q, k, v Value, m AttentionMasks) Value {
 	if a.Segments {
 		a.Document = b.Document
 	}
-	if b.Task != Train {
+	if b.Task != Train && !b.Outputs {
 		a.Prob = 0
 	}
 	if a.Prob > 0 {

@@ -177,10 +177,11 @@ func (m *Model) pairs(q Question) (list []pair, err error) {
 	return list, nil
 }
 
-// Choose has a model answer questions.
+// Choose has a model answer questions. With a cache what the choices of a question share is computed
+// once; without one each choice is computed with its question, which is slow, to compare with.
 func (m *Model) Choose(ctx context.Context, questions []Question) (r ChoiceResult, err error) {
-	var all []pair
-	longest := 0
+	var all [][]pair
+	longest, most := 0, 0
 	for _, q := range questions {
 		list, err := m.pairs(q)
 		if err != nil {
@@ -189,38 +190,65 @@ func (m *Model) Choose(ctx context.Context, questions []Question) (r ChoiceResul
 		for _, p := range list {
 			longest = max(longest, len(p.tokens))
 		}
-		all = append(all, list...)
+		all, most = append(all, list), max(most, len(list))
 	}
 	if err := m.CheckContext(int64(longest)); err != nil {
 		return r, err
 	}
-	on, job, _, err := m.prepare(ctx, func(*rig.Rig) spillway.Options {
-		return spillway.Options{Task: spillway.Eval, MicroBatchSize: 1, MicroBatches: atOnce, Seq: int64(longest)}
-	})
-	defer func() { err = errors.Join(err, on.Close()) }()
+	var sums []float64
+	if m.s.NoCache {
+		sums, err = m.plainLikelihoods(ctx, all, longest, &r)
+	} else {
+		sums, err = m.choose(ctx, all, longest, most, &r)
+	}
 	if err != nil {
 		return r, err
-	}
-	if err := m.load(ctx, job); err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, job.Close()) }()
-	start := time.Now()
-	var sums []float64
-	for first := 0; first < len(all); first += atOnce {
-		m.s.Progress("evaluating", int64(first), int64(len(all)))
-		some, err := likelihoods(ctx, job, all[first:min(first+atOnce, len(all))])
-		if err != nil {
-			return r, err
-		}
-		sums = append(sums, some...)
 	}
 	for _, q := range questions {
 		r.Likelihoods, sums = append(r.Likelihoods, sums[:len(q.Choices)]), sums[len(q.Choices):]
 	}
 	r.score(questions)
-	r.Seconds, r.Predicted, r.Measured = time.Since(start).Seconds(), job.Plan.Peak()[plan.OnDevice], on.Allocated()
 	return r, nil
+}
+
+// choose rates choices with a cache.
+func (m *Model) choose(ctx context.Context, all [][]pair, longest, most int, r *ChoiceResult) (sums []float64, err error) {
+	e, err := m.startChoosing(ctx, longest, most)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	start := time.Now()
+	sums, err = e.cachedLikelihoods(ctx, all, func(done int) { m.s.Progress("evaluating", int64(done), int64(len(all))) })
+	r.Seconds, r.Predicted, r.Measured = time.Since(start).Seconds(), e.PredictedPeak(), e.MeasuredPeak()
+	return sums, err
+}
+
+// plainLikelihoods rates choices by the loss of each after its question.
+func (m *Model) plainLikelihoods(ctx context.Context, questions [][]pair, longest int, r *ChoiceResult) (sums []float64, err error) {
+	all := slices.Concat(questions...)
+	on, job, _, err := m.prepare(ctx, func(*rig.Rig) spillway.Options {
+		return spillway.Options{Task: spillway.Eval, MicroBatchSize: 1, MicroBatches: atOnce, Seq: int64(longest)}
+	})
+	defer func() { err = errors.Join(err, on.Close()) }()
+	if err != nil {
+		return nil, err
+	}
+	if err := m.load(ctx, job); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, job.Close()) }()
+	start := time.Now()
+	for first := 0; first < len(all); first += atOnce {
+		m.s.Progress("evaluating", int64(first), int64(len(all)))
+		some, err := likelihoods(ctx, job, all[first:min(first+atOnce, len(all))])
+		if err != nil {
+			return nil, err
+		}
+		sums = append(sums, some...)
+	}
+	r.Seconds, r.Predicted, r.Measured = time.Since(start).Seconds(), job.Plan.Peak()[plan.OnDevice], on.Allocated()
+	return sums, nil
 }
 
 // likelihoods are the log-likelihoods of some choices, a micro-batch each.

@@ -41,6 +41,9 @@ type Settings struct {
 	Device    string      // as rig.Open takes it
 	MaxMemory string      // of each device, as in spillway.Options
 	MaxHost   units.Bytes // of host memory; 0 is no limit
+	// Disk is a folder for weights that fit in neither; those that the model's files hold as they are
+	// computed with are read from there. "" is none.
+	Disk string
 	// Precision is what is computed in; Invalid is the type that the model's weights have.
 	Precision dtype.Type
 	// Key and Value are the types of the cache; Invalid is Precision.
@@ -56,6 +59,8 @@ type Settings struct {
 	Rig      rig.Options
 	Progress func(what string, done, total int64) // of loading; nil is fine
 	Notice   func(string)                         // of what is done otherwise than asked
+
+	quantized dtype.Type // that linear weights are held in; Invalid is as they are stored
 }
 
 // Adapter is the folder of an adapter, or of a run that trained one.

@@ -13,6 +13,7 @@ import (
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/plan"
+	"spillway/planner"
 	"spillway/rig"
 	"spillway/tokenizer"
 )
@@ -22,6 +23,7 @@ type Size struct {
 	Context int64 // tokens of a text, prompt included; 0 is what the model was made for, at most 4096
 	Streams int64 // texts at once; 0 is 1
 	Outputs int64 // tokens of a prompt that get log-probabilities in one step; 0 is 1
+	Drafts  int64 // guessed tokens of a text that are computed in one step; see Draft
 }
 
 // usualContext bounds the context where nobody says, in tokens.
@@ -86,7 +88,7 @@ func (m *Model) Start(ctx context.Context, size Size) (e *Engine, err error) {
 
 // options are those of every task.
 func (m *Model) options(o spillway.Options, on *rig.Rig) spillway.Options {
-	o.Machine, o.On, o.Device, o.MaxMemory = on.Machine, on.Devices, on.Machine.Devices[0].Name, m.s.MaxMemory
+	o.Machine, o.On, o.Device, o.MaxMemory, o.Disk = on.Machine, on.Devices, on.Machine.Devices[0].Name, m.s.MaxMemory, m.s.Disk
 	if m.s.MaxHost > 0 {
 		o.Machine.Host.Usable = min(o.Machine.Host.Usable, m.s.MaxHost)
 	}
@@ -95,7 +97,7 @@ func (m *Model) options(o spillway.Options, on *rig.Rig) spillway.Options {
 			o.Precision = dtype.F32
 		}
 	}
-	o.Adapters.Outliers = m.s.Outliers
+	o.Adapters.Outliers, o.Adapters.Base = m.s.Outliers, m.s.quantized
 	if m.adapter != nil {
 		o.Adapter, o.Adapters = m.adapter, lora.Options{}
 	}
@@ -146,6 +148,10 @@ func (m *Model) prepare(ctx context.Context, task func(*rig.Rig) spillway.Option
 			err = nil
 			m.s.Notice("the rates are assumed, since measuring them took too long now; spillway devices measures them at leisure")
 		}
+	}
+	var fit *planner.FitError
+	if errors.As(err, &fit) && fit.Tier != plan.OnDevice && m.s.Disk == "" {
+		err = fmt.Errorf("%w; or read weights from disk with --disk DIR", err)
 	}
 	if err != nil {
 		return on, nil, measuring, err

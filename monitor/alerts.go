@@ -15,10 +15,7 @@ import (
 type rules struct {
 	alert func(eventlog.Alert)
 
-	losses  [lossWindow]float64 // of the latest iterations, a ring
-	sorted  [lossWindow]float64
-	count   int
-	quietTo int64 // the step up to which no further spike is reported
+	loss, norm window
 
 	slow     int // iterations in a row that took longer than the forecast
 	reported bool
@@ -28,9 +25,40 @@ type rules struct {
 	stale               bool
 	checkpoint          int64 // bytes of one
 
-	mu                 sync.Mutex // of what follows, which samples change
-	step               int64
-	pressed, spaceless bool
+	placement placement
+	mu        sync.Mutex // of surroundings, which samples change
+	surroundings
+}
+
+// window are the latest numbers of a kind.
+type window struct {
+	list, sorted [lossWindow]float64 // a ring
+	count        int
+	quietTo      int64 // the step up to which no further spike is reported
+}
+
+// add adds a number, and says whether it is far above those before, with their median.
+func (w *window) add(step int64, v float64) (median float64, spike bool) {
+	defer func() {
+		w.list[w.count%lossWindow] = v
+		w.count++
+	}()
+	if w.count < lossWindow {
+		return 0, false
+	}
+	const middle = lossWindow / 2
+	w.sorted = w.list
+	slices.Sort(w.sorted[:])
+	median = w.sorted[middle]
+	for i, l := range w.sorted {
+		w.sorted[i] = max(l-median, median-l)
+	}
+	slices.Sort(w.sorted[:])
+	deviation := normalDeviation * w.sorted[middle]
+	if spike = v > median+spikeDeviations*deviation && v > median*(1+spikeShare) && step > w.quietTo; spike {
+		w.quietTo = step + lossWindow
+	}
+	return median, spike
 }
 
 const (
@@ -45,14 +73,18 @@ const (
 	// linkFactor is how much longer than forecast the copies of a lane take together to be
 	// worth an alert; copies below linkBytes are left out.
 	linkFactor, linkBytes = 1.25, 1 << 20
-	// highPressure is the share of time in which something waits for memory.
-	highPressure = 0.1
+	// normFactor is how far above the median a gradient norm must be too: it varies more than a loss.
+	normFactor = 3
 )
 
 // iteration looks at an iteration.
 func (r *rules) iteration(it *eventlog.Iteration) {
 	r.mu.Lock()
-	r.step = it.Step
+	r.step, r.eta = it.Step, it.ETA
+	r.saves = 0
+	if r.saveEvery > 0 && it.MaxSteps > 0 {
+		r.saves = (it.MaxSteps - r.lastSave + r.saveEvery - 1) / r.saveEvery
+	}
 	r.mu.Unlock()
 	r.spike(it)
 	r.pace(it)
@@ -63,31 +95,29 @@ func (r *rules) iteration(it *eventlog.Iteration) {
 	r.stale = overdue
 }
 
-// spike compares the loss with those of the latest iterations.
+// spike compares loss and gradient norm with those of the latest iterations. A loss that is not
+// a number ends a run by itself; where it does not, that is an alert of its own.
 func (r *rules) spike(it *eventlog.Iteration) {
 	if it.Skipped {
 		return
 	}
-	defer func() {
-		r.losses[r.count%lossWindow] = it.Loss
-		r.count++
-	}()
-	if r.count < lossWindow {
+	if it.Loss-it.Loss != 0 { // NaN or infinite
+		if it.Step > r.loss.quietTo {
+			r.loss.quietTo = it.Step + lossWindow
+			r.alert(eventlog.Alert{Step: it.Step, Level: eventlog.Serious, Name: "loss-not-a-number", Text: fmt.Sprintf("the loss is %v: a lower --learning-rate or --max-grad-norm 1 helps; go on from the last checkpoint", it.Loss)})
+		}
 		return
 	}
-	const middle = lossWindow / 2
-	r.sorted = r.losses
-	slices.Sort(r.sorted[:])
-	median := r.sorted[middle]
-	for i, l := range r.sorted {
-		r.sorted[i] = max(l-median, median-l)
-	}
-	slices.Sort(r.sorted[:])
-	deviation := normalDeviation * r.sorted[middle]
-	if it.Loss > median+spikeDeviations*deviation && it.Loss > median*(1+spikeShare) && it.Step > r.quietTo {
-		r.quietTo = it.Step + lossWindow
+	if median, is := r.loss.add(it.Step, it.Loss); is {
 		r.alert(eventlog.Alert{Step: it.Step, Level: eventlog.Warning, Name: "loss-spike",
 			Text: fmt.Sprintf("loss %.4f, the median of the %d steps before is %.4f", it.Loss, lossWindow, median)})
+	}
+	if it.GradNorm == 0 {
+		return // the plan computes none
+	}
+	if median, is := r.norm.add(it.Step, it.GradNorm); is && it.GradNorm > normFactor*median {
+		r.alert(eventlog.Alert{Step: it.Step, Level: eventlog.Warning, Name: "grad-norm-spike",
+			Text: fmt.Sprintf("gradient norm %.4g, the median of the %d steps before is %.4g", it.GradNorm, lossWindow, median)})
 	}
 }
 
@@ -150,22 +180,3 @@ func (r *rules) traced(step int64, measured, forecast []trace.Event) {
 }
 
 func laneName(l trace.Lane) string { return l.Device + " " + l.Queue }
-
-// sampled looks at the memory of the host and the disk.
-func (r *rules) sampled(s eventlog.Sample) {
-	r.mu.Lock()
-	step := r.step
-	pressed := s.Pressure > highPressure
-	spaceless := s.DiskFree > 0 && r.checkpoint > 0 && s.DiskFree < r.checkpoint
-	newlyPressed, newlySpaceless := pressed && !r.pressed, spaceless && !r.spaceless
-	r.pressed, r.spaceless = pressed, spaceless
-	r.mu.Unlock()
-	if newlyPressed {
-		r.alert(eventlog.Alert{Step: step, Level: eventlog.Warning, Name: "memory-pressure",
-			Text: fmt.Sprintf("host memory is short: in %.0f%% of the last ten seconds something waited for it; %v are available", 100*s.Pressure, units.Bytes(s.HostAvailable))})
-	}
-	if newlySpaceless {
-		r.alert(eventlog.Alert{Step: step, Level: eventlog.Serious, Name: "disk-full",
-			Text: fmt.Sprintf("the next checkpoint takes %v, the disk has %v left: make space before the run ends", units.Bytes(r.checkpoint), units.Bytes(s.DiskFree))})
-	}
-}

@@ -205,8 +205,10 @@ func passOf(name string) (block, pass string) {
 }
 
 // moduleOf is the module that a node belongs to: that of the weight it reads or makes the gradient of,
-// else the block. Equal blocks are one: "model.layers.*.mlp.up_proj".
+// else the block. Of a fused op with several weights all of them: "mlp.gate_proj+up_proj"; vectors,
+// such as those of norms, count where there is no matrix. Equal blocks are one.
 func moduleOf(g *graph.Program, n graph.Node, block string) string {
+	var matrices, vectors []string
 	for _, list := range []struct {
 		values []graph.Value
 		ports  []graph.Port
@@ -214,17 +216,44 @@ func moduleOf(g *graph.Program, n graph.Node, block string) string {
 	}{{n.In, g.Inputs, graph.Param}, {n.Out, g.Outputs, graph.GradParam}} {
 		for _, v := range list.values {
 			for _, p := range list.ports {
-				if p.Value == v && p.Role == list.role && p.Name != "" {
-					name := p.Name
-					if at := strings.LastIndexByte(name, '.'); at > 0 {
-						name = name[:at]
-					}
-					return starred(name)
+				if p.Value != v || p.Role != list.role || p.Name == "" {
+					continue
+				}
+				name := p.Name
+				if at := strings.LastIndexByte(name, '.'); at > 0 {
+					name = name[:at]
+				}
+				to := &vectors
+				if len(g.Type(v).Shape) > 1 {
+					to = &matrices
+				}
+				if name = starred(name); !slices.Contains(*to, name) {
+					*to = append(*to, name)
 				}
 			}
 		}
 	}
-	return block
+	if len(matrices) == 0 {
+		matrices = vectors
+	}
+	if len(matrices) == 0 {
+		return block
+	}
+	return joined(matrices)
+}
+
+// joined are modules as one: what their names begin with, and what tells them apart.
+func joined(names []string) string {
+	first := names[0]
+	text := first
+	for _, name := range names[1:] {
+		at := strings.LastIndexByte(first, '.') + 1
+		if strings.HasPrefix(name, first[:at]) {
+			name = name[at:]
+		}
+		text += "+" + name
+	}
+	return text
 }
 
 // starred writes a star for the number of a block.

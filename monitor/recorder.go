@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"spillway/eventlog"
+	"spillway/executor"
+	"spillway/internal/nvml"
 	"spillway/internal/vfs"
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/run"
 	"spillway/trace"
@@ -29,6 +32,8 @@ type Recorder struct {
 	tiers     eventlog.Tiers
 	forecast  []trace.Event // of the plan; nil while it is not known
 	iteration eventlog.Iteration
+	executor  *executor.Executor // whose counters were looked at, after the step before
+	before    int64
 }
 
 // chronicle is an event log that is being written, and what all runs have in theirs.
@@ -40,6 +45,7 @@ type chronicle struct {
 	id      string // of the run
 	listing listing
 	asked   atomic.Bool // a trace, by a file in the folder
+	gpus    gpuSource   // of the log's goroutine; nil where the run has no GPU
 	// sampled is called with every sample, from the log's goroutine; nil until everything is set.
 	sampled atomic.Pointer[func(eventlog.Sample)]
 
@@ -53,8 +59,10 @@ type RecordOptions struct {
 	Program  string // version of the program that trains
 	Done     int64  // steps before this process; 0 when not known
 	Steps    int64  // of the run, in all; 0 when not known
-	// SaveEvery is the number of steps between checkpoints that was asked for; 0 for none.
+	// SaveEvery is the number of steps between checkpoints that was asked for, 0 for none, and Keep how
+	// many there are at most, 0 for all.
 	SaveEvery int64
+	Keep      int64
 	// Alert is called for each alert, from the loop's goroutine; nil is fine.
 	Alert func(eventlog.Alert)
 	// Notice is called when the log cannot be written; nil is fine.
@@ -74,6 +82,7 @@ func (rec *Recorder) Begin(r *run.Run, dir string, o RecordOptions) {
 	rec.open(r, dir, o)
 	rec.writePlan(o.Done)
 	rec.rules = rules{alert: rec.alert, saveEvery: o.SaveEvery, lastSave: o.Done, checkpoint: train.CheckpointBytes(r)}
+	rec.rules.keep = o.Keep
 	rec.watchSamples(rec.rules.sampled)
 }
 
@@ -90,6 +99,11 @@ func (c *chronicle) open(r *run.Run, dir string, o RecordOptions) {
 			c.alert(eventlog.Alert{Level: eventlog.Warning, Name: "event-log", Text: err.Error()})
 		}
 	}}
+	if r.Site().Device.Kind == machine.GPU {
+		if library, err := nvml.Open(); err == nil {
+			c.gpus = library
+		}
+	}
 	var err error
 	if c.log, err = eventlog.Open(path, options); unreadable(err) {
 		aside := filepath.Join(dir, fmt.Sprintf("events-%d.damaged", time.Now().Unix()))
@@ -177,8 +191,24 @@ func (r *Recorder) Report(report train.Report, driver int64) *eventlog.Iteration
 	}
 	r.log.Iteration(it)
 	r.rules.iteration(it)
+	r.counted(it)
 	r.tell()
 	return it
+}
+
+// counted compares what crossed the links with what the plan says.
+func (r *Recorder) counted(it *eventlog.Iteration) {
+	e, f := r.run.Executor(), r.plan.Forecast
+	if e == nil || f == nil {
+		return
+	}
+	if e != r.executor { // a new plan counts anew
+		r.executor, r.rules.placement = e, placement{}
+	}
+	c := e.Counters()
+	clean := it.EvalLoss == 0 && !it.Skipped && it.Step == r.before+1 && r.rules.lastSave != r.before
+	r.before = it.Step
+	r.rules.placed(it.Step, clean, c.BytesIn, c.BytesOut, f.BytesIn, f.BytesOut)
 }
 
 // IterationOf is a training report as event logs have it.
@@ -235,6 +265,9 @@ func (r *chronicle) end(e eventlog.End) {
 	if err := r.log.Close(); err != nil {
 		r.o.Notice(err.Error())
 	}
+	if r.gpus != nil {
+		r.gpus.Close() // nothing depends on it
+	}
 	r.tell()
 	r.listing.end()
 }
@@ -266,6 +299,10 @@ func (r *chronicle) tell() {
 // goroutine.
 func (r *chronicle) sample() eventlog.Sample {
 	s := memorySample(r.dir)
+	s.Time = time.Now()
+	if r.gpus != nil {
+		s.GPUs = gpuSamples(r.gpus)
+	}
 	request := filepath.Join(r.dir, TraceRequest)
 	if _, err := os.Lstat(request); err == nil && os.Remove(request) == nil {
 		r.asked.Store(true)
@@ -274,6 +311,16 @@ func (r *chronicle) sample() eventlog.Sample {
 		(*f)(s)
 	}
 	return s
+}
+
+// gpuSamples are the states of all GPUs; none where the driver does not answer.
+func gpuSamples(from gpuSource) (samples []eventlog.GPUSample) {
+	list, _ := from.All()
+	for _, g := range list {
+		samples = append(samples, eventlog.GPUSample{Busy: g.Busy, MemoryUsed: g.MemoryUsed, In: g.Received, Out: g.Sent, LinkWidth: g.LinkWidth, LinkBest: g.LinkMax[1], Generation: g.LinkGeneration, BestGen: g.LinkMax[0],
+			Clock: g.Clock, ClockBest: g.ClockMax, Lowered: g.Lowered, Temperature: g.Temperature, Power: g.Power})
+	}
+	return samples
 }
 
 // RequestTrace asks the process that trains in a folder for the trace of its next step.

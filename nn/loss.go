@@ -30,7 +30,18 @@ const (
 	CrossEntropy Loss = "cross_entropy"
 	// MeanSquare of the difference to batch part "target", of the output's shape.
 	MeanSquare Loss = "mean_square"
+	// MeanAbsolute, HuberLoss with delta 1 and BinaryCrossEntropy of logits are of batch part "target" too.
+	MeanAbsolute       Loss = "l1"
+	HuberLoss          Loss = "huber"
+	BinaryCrossEntropy Loss = "bce_with_logits"
 )
+
+// elementLosses are those that are a mean over elements.
+var elementLosses = map[Loss]func(b *graph.Builder, y, target graph.Value) graph.Value{
+	MeanAbsolute:       AbsoluteError,
+	HuberLoss:          func(b *graph.Builder, y, target graph.Value) graph.Value { return Huber(b, y, target, 1) },
+	BinaryCrossEntropy: func(b *graph.Builder, y, target graph.Value) graph.Value { return BCEWithLogits(b, y, target, nil) },
+}
 
 // Forward ends a plain model: y itself where the task is to infer, else the loss [1].
 func (l Loss) Forward(b *graph.Builder, y graph.Value) graph.Value {
@@ -52,6 +63,9 @@ func (l Loss) Forward(b *graph.Builder, y graph.Value) graph.Value {
 		y = b.Cast(y, dtype.F32)
 		return b.MeanSquare(y, b.Part("target", dtype.F32, t...), scale(b))
 	}
-	b.Fail("the model has the loss %q, want %q or %q", l, CrossEntropy, MeanSquare)
+	if each := elementLosses[l]; each != nil {
+		return b.Mul(b.Sum(each(b, y, b.Part("target", dtype.F32, t...))), scale(b))
+	}
+	b.Fail("the model has the loss %q, want one of %q, or a function of one's own at its end", l, []Loss{CrossEntropy, MeanSquare, MeanAbsolute, HuberLoss, BinaryCrossEntropy})
 	return 0
 }

@@ -16,6 +16,9 @@ type Param struct {
 	Init  Init
 	// Frozen: it gets no gradient and is never updated.
 	Frozen bool
+	// Momentum of a running statistic: an update moves it by this share of its gradient, which is how
+	// far it is from the statistic of the batch, whatever the optimizer; 0 for weights.
+	Momentum float64
 	// Paused is Frozen for some plans only: a run that freezes params by name sets it.
 	Paused bool
 	// Storage is the element type it is stored in where that differs from the one the

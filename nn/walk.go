@@ -77,6 +77,13 @@ func (w *walk) module(v reflect.Value, name string) error {
 		}
 		return nil
 	}
+	if n, ok := addressed(v).(named); ok {
+		for _, p := range n.Named() {
+			if err := w.value(reflect.ValueOf(p.Param), join(name, p.Name)); err != nil {
+				return fmt.Errorf("%s: %w", p.Name, err)
+			}
+		}
+	}
 	fields, err := fieldsOf(v.Type())
 	if err != nil {
 		return err
@@ -91,6 +98,23 @@ func (w *walk) module(v reflect.Value, name string) error {
 		}
 	}
 	return nil
+}
+
+// NamedParam is a param of a module that names its params itself.
+type NamedParam struct {
+	Name  string
+	Param *Param
+}
+
+// named is a module whose params have names that no tags make, such as "weight_ih_l0".
+type named interface{ Named() []NamedParam }
+
+// addressed is a pointer to a module, or nothing where it has no address.
+func addressed(v reflect.Value) any {
+	if !v.CanAddr() {
+		return nil
+	}
+	return v.Addr().Interface()
 }
 
 func join(a, b string) string {

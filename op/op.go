@@ -94,6 +94,14 @@ type Attr struct {
 	Length int64 `json:"length,omitempty"`
 	// Axes is the order in which Permute takes the dimensions.
 	Axes []int64 `json:"axes,omitempty"`
+	// Spatial says how windows of convolutions and pooling move.
+	Spatial Spatial `json:"spatial,omitzero"`
+	// WholeBatch: a norm's statistics are over all samples; Running: it has running statistics.
+	WholeBatch bool `json:"whole_batch,omitempty"`
+	Running    bool `json:"running,omitempty"`
+	// Resampling is how Resample reads between places; AlignCorners that first and last places stay.
+	Resampling   Resampling `json:"resampling,omitempty"`
+	AlignCorners bool       `json:"align_corners,omitempty"`
 
 	Eps   float64 `json:"eps,omitempty"`
 	Scale float64 `json:"scale,omitempty"`

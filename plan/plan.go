@@ -218,6 +218,9 @@ type SlabParam struct {
 	Decay   bool  `json:"decay,omitempty"` // weight decay applies
 	// Group is the params that have hyper-parameters of their own; 0 has the optimizer's.
 	Group int `json:"group,omitempty"`
+	// Momentum of a running statistic: its update takes away this share of its gradient, whatever the
+	// optimizer; 0 for weights.
+	Momentum float64 `json:"momentum,omitempty"`
 	// States are its optimizer states besides a master, in the order in which the
 	// update rule takes them.
 	States []op.State `json:"states,omitempty"`
@@ -254,6 +257,8 @@ type Optimizer struct {
 	Held bool `json:"held,omitempty"`
 	// Averaged: the last state of each param is a running average of its weights.
 	Averaged bool `json:"averaged,omitempty"`
+	// Outputs: results are the model's outputs, whose gradient comes with the batch.
+	Outputs bool `json:"outputs,omitempty"`
 }
 
 // Names of states that no rule has.

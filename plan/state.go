@@ -28,7 +28,9 @@ type Span struct {
 	Type    dtype.Type  // of the weights
 	Decay   bool
 	Group   int
-	States  []StatePlace
+	// Momentum of running statistics, see SlabParam.
+	Momentum float64
+	States   []StatePlace
 }
 
 // StatePlace is a state in the home of a piece.
@@ -104,7 +106,7 @@ func StateBytes(spans []Span) (bytes int64) {
 
 // whole is a param that is updated by itself.
 func whole(p SlabParam) Span {
-	s := Span{Name: p.Name, Offset: p.Offset, Element: p.Element, Shape: p.Type.Shape, Type: p.Type.DType, Decay: p.Decay, Group: p.Group}
+	s := Span{Name: p.Name, Offset: p.Offset, Element: p.Element, Shape: p.Type.Shape, Type: p.Type.DType, Decay: p.Decay, Group: p.Group, Momentum: p.Momentum}
 	for _, state := range p.States {
 		s.States = append(s.States, StatePlace{Type: state.Type})
 	}
@@ -124,7 +126,7 @@ func (s *Span) grow(n int64) {
 // of both.
 func (s *Span) continues(part SlabParam) bool {
 	n := s.Elements()
-	if s.Decay != part.Decay || s.Group != part.Group || s.Type != part.Type.DType || s.Element+n != part.Element || s.Offset+s.Type.Bytes(n) != part.Offset || len(s.States) != len(part.States) {
+	if s.Decay != part.Decay || s.Group != part.Group || s.Momentum != part.Momentum || s.Type != part.Type.DType || s.Element+n != part.Element || s.Offset+s.Type.Bytes(n) != part.Offset || len(s.States) != len(part.States) {
 		return false
 	}
 	for i, state := range part.States {
@@ -162,6 +164,9 @@ func (u *Optimizer) Call(s Span) (op.Call, error) {
 		gradient = dtype.F32
 	}
 	types := []op.Type{{DType: weight, Shape: s.Shape}, {DType: gradient, Shape: s.Shape}}
+	if s.Momentum > 0 {
+		return op.Make(op.Blend, op.Attr{}, append(types, op.Type{DType: dtype.F32, Shape: shape.Shape{2}})...)
+	}
 	for _, state := range u.RuleStates(s) {
 		types = append(types, state.Type)
 	}

@@ -38,6 +38,9 @@ type Generation struct {
 	// Exact: the logits of a sequence have the same bits whatever is computed with it, and however its
 	// prompt is cut. A CPU gives that anyway; on GPUs it costs some speed.
 	Exact bool
+	// Drafts is how many guessed tokens of each sequence a step computes at most in addition to the one
+	// that is certain (generate.Speculation); 0 for none.
+	Drafts int64
 
 	draws bool // steps give tokens: graph.KVCache.Draws
 }
@@ -67,6 +70,8 @@ func (g Generation) check(o Options) error {
 		return fmt.Errorf("sequences of %d positions are given, and the task is %s; say with context how long they may become", o.Seq, Generate)
 	case o.Packed || o.Document > 0:
 		return fmt.Errorf("packed documents are given, and the task is %s, which has none", Generate)
+	case g.Drafts < 0 || g.Drafts > maxDrafts:
+		return fmt.Errorf("%d guessed tokens at once; 0 to %d", g.Drafts, maxDrafts)
 	case g.Context < 0 || g.Streams < 0 || g.Chunk < 0 || g.Page < 0 || g.Outputs < 0:
 		return fmt.Errorf("a context of %d, %d streams, chunks of %d, pages of %d, %d outputs: none can be negative", g.Context, g.Streams, g.Chunk, g.Page, g.Outputs)
 	case g.Context > maxSeq || g.Streams > maxStreams || g.Chunk > maxChunk || g.Page > maxSeq || g.Outputs > maxStreams:
@@ -84,6 +89,7 @@ func (g Generation) check(o Options) error {
 const (
 	maxStreams = 1 << 14
 	maxChunk   = 1 << 17
+	maxDrafts  = 1 << 10
 )
 
 // withDefaults fills in what was left out.
@@ -123,16 +129,22 @@ func onGPU(o Options) bool {
 // cache is that of a step of so many rows.
 func (g Generation) cache(rows int64) *graph.KVCache {
 	c := &graph.KVCache{Streams: g.Streams, Context: g.Context, Page: g.Page, Chunk: g.Chunk, Key: g.Key, Value: g.Value,
-		Outputs: rows, Filled: g.Context, Exact: g.Exact, Draws: g.draws && rows <= g.Streams}
-	if rows > g.Streams {
+		Outputs: rows, Filled: g.Context, Exact: g.Exact, Draws: g.draws && rows <= g.Streams, Drafts: g.Drafts}
+	if rows > g.decodeRows() {
 		c.Outputs, c.Filled = min(max(min(g.Streams, mostOutputs), g.Outputs), rows), min(rows, g.Context)
 	}
 	return c
 }
 
+// decodeRows is the most rows of steps that add tokens to texts, rather than compute prompts: one of
+// each sequence, and those that are guessed.
+func (g Generation) decodeRows() int64 {
+	return max(g.Streams, min(g.Streams*(1+g.Drafts), g.Chunk))
+}
+
 // generationOf is the settings that a plan's cache was made with.
 func generationOf(c *graph.KVCache) Generation {
-	g := Generation{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key, Value: c.Value, Page: c.Page, Exact: c.Exact}
+	g := Generation{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key, Value: c.Value, Page: c.Page, Exact: c.Exact, Drafts: c.Drafts}
 	if c.Chunk > c.Streams && c.Outputs > min(c.Streams, mostOutputs) {
 		g.Outputs = c.Outputs
 	}
@@ -143,10 +155,10 @@ func generationOf(c *graph.KVCache) Generation {
 // of two, and shares of a chunk for short prompts.
 func (g Generation) stepSizes() []int64 {
 	sizes := []int64{}
-	for n := int64(1); n < g.Streams; n *= 2 {
+	for n := int64(1); n < g.decodeRows(); n *= 2 {
 		sizes = append(sizes, n)
 	}
-	sizes = append(sizes, g.Streams)
+	sizes = append(sizes, g.Streams, g.decodeRows())
 	const least = 16
 	for n := g.Chunk / 2; n >= least; n /= 2 {
 		sizes = append(sizes, n)

@@ -154,7 +154,7 @@ func (m *Model) trace(net nn.Model, o Options, microBatchSize, seq int64) (*spec
 	if err != nil {
 		return nil, err
 	}
-	c := graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed, Document: o.Document}
+	c := graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed, Document: o.Document, Outputs: o.Outputs && task == graph.Train}
 	if o.Task == Infer && !o.AllLogits {
 		c.LogitsOf = 1
 	}

@@ -121,6 +121,8 @@ type Options struct {
 	Average float64
 	// Held: an iteration adds to gradients that stay, and a loop of one's own updates with them.
 	Held bool
+	// Outputs: the loss is no part of the model but computed by the loop, from outputs that it is given.
+	Outputs bool
 	// Clip is the greatest global norm of the gradients; 0 clips nothing. Infinity clips
 	// nothing either, and has the norm computed and reported.
 	Clip float64
@@ -326,6 +328,8 @@ func (o Options) Check() error {
 		return fmt.Errorf("an average of weights with a decay of %v; it is at least 0 and below 1, such as 0.999", o.Average)
 	case (o.Held || o.Average > 0 || len(o.Freeze) > 0) && o.Task != "" && !o.Task.Trains():
 		return fmt.Errorf("the task is %s, and held gradients, averages and frozen params are for one that trains; leave them out", o.Task)
+	case o.Outputs && !o.Held:
+		return fmt.Errorf("outputs without the model's loss are for a loop of one's own; plan with Held gradients too")
 	case o.Average > 0 && o.Pure:
 		return fmt.Errorf("an average of weights in bf16 without master weights would be one of rounding errors; train with master weights")
 	case !(o.Clip >= 0):
@@ -407,6 +411,9 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 	}
 	if len(o.On) > 0 && site.CPUKernels != nil { // not described: what the CPU here has
 		site.CPUKernels = cpuKernels{}
+		if site.Device.Calls != nil && o.Task == Generate { // what is at hand is measured
+			site.CPU.Calls = cpuCalls{}
+		}
 	}
 	if site.Context > 0 {
 		site.Context += o.context
@@ -592,5 +599,16 @@ func (o Options) statesOf(c optim.Config) (func(spec.Param) []op.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(p spec.Param) []op.State { return states(p.Name, p.Type.Shape) }, nil
+	return func(p spec.Param) []op.State {
+		return Statistic(p.Momentum, states(p.Name, p.Type.Shape))
+	}, nil
+}
+
+// Statistic is what of the states a running statistic of a momentum has, which no rule updates; params
+// of no momentum have all.
+func Statistic(momentum float64, states []op.State) []op.State {
+	if momentum == 0 {
+		return states
+	}
+	return slices.DeleteFunc(states, func(s op.State) bool { return s.Name != plan.HeldGradient && s.Name != plan.Average })
 }

@@ -215,7 +215,7 @@ func (m *Model) ask(o Options) (*question, error) {
 // run is the answer: a run with a plan, whose files fit on the disk.
 func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 	o := q.options
-	if _, without := p.Phase(plan.Evaluate); without != nil && o.Evaluates && o.Task.Trains() {
+	if _, without := p.Phase(plan.Evaluate); without != nil && (o.Evaluates || o.Outputs) && o.Task.Trains() {
 		if p, err = planner.WithEvaluation(p, q.Site); err != nil {
 			return nil, err
 		}
@@ -227,6 +227,11 @@ func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 		}
 		if p, err = planner.WithSteps(p, q.Goal, q.Site, steps); err != nil {
 			return nil, err
+		}
+	}
+	for _, k := range s.Kinds {
+		if k.Program.WholeBatch && p.MicroBatches > 1 {
+			return nil, fmt.Errorf("planning %s: its loss compares all samples of a batch, and the batch is cut into %d micro-batches; plan with one (MicroBatches 1)", p.Model, p.MicroBatches)
 		}
 	}
 	o.MicroBatchSize, o.Seq, o.MicroBatches = p.MicroBatchSize, p.Seq, p.MicroBatches
@@ -321,7 +326,7 @@ func sameGoal(p *plan.Plan, s *spec.Model, g planner.Goal) error {
 	if len(planned) != len(s.Params) {
 		return fmt.Errorf("the plan has %d params, the model %d: %s", len(planned), len(s.Params), hint)
 	}
-	if u, now := p.Optimizer, g.Optimizer; (u == nil) != (now == nil) || u != nil && (u.Rule != now.Rule || u.Clip != now.Clip || u.Held != now.Held || u.Averaged != now.Averaged) {
+	if u, now := p.Optimizer, g.Optimizer; (u == nil) != (now == nil) || u != nil && (u.Rule != now.Rule || u.Clip != now.Clip || u.Held != now.Held || u.Averaged != now.Averaged || u.Outputs != s.Config.Outputs) {
 		return fmt.Errorf("the plan is for another optimizer, or clips gradients otherwise: %s", hint)
 	}
 	if p.CanonicalSums != g.CanonicalSums {

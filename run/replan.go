@@ -109,7 +109,7 @@ func (r *Run) Replan(next func() (*Run, error)) error {
 
 // sameTensors says whether two plans train the same params and store the same things of them.
 func (o Options) sameTensors(p Options) bool {
-	return o.Held == p.Held && (o.Average > 0) == (p.Average > 0) && slices.Equal(o.Freeze, p.Freeze)
+	return o.Held == p.Held && o.Outputs == p.Outputs && (o.Average > 0) == (p.Average > 0) && slices.Equal(o.Freeze, p.Freeze)
 }
 
 // Compressed is the run once its policy has compressed the states, planned by itself;

@@ -46,19 +46,28 @@ func appendPorts(k []byte, ports []graph.Port) []byte {
 
 func appendAttr(k []byte, a op.Attr) []byte {
 	k = appendBools(k, a.TransA, a.TransB, a.Bias, a.Plus, a.Accumulate, a.InputOnly, a.Causal,
-		a.Segments, a.KeyMask, a.Mask, a.Inverse, a.Constant, a.Exact)
-	k = append(k, byte(a.Func), byte(a.To))
-	for _, f := range [...]float64{a.Eps, a.Scale, a.Prob, a.OutlierThreshold} {
+		a.Segments, a.KeyMask, a.Mask, a.Inverse, a.Constant, a.Exact, a.Second, a.KeepDims, a.Log, a.WholeBatch, a.Running, a.AlignCorners)
+	k = append(k, byte(a.Func), byte(a.To), byte(a.Func2), byte(a.Reduction), byte(a.Resampling))
+	for _, f := range [...]float64{a.Eps, a.Scale, a.Prob, a.OutlierThreshold, a.Alpha, a.Beta} {
 		k = binary.LittleEndian.AppendUint64(k, math.Float64bits(f))
 	}
-	for _, n := range [...]int64{a.Heads, a.KVHeads, a.Window, a.Document, int64(a.Stream), a.Rows, a.InnerDims} {
+	for _, n := range [...]int64{a.Heads, a.KVHeads, a.Window, a.Document, int64(a.Stream), a.Rows, a.InnerDims, a.Axis, a.Dims, a.Start, a.Step, a.Length} {
 		k = binary.AppendVarint(k, n)
 	}
 	k = appendInt(k, len(a.Extra))
 	for _, name := range slices.Sorted(maps.Keys(a.Extra)) {
 		k = binary.LittleEndian.AppendUint64(appendString(k, name), math.Float64bits(a.Extra[name]))
 	}
-	return appendShape(appendShape(k, a.Sizes), a.Shape)
+	k = appendSpatial(k, a.Spatial)
+	return appendShape(appendShape(appendShape(k, a.Sizes), a.Shape), a.Axes)
+}
+
+func appendSpatial(k []byte, s op.Spatial) []byte {
+	k = appendBools(k, s.Ceil, s.CountPadding, s.Adaptive)
+	for _, list := range [][]int64{s.Kernel, s.Stride, s.Padding, s.Dilation, {s.Groups}} {
+		k = appendShape(k, list)
+	}
+	return k
 }
 
 func appendShape(k []byte, s shape.Shape) []byte {

@@ -28,6 +28,7 @@ func TestKeyHoldsEveryField(t *testing.T) {
 	ignored := map[string]bool{"Node.At": true}
 	parts := []func(p *graph.Program) any{
 		func(p *graph.Program) any { return &p.Nodes[0].Attr },
+		func(p *graph.Program) any { return &p.Nodes[0].Attr.Spatial },
 		func(p *graph.Program) any { return &p.Nodes[0] },
 		func(p *graph.Program) any { return &p.Inputs[0] },
 		func(p *graph.Program) any { return &p.Outputs[0] },

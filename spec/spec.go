@@ -28,7 +28,9 @@ type Param struct {
 	Name   string  `json:"name"` // as in the Hugging Face folder
 	Type   op.Type `json:"type"`
 	Frozen bool    `json:"frozen,omitempty"`
-	Init   Init    `json:"init"`
+	// Momentum of a running statistic, see nn.Param; 0 for weights.
+	Momentum float64 `json:"momentum,omitempty"`
+	Init     Init    `json:"init"`
 }
 
 // Init says how a param starts when it is not read from a file.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"spillway/dtype"
 	"spillway/graph"
 	"spillway/nn"
 	"spillway/op"
@@ -111,12 +112,20 @@ func (t *tracer) blocks(blocks []nn.Block) error {
 
 // program runs the code of one block.
 func (t *tracer) program(block nn.Block, role graph.Role, carry []op.Type) (*graph.Program, error) {
-	b := graph.NewBuilder(block.Name, t.model.Config)
+	c := t.model.Config
+	if c.Outputs && c.Task == graph.Train && role == graph.Result {
+		c.Task = graph.Infer
+	}
+	b := graph.NewBuilder(block.Name, c)
 	in := make([]graph.Value, len(carry))
 	for i, c := range carry {
 		in[i] = b.Input(c)
 	}
-	return b.Program(role, block.Forward(b, in)...)
+	out := block.Forward(b, in)
+	if c.Task != t.model.Config.Task && len(out) == 1 {
+		out[0] = b.Cast(out[0], dtype.F32) // whose gradient comes with the batch
+	}
+	return b.Program(role, out...)
 }
 
 func outputTypes(p *graph.Program) []op.Type {
@@ -161,7 +170,7 @@ func (t *tracer) param(port graph.Port, typ op.Type) (int, error) {
 		}
 		i = len(t.model.Params)
 		t.params[port.Name] = i
-		t.model.Params = append(t.model.Params, Param{Name: port.Name, Type: typ, Frozen: port.Frozen, Init: p.Init})
+		t.model.Params = append(t.model.Params, Param{Name: port.Name, Type: typ, Frozen: port.Frozen, Momentum: p.Momentum, Init: p.Init})
 	}
 	return i, nil
 }

@@ -9,10 +9,25 @@ import (
 	"slices"
 )
 
+// Counter is a number of several parts at a time, such as the bytes of each purpose in a memory.
+type Counter struct {
+	Process string // that it is shown with: the Device of lanes
+	Name    string
+	At      int64 // nanoseconds
+	Parts   []Part
+}
+
+// Part is one of the numbers that a counter adds up.
+type Part struct {
+	Name  string
+	Value int64
+}
+
 // WriteChrome writes events in the Trace Event Format that Perfetto and
 // chrome://tracing read: a device is a process, a queue is a thread, times are in
-// microseconds. Equal events give equal bytes.
-func WriteChrome(w io.Writer, events []Event) error {
+// microseconds. Counters are curves with their parts on top of each other. Equal events give
+// equal bytes.
+func WriteChrome(w io.Writer, events []Event, counters ...Counter) error {
 	out := bufio.NewWriter(w)
 	var lanes []Lane
 	for _, e := range events {
@@ -24,12 +39,13 @@ func WriteChrome(w io.Writer, events []Event) error {
 	// Processes and, within each, threads count from 1.
 	type laneID struct{ process, thread int }
 	var last laneID
-	ids, separator := map[Lane]laneID{}, "\n"
+	ids, processes, separator := map[Lane]laneID{}, map[string]int{}, "\n"
 	out.WriteString(`{"displayTimeUnit":"ns","traceEvents":[`)
 	for i, l := range lanes {
 		out.WriteString(separator)
 		if i == 0 || lanes[i-1].Device != l.Device {
 			last = laneID{last.process + 1, 0}
+			processes[l.Device] = last.process
 			fmt.Fprintf(out, `{"ph":"M","name":"process_name","pid":%d,"args":{"name":%s}},`+"\n", last.process, quote(l.Device))
 		}
 		last.thread++
@@ -47,6 +63,20 @@ func WriteChrome(w io.Writer, events []Event) error {
 		}
 		if e.MicroBatch != None {
 			fmt.Fprintf(out, `,"micro_batch":%d`, e.MicroBatch)
+		}
+		out.WriteString("}}")
+	}
+	for _, c := range counters {
+		process := processes[c.Process]
+		if process == 0 {
+			continue // nothing of it is shown
+		}
+		fmt.Fprintf(out, ",\n"+`{"ph":"C","name":%s,"pid":%d,"ts":%s,"args":{`, quote(c.Name), process, microseconds(c.At))
+		for i, p := range c.Parts {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			fmt.Fprintf(out, `%s:%d`, quote(p.Name), p.Value)
 		}
 		out.WriteString("}}")
 	}

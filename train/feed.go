@@ -36,12 +36,15 @@ func PartsOf(e *executor.Executor) Parts {
 	p := e.Plan()
 	parts := Parts{MicroBatches: p.MicroBatches, MicroBatchSize: p.MicroBatchSize, Seq: p.Seq, Part: e.BatchTensor}
 	for _, part := range p.Batch {
-		if part.Name != "scale" && part.Name != autograd.LossScale {
+		if part.Name != "scale" && part.Name != sampleScale && part.Name != autograd.LossScale && part.Name != autograd.OutputGradient {
 			parts.Names = append(parts.Names, part.Name)
 		}
 	}
 	return parts
 }
+
+// sampleScale is the batch tensor with 1 / the samples of the batch.
+const sampleScale = "sample_scale"
 
 // Filled describes the batch of an iteration.
 type Filled struct {

@@ -1,11 +1,14 @@
 package train
 
 import (
+	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 
+	"spillway/autograd"
 	"spillway/executor"
 	"spillway/optim"
 	"spillway/plan"
@@ -33,10 +36,56 @@ func (t *Trainer) heldStep() (Report, error) {
 	return t.Update()
 }
 
+// BackwardWith is Backward of a loss that is computed by the caller, on a plan of outputs: loss is given the outputs
+// of the batch, one sample after the other, and returns its value and its gradient by each of them.
+func (t *Trainer) BackwardWith(loss func(outputs []float32) (value float64, gradient []float32, err error)) (value float64, err error) {
+	if !t.run.Plan.Optimizer.Outputs {
+		return 0, fmt.Errorf("the plan for %s has the model's own loss; plan with Outputs to give a gradient", t.run.Plan.Model)
+	}
+	return t.backward(1, func(args executor.IterationArgs) error {
+		e := t.run.Executor()
+		if err := e.RunPhase(context.Background(), plan.Evaluate, args); err != nil {
+			return err
+		}
+		var outputs []float32
+		for j := range t.run.Plan.MicroBatches {
+			outputs = append(outputs, e.Result(j)...)
+		}
+		n := len(outputs)
+		of, gradient, err := loss(outputs)
+		if err != nil {
+			return fmt.Errorf("the loss: %w", err)
+		}
+		if len(gradient) != n {
+			return fmt.Errorf("the loss gave a gradient of %d numbers for %d outputs", len(gradient), n)
+		}
+		value = of
+		for j := range t.run.Plan.MicroBatches {
+			to, err := e.BatchTensor(j, autograd.OutputGradient)
+			if err != nil {
+				return err
+			}
+			part := gradient[j*len(to)/4 : (j+1)*len(to)/4]
+			for i, g := range part {
+				binary.LittleEndian.PutUint32(to[4*i:], math.Float32bits(g*args.LossScale))
+			}
+		}
+		return nil
+	}, func() float64 { return value })
+}
+
 // Backward runs a batch forward and backward and adds its gradients, each multiplied by the weight
 // given, to those that are held. It returns the loss, without the weight. io.EOF means that the feed
 // has ended.
 func (t *Trainer) Backward(weight float64) (loss float64, err error) {
+	if t.run.Plan.Optimizer.Outputs {
+		return 0, fmt.Errorf("the plan for %s gives outputs and has no loss; give one with BackwardWith", t.run.Plan.Model)
+	}
+	return t.backward(weight, func(executor.IterationArgs) error { return nil }, t.run.Executor().Loss)
+}
+
+// backward is a pass forward and backward, before which prepare is called, with the batch in place.
+func (t *Trainer) backward(weight float64, prepare func(executor.IterationArgs) error, loss func() float64) (float64, error) {
 	if err := t.holds(); err != nil {
 		return 0, err
 	}
@@ -64,6 +113,9 @@ func (t *Trainer) Backward(weight float64) (loss float64, err error) {
 	if err := t.begin(t.done + 1); err != nil {
 		return 0, err
 	}
+	if err := prepare(args); err != nil {
+		return 0, err
+	}
 	if err := errors.Join(t.iterate(args), e.Flush()); err != nil {
 		return 0, err
 	}
@@ -72,7 +124,7 @@ func (t *Trainer) Backward(weight float64) (loss float64, err error) {
 		return 0, err
 	}
 	h := &t.held
-	h.loss, h.args = e.Loss(), args
+	h.loss, h.args = loss(), args
 	h.filled.Tokens, h.filled.Counted = h.filled.Tokens+filled.Tokens, h.filled.Counted+filled.Counted
 	if t.scale != nil && !finite(norm) {
 		h.overflows = true

@@ -190,7 +190,7 @@ func checkStates(all run.Options, o optim.Config, p *plan.Plan) error {
 				continue
 			}
 			same := func(a, b op.State) bool { return a.Name == b.Name && a.Type.Equal(b.Type) }
-			if want := states(q.Name, q.Type.Shape); !slices.EqualFunc(q.States, want, same) {
+			if want := run.Statistic(q.Momentum, states(q.Name, q.Type.Shape)); !slices.EqualFunc(q.States, want, same) {
 				return fmt.Errorf("the plan has the states %v of param %s, optimizer %s has %v; plan again with it", q.States, q.Name, o, want)
 			}
 		}
@@ -359,7 +359,7 @@ func (t *Trainer) args(f Filled, weight float64) (executor.IterationArgs, error)
 	}
 	var err error
 	for j := 0; j < t.run.Plan.MicroBatches && err == nil; j++ {
-		err = setScalars(t.run.Executor(), j, map[string]float32{"scale": meanOver(f.Counted), autograd.LossScale: a.LossScale * float32(weight)})
+		err = setScalars(t.run.Executor(), j, map[string]float32{"scale": meanOver(f.Counted), sampleScale: meanOver(samplesOf(t.run.Executor())), autograd.LossScale: a.LossScale * float32(weight)})
 	}
 	if err != nil {
 		return a, err
@@ -443,6 +443,11 @@ func (t *Trainer) updates() int {
 // scheduledRate is the learning rate of the next iteration.
 func (t *Trainer) scheduledRate() float64 {
 	return t.rates.of(0, t.run.Options.Optimizer.LR) * t.c.Schedule.Factor(int(t.done))
+}
+
+// samplesOf is how many samples the batch of a plan has.
+func samplesOf(e *executor.Executor) int64 {
+	return e.Plan().MicroBatchSize * int64(e.Plan().MicroBatches)
 }
 
 // meanOver returns the factor that turns a sum of n numbers into their mean; 0 if n is

@@ -179,13 +179,14 @@ func TestChromeHasBoth(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := line.WriteChrome(&out); err != nil {
+	if err := line.WriteChrome(&out, p); err != nil {
 		t.Fatal(err)
 	}
 	var file struct {
 		TraceEvents []struct {
 			Ph, Name string
 			Pid      int
+			Ts       float64
 			Args     map[string]any
 		}
 	}
@@ -193,9 +194,25 @@ func TestChromeHasBoth(t *testing.T) {
 		t.Fatal(err)
 	}
 	bars, processes := map[int]int{}, map[string]int{}
+	type memory struct {
+		process int
+		name    string
+	}
+	peaks, last := map[memory]float64{}, map[memory]float64{}
 	for _, e := range file.TraceEvents {
 		if e.Ph == "X" {
 			bars[e.Pid]++
+		} else if e.Ph == "C" {
+			var sum float64
+			for _, bytes := range e.Args {
+				sum += bytes.(float64)
+			}
+			of := memory{e.Pid, e.Name}
+			peaks[of] = max(peaks[of], sum)
+			if e.Ts < last[of] {
+				t.Errorf("%s goes back in time to %v", e.Name, e.Ts)
+			}
+			last[of] = e.Ts
 		} else if e.Name == "process_name" {
 			processes[e.Args["name"].(string)] = e.Pid
 		}
@@ -208,5 +225,12 @@ func TestChromeHasBoth(t *testing.T) {
 	}
 	if bars[processes["forecast"]] != working || bars[processes["measured"]] != working {
 		t.Errorf("%v of %d instructions, processes %v", bars, working, processes)
+	}
+	for _, tier := range view.MemoryOf(p).Tiers {
+		for name, process := range processes {
+			if got := peaks[memory{process, string(tier.Tier) + " memory"}]; got != float64(tier.Peak) {
+				t.Errorf("%s has a peak of %v bytes in %s memory, the plan %d", name, got, tier.Tier, tier.Peak)
+			}
+		}
 	}
 }

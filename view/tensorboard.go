@@ -6,8 +6,6 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
-
-	"spillway/trace"
 )
 
 // WriteTensorBoard writes all metrics of a run as an event file of TensorBoard, which others
@@ -83,24 +81,4 @@ func writeRecord(w *bufio.Writer, data []byte) {
 	w.Write(masked(length))
 	w.Write(data)
 	w.Write(masked(data))
-}
-
-// WriteChrome writes a timeline for Perfetto and chrome://tracing: the forecast and the
-// measurement are two processes, lanes are their threads.
-func (t Timeline) WriteChrome(w io.Writer) error {
-	var events []trace.Event
-	for _, l := range t.Lanes {
-		for _, b := range l.Bars {
-			e := trace.Event{Verb: b.Verb, Name: t.Names[b.Name], Bytes: b.Bytes, Block: b.Block, MicroBatch: b.MicroBatch}
-			if t.ForecastSeconds > 0 {
-				e.Lane, e.Start, e.End = trace.Lane{Device: "forecast", Queue: l.Device + " " + l.Queue}, b.Start, b.End
-				events = append(events, e)
-			}
-			if t.Step > 0 {
-				e.Lane, e.Start, e.End = trace.Lane{Device: "measured", Queue: l.Device + " " + l.Queue}, b.MeasuredAt, b.MeasuredEnd
-				events = append(events, e)
-			}
-		}
-	}
-	return trace.WriteChrome(w, events)
 }

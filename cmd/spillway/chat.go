@@ -306,7 +306,7 @@ func (t *chatter) answer(ctx context.Context, text string) error {
 		return err
 	}
 	if t.stats {
-		writeStatistics(t.sh.err, t.engine, s, 1)
+		writeStatistics(t.sh.err, t.engine, s, 1, nil)
 	}
 	return nil
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -182,24 +184,42 @@ memory-snapshot the memory of a step for PyTorch's viewer (pytorch.org/memory_vi
 and csv the steps as --log writes them, profile what modules and ops took as a table, of runs
 with --profile.
 
+--mlflow writes runs to an MLflow server instead, with settings as params and every step's figures
+as metrics. Exporting a run again adds what is new, so that it can be done while the run goes
+on. A password is written into the address, a token is taken from MLFLOW_TRACKING_TOKEN.
+
 A RUN is the folder that was --out of train, or an event log. Runs that are still going on,
 were interrupted or were killed can be reported too.`,
 		Example: `  spillway report run --out run.html
   spillway report run full-run --out both.html
   spillway report run --format tensorboard --out events.out.tfevents.run
-  spillway report full-run --format memory-snapshot --out memory.pickle`,
+  spillway report full-run --format memory-snapshot --out memory.pickle
+  spillway report run --mlflow http://127.0.0.1:5000 --experiment stories`,
 		Args: atLeastOne("RUN"),
 	}
 	asJSON := jsonFlag(cmd)
 	out := cmd.Flags().String("out", "", "write to `FILE` (default: the run's name with .html)")
 	format := cmd.Flags().String("format", "html", "write `NAME`: "+strings.Join(formatNames(), ", "))
 	complete(cmd, "format", formatNames())
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
+	var server view.MLflow
+	cmd.Flags().StringVar(&server.Address, "mlflow", "", "write to the MLflow server at `URL`")
+	cmd.Flags().StringVar(&server.Experiment, "experiment", "", "with --mlflow: write to the experiment `NAME` (default spillway)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		runs, err := view.OpenAll(args)
 		if err != nil {
 			return err
 		}
 		defer view.CloseAll(runs)
+		if server.Address != "" {
+			if *out != "" || cmd.Flags().Changed("format") {
+				return usageErrorf("--mlflow writes to a server: leave --out and --format out")
+			}
+			server.Token = os.Getenv("MLFLOW_TRACKING_TOKEN")
+			return exportRuns(cmd.Context(), sh, server, runs, *asJSON)
+		}
+		if server.Experiment != "" {
+			return usageErrorf("--experiment is one of an MLflow server: give --mlflow too")
+		}
 		name, write := *out, exports[*format]
 		switch {
 		case *format != "html" && write == nil:
@@ -233,6 +253,25 @@ were interrupted or were killed can be reported too.`,
 	return cmd
 }
 
+// exportRuns writes runs to a server.
+func exportRuns(ctx context.Context, sh shell, server view.MLflow, runs []*view.Run, asJSON bool) error {
+	list := []view.Exported{}
+	for _, r := range runs {
+		e, err := server.Export(ctx, r)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.Name, err)
+		}
+		list = append(list, e)
+		if !asJSON {
+			fmt.Fprintf(sh.out, "exported        %s, %s\n                %s\n", r.Name, plural(e.Metrics, "new value"), e.URL)
+		}
+	}
+	if asJSON {
+		return writeJSON(sh.out, list)
+	}
+	return nil
+}
+
 // exports write a run for other programs, by the name of the format.
 var exports = map[string]func(io.Writer, *view.Run) error{
 	"tensorboard": func(w io.Writer, r *view.Run) error { return r.WriteTensorBoard(w) },
@@ -244,7 +283,11 @@ var exports = map[string]func(io.Writer, *view.Run) error{
 		if err != nil {
 			return err
 		}
-		return t.WriteChrome(w)
+		p, err := r.TimelinePlan(t)
+		if err != nil {
+			return err
+		}
+		return t.WriteChrome(w, p)
 	},
 	"memory-snapshot": func(w io.Writer, r *view.Run) error {
 		p, err := r.Plan()

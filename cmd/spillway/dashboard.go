@@ -33,14 +33,20 @@ The page reads event logs, which every run writes into its folder. It finds the 
 computer by itself; others can be named. It needs no network, and no browser slows a run down.
 
 It listens on this computer only and prints its address. On another address (--listen) the
-printed URL has a token that clients must have; /metrics has numbers for Prometheus.`,
+printed URL has a token that clients must have; /metrics has numbers for Prometheus, and
+--grafana writes a dashboard over them that Grafana imports.`,
 		Example: `  spillway dashboard
   spillway dashboard run full-run
-  spillway dashboard --listen 0.0.0.0:7070`,
+  spillway dashboard --listen 0.0.0.0:7070
+  spillway dashboard --grafana > spillway.json`,
 	}
 	asJSON := jsonFlag(cmd)
 	listen := cmd.Flags().String("listen", "127.0.0.1:7070", "serve the page on `ADDRESS:PORT`; port 0 is any that is free")
+	grafana := cmd.Flags().Bool("grafana", false, "write a Grafana dashboard over /metrics, and serve nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *grafana {
+			return dashboard.WriteGrafana(sh.out)
+		}
 		d, err := startDashboard(sh, *listen, args)
 		if err != nil {
 			return err

@@ -40,7 +40,9 @@ With --questions it answers questions with several choices by log-likelihood. A 
 file is a JSON object with question, choices and answer: an index from 0, a letter or the
 text of the right choice; the names of MMLU, ARC and HellaSwag are understood too. The answer
 is the choice that is most likely after the question; normalized, the one that is most likely
-for each of its bytes.
+for each of its bytes. What the choices of a question share is computed once, and several
+questions at once; --exact gives a choice the same bits whatever is computed with it, also on
+GPUs.
 
 ` + usableModelHelp,
 		Example: `  spillway eval ./model --data book.txt --seq-len 32
@@ -56,8 +58,8 @@ for each of its bytes.
 	f := cmd.Flags()
 	f.StringVar(&questions, "questions", "", "answer the questions in `FILE`, JSON lines with question, choices and answer; - for standard input")
 	f.IntVar(&windows, "windows", 0, "cut the text into windows of `N` tokens, and measure the second half of each")
-	f.StringVar(&o.template, "chat-template", "", "write conversations with the Jinja template in `FILE` (default: the model's own)")
 	bindModel(cmd, &o)
+	bindCache(cmd, &o)
 	r := recipe.New()
 	var others []string
 	r.Flags().VisitAll(func(s *flag.Flag) {
@@ -77,6 +79,11 @@ for each of its bytes.
 		}
 		if questions != "" && o.template != "" {
 			return usageErrorf("--chat-template has no effect on --questions; leave it out")
+		}
+		for _, name := range []string{"cache-type", "no-cache", "exact"} {
+			if questions == "" && f.Changed(name) {
+				return usageErrorf("--%s has no effect on --data, which is computed without a cache, each sequence by itself; leave it out", name)
+			}
 		}
 		if err := checkWindows(f, windows); err != nil {
 			return err

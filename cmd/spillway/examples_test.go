@@ -62,7 +62,7 @@ func examplesOf(text string) (list [][]string) {
 }
 
 // elsewhere is what takes minutes or measures the machine, and has tests of its own.
-var elsewhere = regexp.MustCompile(`^(demo|bench|devices|completion|pull|top|dashboard|estimate --machine)|llama-3-70b|llama-2-70b|moby|big|/mnt/nvme|/nvme|MODEL|NAME|RUN| DIR|OUT`)
+var elsewhere = regexp.MustCompile(`^(demo|bench|devices|completion|pull|top|dashboard|report run --mlflow|estimate --machine)|llama-3-70b|llama-2-70b|moby|big|/mnt/nvme|/nvme|MODEL|NAME|RUN| DIR|OUT`)
 
 // runExamples runs examples in a sandbox, each on what it names. Training is run dry.
 func runExamples(t *testing.T, all [][]string) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"spillway/inference"
 )
 
 // storiesFolder is the model that really was trained, or "" where it is not at hand.
@@ -456,6 +459,41 @@ func TestEvalQuestionsIsAPlainComputation(t *testing.T) {
 	if a, n := at(t, v, "accuracy").(float64), at(t, v, "accuracy_normalized").(float64); math.Abs(a-float64(right)/3) > 1e-9 || math.Abs(n-float64(normalized)/3) > 1e-9 {
 		t.Errorf("the accuracies are %v and %v, want %d/3 and %d/3", a, n, right, normalized)
 	}
+	// With a cache, and many questions at once, choices are as likely as each computed by itself.
+	rated := map[bool][][]float64{}
+	for _, plain := range []bool{false, true} {
+		m, err := inference.Open(inference.Settings{Model: "full-run", Device: "cpu", NoCache: plain})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := inference.ReadQuestions(strings.NewReader(strings.Repeat(file.String(), 7) + `{"question": "x", "choices": ["y", "z", "zz", "zzz", "a b"], "answer": 3}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := m.Choose(t.Context(), list)
+		if err := errors.Join(err, m.Close()); err != nil {
+			t.Fatal(err)
+		}
+		rated[plain] = got.Likelihoods
+	}
+	for i, list := range rated[false] {
+		for k, sum := range list {
+			if want := rated[true][i][k]; math.Abs(sum-want) > 1e-4*math.Abs(want) {
+				t.Errorf("question %d, choice %d: %v with a cache, %v without", i, k, sum, want)
+			}
+			if i >= 3 && i < 21 && sum != rated[false][i%3][k] {
+				t.Errorf("question %d, choice %d: %v, the same question before had %v", i, k, sum, rated[false][i%3][k])
+			}
+		}
+	}
+	if len(rated[false]) != 22 {
+		t.Errorf("%d questions", len(rated[false]))
+	}
+	for _, args := range [][]string{{"--exact"}, {"--no-cache"}, {"--cache-type", "f32"}} {
+		if again := command(t, append([]string{"eval", "full-run", "--questions", "q.jsonl", "--json"}, args...)...).object(t); at(t, again, "accuracy") != at(t, v, "accuracy") {
+			t.Errorf("%v: %v", args, again)
+		}
+	}
 	for line, says := range map[string]string{`{"question": "a"}`: "at least two choices", `{"question": "a", "choices": ["b", "c"], "answer": 2}`: "none of the 2 choices", `x`: "line 1", ``: "no questions", `{"question": "a", "choices": ["b", "c"]}`: "missing"} {
 		if r := commandWith(t, line, "eval", "full-run", "--questions", "-"); r.code != exitFailed || !strings.Contains(r.err, says) {
 			t.Errorf("%s: %+v", line, r)
@@ -468,7 +506,8 @@ func TestEvalRefuses(t *testing.T) {
 	sandbox(t)
 	for args, says := range map[string]string{
 		"./model": "give --data FILE", "./model --data book.txt --questions q": "give --data FILE", "./model --questions q --seq-len 4": "--seq-len has no effect",
-		"./model --data nothing.txt": "nothing.txt", "./model --questions nothing": "nothing", "tiny-llama --data book.txt": "random",
+		"./model --data book.txt --exact": "--exact has no effect on --data",
+		"./model --data nothing.txt":      "nothing.txt", "./model --questions nothing": "nothing", "tiny-llama --data book.txt": "random",
 	} {
 		if r := command(t, append([]string{"eval"}, strings.Fields(args)...)...); r.code == exitOK || !strings.Contains(r.err, says) {
 			t.Errorf("eval %s: %+v", args, r)

@@ -78,11 +78,17 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 	} else if o.context > 0 && need > o.context {
 		return usageError{&generate.LengthError{Prompt: longest, New: max(usual.MaxNewTokens, 1), Context: int(o.context)}}
 	}
+	draft, err := o.startDraft(ctx, m, &size)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, draft.Close()) }()
 	e, err := m.Start(ctx, size)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
+	usual.Speculation = draft.Speculation(e)
 	record, err := o.begin(sh, e, o.all, line)
 	if err != nil {
 		return err
@@ -123,7 +129,7 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 		return err
 	}
 	if !o.quiet {
-		writeStatistics(sh.err, e, b.Statistics(), e.Streams())
+		writeStatistics(sh.err, e, b.Statistics(), e.Streams(), draft)
 	}
 	return errors.Join(record.writeProfiles(sh.err), cut)
 }

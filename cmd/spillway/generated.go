@@ -20,6 +20,10 @@ type generated struct {
 	Model        string `json:"model"` // the folder that was used
 	PromptTokens int    `json:"prompt_tokens"`
 	NewTokens    int    `json:"new_tokens"`
+	// Guessed tokens were computed with --draft, and Accepted are those that were right.
+	Guessed  int     `json:"guessed_tokens,omitempty"`
+	Accepted int     `json:"accepted_tokens,omitempty"`
+	PerStep  float64 `json:"tokens_per_step,omitempty"`
 
 	LoadSeconds    float64 `json:"load_seconds"`
 	PrefillSeconds float64 `json:"prefill_seconds"`
@@ -78,6 +82,9 @@ func newStatistics(e *inference.Engine, s generate.Statistics, streams int) gene
 		Tokens: []int32{}, Model: e.Model.Path, PromptTokens: s.PromptTokens, NewTokens: s.NewTokens,
 		LoadSeconds: e.Loading.Seconds(), PrefillSeconds: s.Prefill.Seconds(), DecodeSeconds: s.Decode.Seconds(),
 		PrefillRate: s.PrefillRate(), DecodeRate: s.DecodeRate(), Predicted: e.PredictedPeak(), Measured: e.MeasuredPeak(),
+	}
+	if v.Guessed, v.Accepted = s.Guessed, s.Accepted; s.Guessed > 0 {
+		v.PerStep = s.PerStep()
 	}
 	prefill, decode := e.Rooflines(s, streams)
 	prefill, decode = prefill.Under(v.PrefillRate), decode.Under(v.DecodeRate)

@@ -34,6 +34,7 @@ type modelFlags struct {
 	adapters                []string
 	tokenizer, template     string
 	device, memory, maxHost string
+	disk                    string
 	dtype, cache            string
 	noCache, exact          bool
 	outliers                float64
@@ -47,6 +48,7 @@ func bindModel(cmd *cobra.Command, o *modelFlags) {
 	f.StringVar(&o.device, "device", "", "run on `NAME`: cpu, cuda:0 (default: the first GPU, else the CPU)")
 	f.StringVar(&o.memory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB (default: all)")
 	f.StringVar(&o.maxHost, "max-host-memory", "", "use at most `SIZE` of host memory (default: all)")
+	f.StringVar(&o.disk, "disk", "", "read weights from disk that fit in neither device nor host memory: from the model's files where those have them as they are computed with, else from copies in the folder `DIR` (default: no disk)")
 	f.StringVar(&o.dtype, "dtype", "", "compute in `f32|bf16|f16` (default: the type of the model's weights)")
 	f.Float64Var(&o.outliers, "llm-int8-threshold", 0, "with weights in int8: round inputs to 8 bits too, but those of magnitude `X` or more, as transformers does with 6 (default: round none, which is more precise)")
 	complete(cmd, "dtype", []string{"f32", "bf16", "f16"})
@@ -66,12 +68,13 @@ func bindCache(cmd *cobra.Command, o *modelFlags) {
 // open opens the model, with progress on a line.
 func (o *modelFlags) open(sh shell, name string, line *term.Line) (*inference.Model, error) {
 	s := inference.Settings{
-		Model: name, Tokenizer: o.tokenizer, ChatTemplate: o.template, Device: o.device, MaxMemory: o.memory, NoCache: o.noCache, Exact: o.exact, Outliers: o.outliers,
+		Model: name, Tokenizer: o.tokenizer, ChatTemplate: o.template, Device: o.device, MaxMemory: o.memory, Disk: o.disk, NoCache: o.noCache, Exact: o.exact, Outliers: o.outliers,
 		Rig: sh.rigOptions(line), Notice: line.Print,
 		Progress: func(what string, done, total int64) {
 			line.Show(func() string { return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(max(total, 1)))) })
 		},
 	}
+	s.Rig.Disk = vfs.ExistingParent(vfs.OS, o.disk)
 	for _, arg := range o.adapters {
 		a, err := parseAdapter(arg)
 		if err != nil {

@@ -20,6 +20,8 @@ type formulaKernel struct {
 	w       *weight
 	g       *gradient
 	kept    []*state
+	opened  [][][]float32 // by worker and state: what of it is changed
+	spared  [][]bool      // by worker
 	flush   []bool
 	coded   bool
 	copied  *weightCopy
@@ -43,7 +45,7 @@ func formula(c op.Call, workers int) Program {
 		for i := range values {
 			values[i] = make([]float32, formulaWidth)
 		}
-		k.scratch = append(k.scratch, values)
+		k.scratch, k.opened, k.spared = append(k.scratch, values), append(k.opened, make([][]float32, len(k.kept))), append(k.spared, make([]bool, formulaWidth))
 	}
 	n, scalars, norms := int(c.Out[0].Shape.Elements()), scalarsOf(c.Kind, f.Scalars...), f.Norms()
 	pieces := (n + grain - 1) / grain
@@ -70,7 +72,7 @@ func formula(c op.Call, workers int) Program {
 		if len(norms) > 0 {
 			all := view[float64](l.Workspace)[:pieces*len(norms)]
 			clear(all)
-			k.sums = nil
+			k.sums = k.sums[:0]
 			for i := range norms {
 				k.sums = append(k.sums, all[i*pieces:(i+1)*pieces])
 			}
@@ -95,10 +97,10 @@ func (k *formulaKernel) compute(worker, from, to, nodes int) (values [][]float32
 			values[1][i-from+at] = float32(v * k.clip)
 		}
 	})
+	kept = k.opened[worker]
 	for i, one := range k.kept {
-		part := one.open(worker, from, to)
-		copy(values[2+i], part)
-		kept = append(kept, part)
+		kept[i] = one.open(worker, from, to)
+		copy(values[2+i], kept[i])
 	}
 	for i := range f.Scalars {
 		setAll(values[2+f.States+i][:n], k.scalars[i])
@@ -114,7 +116,8 @@ func (k *formulaKernel) compute(worker, from, to, nodes int) (values [][]float32
 		for i, g := range values[1][:n] {
 			if !finite(g) {
 				if spared == nil {
-					spared = make([]bool, n)
+					spared = k.spared[worker][:n]
+					clear(spared)
 				}
 				spared[i] = true
 			}

@@ -112,15 +112,15 @@ func reduceLine(r op.Reduction, x []float32) float32 {
 		}
 		return top + float32(math.Log(sum))
 	}
-	result := x[0]
-	for _, v := range x[1:] {
-		if r == op.ReduceMin {
-			result = min(result, v)
-		} else {
-			result *= v
-		}
+	least, product := x[0], 1.0
+	for _, v := range x {
+		least = min(least, v)
+		product *= float64(v)
 	}
-	return result
+	if r == op.ReduceMin {
+		return least
+	}
+	return float32(product) // long ones lose digits in f32
 }
 
 func reductionGrad(c op.Call, _ int) Program {

@@ -137,7 +137,7 @@ func (g *graphRun) run(q *queue, l *device.Launch) error {
 		n.at[i] = driver.Pointer(a.value(l))
 	}
 	if err := lib.Run(n.handle, g.plan, n.at[:len(g.at)], driver.Pointer(g.scratch.value(l))); err != nil {
-		return fmt.Errorf("attention by cuDNN %d: %w", lib.Version, err)
+		return fmt.Errorf("a graph of cuDNN %d: %w", lib.Version, err)
 	}
 	return nil
 }

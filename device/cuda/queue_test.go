@@ -290,6 +290,9 @@ func TestKernelNames(t *testing.T) {
 		if r.files[m] == string(shiftKind)+".cu" { // brought by a test
 			text, err = []byte(shiftSource), nil
 		}
+		if f := op.FormulaOf(op.Kind(strings.TrimSuffix(r.files[m], ".cu"))); f != nil { // generated
+			text, err = []byte(formulaSource(f)), nil
+		}
 		if err != nil {
 			return 0, err
 		}

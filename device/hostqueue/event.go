@@ -47,6 +47,9 @@ func (e *Event) Time() time.Duration {
 	return e.at
 }
 
+// HostTime implements device.HostTimed.
+func (e *Event) HostTime() time.Time { return epoch.Add(e.Time()) }
+
 // issue numbers a new record.
 func (e *Event) issue() uint64 {
 	e.mu.Lock()

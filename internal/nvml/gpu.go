@@ -22,6 +22,7 @@ type GPU struct {
 	PowerLimit     int       `json:"power_limit_mw"`    // the same
 	Clock          int       `json:"clock_mhz"`         // of the multiprocessors, now
 	ClockMax       int       `json:"clock_most_mhz"`    // the highest they can have
+	Lowered        []string  `json:"clock_lowered_by"`  // what keeps the clock below what it could have: "power limit", "temperature"
 	Busy           int       `json:"busy_percent"`      // share of the last second in which a kernel ran
 	Processes      []Process `json:"processes"`         // that compute
 	Unknown        []string  `json:"unknown,omitempty"` // what was not reported, and why
@@ -109,6 +110,7 @@ func (l *Library) ask(device uintptr, c *GPU) {
 		return known(what, *n, err)
 	}
 	c.Clock, c.ClockMax = clock("clock", "nvmlDeviceGetClockInfo"), clock("highest clock", "nvmlDeviceGetMaxClockInfo")
+	c.Lowered = l.lowered(*handle)
 	busy := new([2]uint32) // of the chip, of its memory
 	err = l.call("nvmlDeviceGetUtilizationRates", *handle, uintptr(unsafe.Pointer(busy)))
 	c.Busy = known("utilization", busy[0], err)
@@ -127,6 +129,32 @@ func (l *Library) ask(device uintptr, c *GPU) {
 		c.Unknown = append(c.Unknown, fmt.Sprintf("memory (%v)", err))
 	}
 	c.Sent, c.Received = -1, -1
+}
+
+// reasons are bits that say what lowers the clock; others are set while nothing is wrong, or
+// nothing runs.
+var reasons = []struct {
+	bit  uint64
+	name string
+}{{0x4, "power limit"}, {0x8, "hardware slowdown"}, {0x20, "temperature"}, {0x40, "temperature, by hardware"}, {0x80, "power brake"}}
+
+// lowered are the reasons for which the clock is below what it could have; none where the library does not
+// say.
+func (l *Library) lowered(handle uintptr) (list []string) {
+	bits := new(uint64)
+	if l.call("nvmlDeviceGetCurrentClocksThrottleReasons", handle, uintptr(unsafe.Pointer(bits))) != nil {
+		return nil
+	}
+	return namesOf(*bits)
+}
+
+func namesOf(bits uint64) (list []string) {
+	for _, r := range reasons {
+		if bits&r.bit != 0 {
+			list = append(list, r.name)
+		}
+	}
+	return list
 }
 
 // process is the library's struct of processes, version 3.
@@ -170,6 +198,7 @@ func (c GPU) String() string {
 	add(c.Temperature >= 0, "%d °C", c.Temperature)
 	add(c.Power >= 0 && c.PowerLimit > 0, "%d of %d W", c.Power/1000, c.PowerLimit/1000)
 	add(c.Clock >= 0 && c.ClockMax > 0, "%d of %d MHz", c.Clock, c.ClockMax)
+	add(len(c.Lowered) > 0, "lowered by %s", strings.Join(c.Lowered, " and "))
 	add(c.Busy >= 0, "%d%% busy", c.Busy)
 	return strings.Join(parts, ", ")
 }

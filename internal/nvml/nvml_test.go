@@ -24,3 +24,10 @@ func TestOpen(t *testing.T) {
 		t.Error("a GPU that does not exist was found")
 	}
 }
+
+func TestWhatLowersTheClock(t *testing.T) {
+	hot := GPU{Temperature: 90, Clock: 1200, ClockMax: 1980, Power: -1, Busy: 99, Lowered: namesOf(0x1 | 0x4 | 0x20)}
+	if got, want := hot.String(), "90 °C, 1200 of 1980 MHz, lowered by power limit and temperature, 99% busy"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

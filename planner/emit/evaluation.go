@@ -73,7 +73,7 @@ func forwardOnly(p *plan.Plan, kernels goal.Kernels) error {
 		at, ok := program[s.Program]
 		if !ok {
 			at = -1
-			g, err := forwardProgram(p.Programs[s.Program], kernels)
+			g, err := forwardProgram(p.Programs[s.Program], kernels, p.Optimizer != nil && p.Optimizer.Outputs)
 			if err != nil {
 				return err
 			}
@@ -96,8 +96,9 @@ func forwardOnly(p *plan.Plan, kernels goal.Kernels) error {
 }
 
 // forwardProgram is a program without what its carries and results do not depend on and
-// without dropout. Values stay where they are; one without nodes has neither.
-func forwardProgram(of plan.Program, kernels goal.Kernels) (plan.Program, error) {
+// without dropout, unless its results are outputs that a gradient is to be given for. Values stay where
+// they are; one without nodes has neither.
+func forwardProgram(of plan.Program, kernels goal.Kernels, dropout bool) (plan.Program, error) {
 	g, touched := *of.Graph, make([]bool, len(of.Graph.Types))
 	g.Name, g.Nodes = g.Name+" evaluation", nil
 	for _, out := range g.Outputs {
@@ -114,7 +115,9 @@ func forwardProgram(of plan.Program, kernels goal.Kernels) (plan.Program, error)
 		for _, v := range n.Out {
 			made[v] = true
 		}
-		n.Attr.Prob = 0
+		if !dropout {
+			n.Attr.Prob = 0
+		}
 		g.Nodes = append(g.Nodes, n)
 	}
 	slices.Reverse(g.Nodes)

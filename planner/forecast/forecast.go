@@ -15,6 +15,7 @@ import (
 	"spillway/plan"
 	"spillway/planner/goal"
 	"spillway/trace"
+	"spillway/units"
 )
 
 // launchBound is the share of an iteration that launching its kernels must take for capturing
@@ -195,6 +196,10 @@ func virtual(s goal.Site, name string, generates bool) *sim.Virtual {
 	case name == plan.HostName && s.CPU.Bandwidth > 0:
 		if d = s.CPU; !generates { // it updates
 			t = dtype.F32
+		} else if m, ok := d.Calls.(reader); ok { // what it takes of host memory while it computes
+			if rate := m.ReadRate(t); rate > 0 {
+				d.Bandwidth = min(d.Bandwidth, rate)
+			}
 		}
 	}
 	d.Name = name
@@ -203,6 +208,11 @@ func virtual(s goal.Site, name string, generates bool) *sim.Virtual {
 		v.Peer = s.Peer
 	}
 	return v
+}
+
+// reader tells how fast a CPU reads weights in a type while it multiplies by them.
+type reader interface {
+	ReadRate(dtype.Type) units.Rate
 }
 
 // diskLatency is the time a copy takes beyond its bytes.

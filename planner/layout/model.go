@@ -120,7 +120,7 @@ func New(m *spec.Model, g goal.Goal, site goal.Site) (*Layout, error) {
 		programs: programs{joints: map[jointKey]*autograd.Joint{}, laid: map[programKey]*LaidProgram{}, seconds: map[*graph.Program]float64{},
 			kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}, cpuKernels: &kernelCache{from: site.CPUKernels, made: map[string]int64{}}}}
 	if o := g.Optimizer; o != nil {
-		l.Optimizer = &plan.Optimizer{Rule: o.Rule, GradType: g.Grad, Clip: o.Clip, Held: o.Held, Averaged: o.Averaged}
+		l.Optimizer = &plan.Optimizer{Rule: o.Rule, GradType: g.Grad, Clip: o.Clip, Held: o.Held, Averaged: o.Averaged, Outputs: m.Config.Outputs}
 		if g.Master {
 			l.Optimizer.Attr.To = m.Config.DType
 		}
@@ -175,7 +175,12 @@ func (l *Layout) Seconds(p *graph.Program) float64 {
 func (l *Layout) layBatchAndConsts() {
 	tensors := l.Model.Batch
 	if l.Training() {
-		tensors = append(tensors[:len(tensors):len(tensors)], spec.BatchTensor{Name: autograd.LossScale, Type: op.Type{DType: dtype.F32, Shape: shape.Of(1)}})
+		start := spec.BatchTensor{Name: autograd.LossScale, Type: op.Type{DType: dtype.F32, Shape: shape.Of(1)}}
+		if l.Model.Config.Outputs {
+			last := l.Model.Program(len(l.Model.Blocks) - 1)
+			start = spec.BatchTensor{Name: autograd.OutputGradient, Type: last.Type(last.Outputs[0].Value)}
+		}
+		tensors = append(tensors[:len(tensors):len(tensors)], start)
 	}
 	for _, p := range tensors {
 		t := plan.BatchTensor{Name: p.Name, Type: p.Type, Offset: pass.AlignUp(l.Batch.Bytes, l.Site.Alignment)}

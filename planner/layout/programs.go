@@ -88,7 +88,7 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 		j, ok := l.programs.joints[key]
 		var err error
 		if !ok {
-			if j, err = autograd.Differentiate(l.Model.Program(block), autograd.Options{InputGrad: key.inputGrad}); err != nil {
+			if j, err = autograd.Differentiate(l.Model.Program(block), autograd.Options{InputGrad: key.inputGrad, Outputs: l.Model.Config.Outputs}); err != nil {
 				return nil, fmt.Errorf("differentiating block %s: %w", lay.block.Name, err)
 			}
 			l.programs.joints[key] = j
@@ -162,7 +162,13 @@ func squaresProgram(l *Layout, block int, some []bool) *graph.Program {
 		n := graph.Value(len(p.Types))
 		p.Types = append(p.Types, op.Type{DType: l.Optimizer.GradTypeOf(l.Model.Params[id].Type.DType), Shape: l.Model.Params[id].Type.Shape}, op.Type{DType: dtype.F64, Shape: shape.Of(1)})
 		p.Inputs = append(p.Inputs, graph.Port{Value: n, Role: graph.GradParam, Index: i})
-		p.Nodes = append(p.Nodes, graph.Node{Kind: op.SumSquares, In: []graph.Value{n}, Out: []graph.Value{n + 1}})
+		of := n
+		if l.Model.Params[id].Momentum > 0 { // a running statistic counts nothing
+			of = n + 2
+			p.Types = append(p.Types, p.Types[n])
+			p.Nodes = append(p.Nodes, graph.Node{Kind: op.Scale, In: []graph.Value{n}, Out: []graph.Value{of}})
+		}
+		p.Nodes = append(p.Nodes, graph.Node{Kind: op.SumSquares, In: []graph.Value{of}, Out: []graph.Value{n + 1}})
 		p.Outputs = append(p.Outputs, graph.Port{Value: n + 1, Role: graph.Partial, Index: len(p.Outputs)})
 	}
 	return p

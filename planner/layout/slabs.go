@@ -106,6 +106,8 @@ func addParam(s *plan.Slab, p spec.Param, align int64, g goal.Goal) {
 		if g.Optimizer != nil && g.Optimizer.States != nil {
 			q.States = g.Optimizer.States(p)
 		}
+		// Gradients of micro-batches are sums; a statistic moves towards their mean.
+		q.Momentum = p.Momentum / float64(max(g.MicroBatches, 1))
 		q.Element = pass.AlignUp(s.Elements, align/4)
 		if q.HasBlockState() {
 			q.Element = pass.AlignUp(q.Element, plan.StateBlockElements)

@@ -193,7 +193,7 @@ func LeastSeconds(b *layout.Layout) (float64, error) {
 		if !ok {
 			program := b.Model.Program(i)
 			if b.Training() && key.Trained {
-				joint, err := autograd.Differentiate(program, autograd.Options{InputGrad: i > b.FirstTrained})
+				joint, err := autograd.Differentiate(program, autograd.Options{InputGrad: i > b.FirstTrained, Outputs: b.Model.Config.Outputs})
 				if err != nil {
 					return 0, fmt.Errorf("differentiating block %s: %w", b.Model.Blocks[i].Name, err)
 				}

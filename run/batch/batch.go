@@ -139,8 +139,12 @@ func (m *Matched) countedPositions() Tensor {
 	return Ints(list, m.Sequences, m.Positions)
 }
 
-// Counted is how many numbers the loss of the batch is the mean over.
+// Counted is how many numbers the loss of the batch is the mean over: targets, or samples where there are
+// none of the usual names.
 func (m *Matched) Counted() (n int64) {
+	if !m.layout.reads("targets") && !m.layout.reads("target") {
+		return m.Sequences
+	}
 	for _, id := range m.batch["targets"].Ints {
 		if id != op.IgnoreIndex {
 			n++

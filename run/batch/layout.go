@@ -12,7 +12,9 @@ import (
 // Layout is what a model reads of a batch for a task.
 type Layout struct {
 	Model *spec.Model // traced for a small micro-batch
-	parts []part
+	// WholeBatch: a batch must be one micro-batch.
+	WholeBatch bool
+	parts      []part
 }
 
 // part is one tensor of a batch.
@@ -50,8 +52,11 @@ func Trace(trace func(sequences, positions int64) (*spec.Model, error)) (Layout,
 		return Layout{}, fmt.Errorf("%s reads %d tensors of micro-batches of %v and %d of %v; it must read the same of all", a.Name, len(a.Batch), small, len(b.Batch), large)
 	}
 	l := Layout{Model: a}
+	for _, k := range a.Kinds {
+		l.WholeBatch = l.WholeBatch || k.Program.WholeBatch
+	}
 	for i, p := range a.Batch {
-		if p.Name == "scale" {
+		if p.Name == "scale" || p.Name == "sample_scale" {
 			continue // the loop fills it in
 		}
 		dims, err := dimensions(p.Type, b.Batch[i].Type)

@@ -12,6 +12,9 @@ type Matrix struct {
 
 	Type  dtype.Type // BF16 or F16, where Codes is used
 	Codes []uint16
+	// Patches are what the elements are taken from where they are windows of a tensor; element (i, j)
+	// is place j of window i.
+	Patches *Patches
 	// Interleaved codes are a transposed right operand in quant.BF16x32 or F16x32; Step is K.
 	Interleaved bool
 }
@@ -69,10 +72,15 @@ func (g *Gemm) Workspace(workers int) int {
 		return workers * interleavedScratch
 	case g.isStreamed():
 		return workers * g.streamedScratch()
-	case g.M <= skinnyM:
+	case g.isSkinny():
 		return workers * g.skinnyScratch()
 	}
 	return workers * g.scratch()
+}
+
+// isSkinny says that a matmul has few rows, and its operands lie in memory as they are.
+func (g *Gemm) isSkinny() bool {
+	return g.M <= skinnyM && g.A.Patches == nil && g.B.Patches == nil
 }
 
 // depth cuts K into equal slabs, multiples of eight.
@@ -107,7 +115,7 @@ func (g *Gemm) Run(p *Pool) {
 		p.LaunchWork(ceil(g.N, streamed{g}.columns()), streamed{g}, g.M*g.N*g.K)
 		return
 	}
-	if g.M <= skinnyM {
+	if g.isSkinny() {
 		p.LaunchWork(ceil(g.N, skinny{g}.width()), skinny{g}, g.M*g.N*g.K)
 		return
 	}

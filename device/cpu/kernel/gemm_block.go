@@ -33,11 +33,15 @@ func (g *Gemm) scratchOf(worker int) (strip, columns []float32) {
 
 // scratch is what one worker needs: a strip and the packed columns of a block.
 func (g *Gemm) scratch() int {
-	return g.stripScratch() + g.depth()*min(roundUp(g.N, maxCols), g.blockN())
+	n := min(roundUp(g.N, maxCols), g.blockN())
+	if g.B.Patches != nil {
+		return g.stripScratch() + (g.depth()+1)*n // and a row of them
+	}
+	return g.stripScratch() + g.depth()*n
 }
 
 func (g *Gemm) stripScratch() int {
-	if !g.A.Transposed {
+	if !g.A.Transposed && g.A.Patches == nil {
 		return 0
 	}
 	return g.depth() * stripM
@@ -60,7 +64,7 @@ const stripM = 48
 // height is how many rows are made ready at a time: a panel, which stays in the
 // first-level cache, or as many as make packing read whole lines.
 func (b *block) height() int {
-	if b.A.Transposed {
+	if b.A.Transposed || b.A.Patches != nil {
 		return stripM
 	}
 	return b.path.mr
@@ -82,6 +86,9 @@ func (b *block) rows(i, end int) {
 
 // ahead is the part that a tile fetches of the rows from i on, which come next.
 func (b *block) ahead(i, tile int) fetch {
+	if b.A.Patches != nil {
+		return fetch{}
+	}
 	if end := min(i+b.height(), b.iEnd); tile < fetchParts(end-i, !b.A.Transposed) {
 		return b.A.fetch(i, b.p0, b.kc, tile, !b.A.Transposed)
 	}
@@ -101,6 +108,12 @@ type strip struct {
 // read where they lie.
 func (b *block) ready(i, end int) strip {
 	r := b.path
+	if b.A.Patches != nil {
+		for k := i; k < end; k++ {
+			b.A.Patches.Take(b.strip[(k-i)*b.kc:][:b.kc], k, b.p0)
+		}
+		return strip{&r.tileRows, b.strip, r.mr * b.kc, b.kc, b.kc}
+	}
 	if b.A.Transposed {
 		b.A.pack(r, b.strip, r.mr, i, end-i, b.p0, b.kc, false)
 		return strip{&r.tileCols, b.strip, r.mr * b.kc, 1, r.mr}

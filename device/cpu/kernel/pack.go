@@ -60,6 +60,10 @@ func packStrips(wide int, strip stripFunc) packTransposeFunc {
 // them, from p0 on along them. along says that memory runs along the panels, so that
 // it must be transposed.
 func (m *Matrix) pack(r *routines, panels []float32, step, first, n, p0, kc int, along bool) {
+	if m.Patches != nil {
+		m.Patches.pack(panels, step, first, n, p0, kc)
+		return
+	}
 	if m.narrow() {
 		m.packHalf(r.half(m.Type), panels, step, first, n, p0, kc, along)
 		return

@@ -177,6 +177,10 @@ TEXT ·packCopyAVX2(SB), NOSPLIT, $0-56
 	VMOVUPS 32(BX), Y3
 	MOVQ R12, R10
 	IMULQ R8, R10          // bytes from panel to panel
+	CMPQ AX, $64
+	JEQ sixteenRow
+	CMPQ AX, $24
+	JEQ sixRow
 row:
 	MOVQ SI, DX
 	MOVQ DI, BX
@@ -195,6 +199,48 @@ panel:
 	ADDQ R8, DI
 	DECQ R12
 	JNZ row
+	VZEROUPPER
+	RET
+
+// Whole panels of 16 and of 6, without masked stores, which take as long as many others.
+sixteenRow:
+	MOVQ SI, DX
+	MOVQ DI, BX
+	MOVQ R11, CX
+sixteenPanel:
+	VMOVUPS (DX), Y0
+	VMOVUPS 32(DX), Y1
+	PREFETCHT0 (DX)(R9*8)
+	VMOVUPS Y0, (BX)
+	VMOVUPS Y1, 32(BX)
+	ADDQ R8, DX
+	ADDQ R10, BX
+	DECQ CX
+	JNZ sixteenPanel
+	ADDQ R9, SI
+	ADDQ R8, DI
+	DECQ R12
+	JNZ sixteenRow
+	VZEROUPPER
+	RET
+sixRow:
+	MOVQ SI, DX
+	MOVQ DI, BX
+	MOVQ R11, CX
+sixPanel:
+	VMOVUPS (DX), X0
+	VMOVSD 16(DX), X1
+	PREFETCHT0 (DX)(R9*8)
+	VMOVUPS X0, (BX)
+	VMOVSD X1, 16(BX)
+	ADDQ R8, DX
+	ADDQ R10, BX
+	DECQ CX
+	JNZ sixPanel
+	ADDQ R9, SI
+	ADDQ R8, DI
+	DECQ R12
+	JNZ sixRow
 	VZEROUPPER
 	RET
 

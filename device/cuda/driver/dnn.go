@@ -57,10 +57,14 @@ func (e *UnsupportedError) Unwrap() error { return e.Cause }
 // Descriptors of cuDNN's interface for graphs.
 const (
 	pointwiseDesc        = 0
+	convolutionDesc      = 1
 	engineDesc           = 2
 	engineConfigDesc     = 3
 	heuristicDesc        = 4
 	planDesc             = 5
+	convolveOperation    = 10
+	convolveWeight       = 11
+	convolveInput        = 12
 	pointwiseOperation   = 13
 	graphDesc            = 15
 	variantPack          = 16
@@ -71,6 +75,8 @@ const (
 	reductionOperation   = 22
 	reshapeOperation     = 31
 	bestFirst            = 3 // the heuristic without fallbacks
+	matrixUnitsNote      = 0
+	roundsInputsNote     = 1
 	nondeterministicNote = 4
 	notes                = 16 // more than there are
 )
@@ -81,7 +87,9 @@ const (
 	ofDataType   = 1
 	ofBool       = 2
 	ofInt64      = 3
+	ofFloat      = 4
 	ofPointer    = 6
+	ofConvMode   = 7
 	ofHeuristic  = 8
 	ofNote       = 11
 	ofPointwise  = 14

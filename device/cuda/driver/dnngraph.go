@@ -8,7 +8,12 @@ type DNNGraph struct {
 	// Outside are the tensors that lie in device memory; Run takes their addresses in
 	// this order.
 	Outside []*Tensor
+	// Exact: f32 is not rounded on its way to matrix units.
+	Exact bool
 }
+
+// Windows say how those of a convolution move over the last two dimensions.
+type Windows struct{ Strides, Padding, Dilation [2]int64 }
 
 // Tensor is a value of a graph.
 type Tensor struct {
@@ -28,6 +33,7 @@ type Operation struct {
 	Compute int   // type of the arithmetic
 	X, B, T *Tensor
 	Y       *Tensor
+	Windows *Windows // of convolutions
 }
 
 // OperationKind says what an operation computes.
@@ -35,10 +41,13 @@ type OperationKind int
 
 // Kinds of operations.
 const (
-	Pointwise OperationKind = iota // y[i] = mode(x[i], b[i], t[i]); a dimension of size 1 is repeated
-	MatMul                         // y = x·b over the two last dimensions
-	Reduce                         // y = mode over the dimensions of size 1, or of fewer heads, of x
-	Reshape                        // y is x with other strides or another type
+	Pointwise      OperationKind = iota // y[i] = mode(x[i], b[i], t[i]); a dimension of size 1 is repeated
+	MatMul                              // y = x·b over the two last dimensions
+	Reduce                              // y = mode over the dimensions of size 1, or of fewer heads, of x
+	Reshape                             // y is x with other strides or another type
+	Convolve                            // y = x convolved with b
+	ConvolveInput                       // the gradient of x of a convolution, from that of y
+	ConvolveWeight                      // the gradient of b of a convolution, from that of y
 )
 
 // Modes of Pointwise and Reduce, as cuDNN numbers them.

@@ -12,9 +12,10 @@ import (
 
 // maker makes descriptors and remembers the first error.
 type maker struct {
-	l    *dnnLib
-	made []uintptr // all descriptors, in order
-	err  error
+	l     *dnnLib
+	made  []uintptr // all descriptors, in order
+	exact bool      // engines that round f32 are refused
+	err   error
 }
 
 // begin makes a descriptor to be filled in.
@@ -63,7 +64,7 @@ func get[V any](m *maker, d uintptr, attribute, kind int, into []V) []V {
 }
 
 func (l *dnnLib) prepare(h DNNHandle, g *DNNGraph) (*GraphPlan, error) {
-	m := &maker{l: l}
+	m := &maker{l: l, exact: g.Exact}
 	graph := m.graph(h, g)
 	p := &GraphPlan{}
 	if m.err == nil {
@@ -193,8 +194,41 @@ func (m *maker) operation(o Operation, tensors map[*Tensor]uintptr) uintptr {
 		put(m, d, input, ofDescriptor, tensors[o.X])
 		put(m, d, output, ofDescriptor, tensors[o.Y])
 		return m.end(d)
+	case Convolve, ConvolveInput, ConvolveWeight:
+		return m.convolution(o, tensors)
 	}
 	return m.pointwise(o, tensors)
+}
+
+// convolution describes a convolution or a gradient of one: the same windows, and three tensors.
+func (m *maker) convolution(o Operation, tensors map[*Tensor]uintptr) uintptr {
+	const computeType, mode, dilations, strides, behind, before, dimensions, crossCorrelation = 100, 101, 102, 103, 104, 105, 106, 1
+	w := o.Windows
+	how := m.begin(convolutionDesc)
+	put(m, how, computeType, ofDataType, int32(o.Compute))
+	put(m, how, mode, ofConvMode, int32(crossCorrelation))
+	put(m, how, dimensions, ofInt64, int64(len(w.Strides)))
+	put(m, how, dilations, ofInt64, w.Dilation[:]...)
+	put(m, how, strides, ofInt64, w.Strides[:]...)
+	put(m, how, before, ofInt64, w.Padding[:]...)
+	put(m, how, behind, ofInt64, w.Padding[:]...)
+	m.end(how)
+	// Attributes are alpha, beta, the description and three tensors, one after the other.
+	kind, first := convolveOperation, 700
+	switch o.Kind {
+	case ConvolveInput:
+		kind, first = convolveInput, 706
+	case ConvolveWeight:
+		kind, first = convolveWeight, 712
+	}
+	d := m.begin(kind)
+	put(m, d, first, ofFloat, float32(1))
+	put(m, d, first+1, ofFloat, float32(0))
+	put(m, d, first+2, ofDescriptor, how)
+	for i, t := range []*Tensor{o.B, o.X, o.Y} {
+		put(m, d, first+3+i, ofDescriptor, tensors[t])
+	}
+	return m.end(d)
 }
 
 func (m *maker) pointwise(o Operation, tensors map[*Tensor]uintptr) uintptr {
@@ -251,7 +285,7 @@ func (m *maker) plan(config uintptr, p *GraphPlan) {
 	engine := []uintptr{m.begin(engineDesc)}
 	get(m, config, engineOf, ofDescriptor, engine)
 	for _, note := range get(m, engine[0], numericalNotes, ofNote, make([]int32, notes)) {
-		if note == nondeterministicNote {
+		if note == nondeterministicNote || m.exact && (note == matrixUnitsNote || note == roundsInputsNote) {
 			return
 		}
 	}

@@ -27,6 +27,18 @@ __device__ __forceinline__ float blockJoin(int r, float x) {
 // A block per line, for all reductions.
 extern "C" __global__ void reduceLine(const Element *x, Element *y, i64 along, i64 inner, int r, int add) {
     const Element *p = x + FIRST((i64)blockIdx.x);
+    if (r == Prod) { // in double: a long one loses digits
+        double all = 1.0;
+        for (i64 k = threadIdx.x; k < along; k += blockDim.x) all *= wide(p[k * inner]);
+        for (int d = 16; d > 0; d >>= 1) all *= __shfl_xor_sync(0xffffffffu, all, d);
+        __shared__ double parts[32];
+        if ((threadIdx.x & 31) == 0) parts[threadIdx.x >> 5] = all;
+        __syncthreads();
+        if (threadIdx.x > 0) return;
+        for (int i = 1; i < blockDim.x >> 5; i++) all *= parts[i];
+        narrow((float)all + (add ? wide(y[blockIdx.x]) : 0.0f), &y[blockIdx.x]);
+        return;
+    }
     int by = r == LogSumExp ? Max : r;
     float a = start(by);
     for (i64 k = threadIdx.x; k < along; k += blockDim.x) a = join(by, a, wide(p[k * inner]));

@@ -1,0 +1,103 @@
+package vision_test
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"spillway"
+	"spillway/arch/vision"
+	_ "spillway/device/cpu"
+	_ "spillway/device/cuda"
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/nn"
+	"spillway/optim"
+	"spillway/spec"
+)
+
+// Numbers of weights as published, running statistics not counted.
+func TestPublishedSizes(t *testing.T) {
+	for name, c := range map[string]struct {
+		net  nn.Model
+		want int64
+	}{"resnet50": {vision.NewResNet50(), 25557032}, "vit_b_16": {vision.NewViTB16(), 86567656}} {
+		m, err := spec.Trace(name, "own", c.net, graph.Config{MicroBatchSize: 2, Seq: 1, DType: dtype.F32, Task: graph.Train})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n int64
+		for _, p := range m.Params {
+			if p.Momentum == 0 {
+				n += p.Type.Shape.Elements()
+			}
+		}
+		if n != c.want {
+			t.Errorf("%s has %d weights, want %d", name, n, c.want)
+		}
+	}
+}
+
+// A shape that does not fit is refused while a model is traced, with the block, both numbers and the line.
+func TestWrongShapesAreRefused(t *testing.T) {
+	wide := vision.NewResNet(32, 10, 1, 1, 1, 1)
+	wide.Layer2[0].Conv2 = nn.NewConv2d(96, 128, 3).Strided(2, 1).WithoutBias()
+	small := vision.NewViT(16, 32, 8, 1, 2, 5)
+	for want, net := range map[string]nn.Model{"layer2.0: resnet.go:|has 128 channels|is for 96": wide, "patch_embed: |has 16 places|takes 32": small} {
+		_, err := spec.Trace("wrong", "own", net, graph.Config{MicroBatchSize: 2, Seq: 1, DType: dtype.F32, Task: graph.Train})
+		for _, part := range strings.Split(want, "|") {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("error %v, want %q in it", err, part)
+			}
+		}
+	}
+}
+
+var (
+	model  = flag.String("vision.model", "resnet50", "the network to measure")
+	device = flag.String("vision.device", "cpu", "where")
+	typed  = flag.String("vision.dtype", "f32", "what it computes in")
+	size   = flag.Int64("vision.batch", 8, "images of a batch")
+	limit  = flag.String("vision.limit", "", "memory of the device")
+)
+
+// BenchmarkTraining is an iteration of SGD with momentum; next to PyTorch see tools/reference/vision.py.
+func BenchmarkTraining(b *testing.B) {
+	var net nn.Model = vision.NewResNet50()
+	if *model == "vit" {
+		net = vision.NewViTB16()
+	}
+	c := spillway.Config{Devices: []string{*device}}
+	c.MaxMemory, c.MicroBatches = *limit, 1
+	c.Precision = map[string]dtype.Type{"f32": dtype.F32, "bf16": dtype.BF16, "f16": dtype.F16}[*typed]
+	c.Optimizer, _ = optim.Parse("sgd:lr=0.01,momentum=0.9,weight_decay=0")
+	w, err := spillway.Wrap(net, c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Close()
+	floats, ints := make([]float32, *size*3*224*224), make([]int32, *size)
+	for i := range floats {
+		floats[i] = float32(i*7919%1000)/500 - 1
+	}
+	batch := spillway.Batch{"input": spillway.Floats(floats, *size, 3, 224, 224), "targets": spillway.Ints(ints, *size)}
+	step := func() {
+		if _, err := w.Step(batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for range 3 {
+		step()
+	}
+	start := time.Now()
+	b.ResetTimer()
+	for range b.N {
+		step()
+	}
+	took := time.Since(start) / time.Duration(b.N)
+	stats := w.MemoryStats()
+	fmt.Printf("%s %s %s batch %d limit %q: %v an iteration, %.1f images/s, peak %.2f GiB, %s\n", *model, *device, *typed, *size, *limit,
+		took.Round(10*time.Microsecond), float64(*size)/took.Seconds(), float64(stats.Devices[0].Peak)/(1<<30), w.Strategy())
+}

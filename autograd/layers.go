@@ -1,0 +1,87 @@
+package autograd
+
+import (
+	"spillway/graph"
+	"spillway/op"
+)
+
+// Gradients of convolutions, pooling, norms over groups and resampling.
+
+// withShape is the attributes of a gradient op that makes something of v's shape.
+func (r *Reverse) withShape(a op.Attr, v graph.Value) op.Attr {
+	a.Shape, a.Bias = r.TypeOf(v).Shape, false
+	return a
+}
+
+func gradConv(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	dx := make([]graph.Value, len(n.In))
+	if r.Needs(n.In[0]) {
+		dx[0] = r.EmitOne(op.ConvInput, r.withShape(n.Attr, n.In[0]), dy[0], n.In[1])
+	}
+	if r.Needs(n.In[1]) {
+		dx[1] = r.EmitOne(op.ConvWeight, r.withShape(n.Attr, n.In[1]), n.In[0], dy[0])
+	}
+	if n.Attr.Bias && r.Needs(n.In[2]) {
+		dx[2] = r.EmitOne(op.SumRows, op.Attr{InnerDims: 1}, dy[0])
+	}
+	return dx
+}
+
+// gradConvInput: what a transposed convolution makes is x of a convolution, what it takes is y.
+func gradConvInput(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	dx := make([]graph.Value, 2)
+	if r.Needs(n.In[0]) {
+		dx[0] = r.EmitOne(op.Conv, op.Attr{Spatial: n.Attr.Spatial}, dy[0], n.In[1])
+	}
+	if r.Needs(n.In[1]) {
+		dx[1] = r.EmitOne(op.ConvWeight, r.withShape(n.Attr, n.In[1]), dy[0], n.In[0])
+	}
+	return dx
+}
+
+func gradPool(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	a := r.withShape(n.Attr, n.In[0])
+	if a.Reduction == op.ReduceMax {
+		return r.Emit(op.PoolGrad, a, n.In[0], dy[0])
+	}
+	return r.Emit(op.PoolGrad, a, dy[0])
+}
+
+// gradGroupNorm: the gradients of running statistics are how far they are from those of the batch, the
+// variance with n-1 as PyTorch has it, so that a step of their momentum along it is their update.
+func gradGroupNorm(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	dx := make([]graph.Value, len(n.In))
+	if dy[0] == 0 || dy[1] != 0 || dy[2] != 0 {
+		return dx // statistics have no gradients
+	}
+	a := n.Attr
+	a.Running, a.InputOnly = false, true
+	in := []graph.Value{n.In[0]}
+	if a.Bias {
+		in = append(in, n.In[1])
+		a.InputOnly = !r.Needs(n.In[1]) && !r.Needs(n.In[2])
+	}
+	copy(dx, r.Emit(op.GroupNormGrad, a, append(in, n.Out[1], n.Out[2], dy[0])...))
+	if !n.Attr.Running {
+		return dx
+	}
+	rows := float64(r.TypeOf(n.In[0]).Shape.Rows())
+	for i, stat := range []graph.Value{n.Out[1], n.Out[2]} {
+		at := len(n.In) - 2 + i
+		if !r.Needs(n.In[at]) {
+			continue
+		}
+		if i == 1 && rows > 1 {
+			stat = r.EmitOne(op.Scale, op.Attr{Scale: rows / (rows - 1)}, stat)
+		}
+		running := r.fit(n.In[at], r.TypeOf(stat))
+		dx[at] = r.EmitOne(op.Binary, op.Attr{Func2: op.Minus}, running, stat)
+	}
+	return dx
+}
+
+func gradResample(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	a := n.Attr
+	_, a.Rows, _ = r.TypeOf(n.In[0]).Shape.Around(a.Axis, 1)
+	return r.Emit(op.ResampleGrad, a, dy[0])
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A model that fits in neither device nor host memory is read from its own files: the text is the same,
+// and nothing stays in the folder. Without a folder that is refused, and the folder is named as the way out.
+func TestGenerateFromDisk(t *testing.T) {
+	dir, disk := storiesFolder(t), filepath.Join(t.TempDir(), "disk")
+	args := []string{"generate", dir, "--tokenizer", filepath.Join(dir, "tok512.bin"), "--max-new-tokens", "30", "--prompt", "Once upon a time"}
+	want := generatedObject(t, args...)
+	small := append(slices.Clone(args), "--max-memory", "700KiB", "--max-host-memory", "900KiB")
+	if v := generatedObject(t, append(slices.Clone(small), "--disk", disk)...); v.Text != want.Text || v.Measured > 700<<10 {
+		t.Errorf("from disk the text is %q in %d bytes, want %q", v.Text, v.Measured, want.Text)
+	}
+	if left, err := os.ReadDir(disk); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+	if r := command(t, small...); r.code == exitOK || !strings.Contains(r.err, "--disk DIR") {
+		t.Errorf("without a disk: %d, %s", r.code, r.err)
+	}
+}
+
+// Guessing changes no text, whoever guesses, also within a limit that both models share and for many
+// prompts at once; what was guessed is said.
+func TestDraftsChangeNoText(t *testing.T) {
+	dir := storiesFolder(t)
+	args := []string{"generate", dir, "--tokenizer", filepath.Join(dir, "tok512.bin"), "--max-new-tokens", "60",
+		"--prompt", "Once upon a time, there was a little girl named Lily. She loved to play outside. Once upon a time"}
+	for _, sampling := range [][]string{nil, {"--temperature", "0.7", "--seed", "3"}} {
+		args := slices.Concat(args, sampling)
+		want := generatedObject(t, args...)
+		guessed := 0
+		for _, draft := range [][]string{{"ngram"}, {"ngram", "--max-memory", "1MiB"}, {"self", "--max-memory", "1500KiB"}, {dir, "--draft-tokens", "3"}} {
+			v := generatedObject(t, append(append(slices.Clone(args), "--draft"), draft...)...)
+			if v.Text != want.Text || !slices.Equal(v.Tokens, want.Tokens) {
+				t.Errorf("--draft %s: %q, want %q", draft, v.Text, want.Text)
+			}
+			if guessed += v.Guessed; v.Accepted > v.Guessed || v.Guessed > 0 && v.PerStep < 1 || v.NewTokens != want.NewTokens {
+				t.Errorf("--draft %s: %d of %d guesses were right, %.2f tokens a step", draft, v.Accepted, v.Guessed, v.PerStep)
+			}
+		}
+		if guessed == 0 {
+			t.Error("nothing was ever guessed")
+		}
+	}
+	if r := command(t, append(args, "--draft", "ngram")...); !strings.Contains(r.err, "guessed ") {
+		t.Errorf("the statistics are %s", r.err)
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--draft-tokens", "3"}, "no effect without --draft"},
+		{[]string{"--draft", "ngram", "--num-beams", "2"}, "--draft has no effect with --num-beams"},
+		{[]string{"--draft", "ngram", "--no-cache"}, "--no-cache"},
+		{[]string{"--draft", "ngram", "--draft-tokens", "65"}, "1 to 64"},
+		{[]string{"--draft", "self", "--max-memory", "100KiB"}, "guess"},
+		{[]string{"--draft", "nowhere"}, "the model that guesses"},
+	} {
+		if r := command(t, append(slices.Clone(args), c.args...)...); r.code == exitOK || !strings.Contains(r.err, c.says) {
+			t.Errorf("%s: %d, %s, want %q", c.args, r.code, r.err, c.says)
+		}
+	}
+}

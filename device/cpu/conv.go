@@ -1,0 +1,344 @@
+package cpu
+
+import (
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/op"
+)
+
+func init() {
+	Register(op.Conv, conv)
+	Register(op.ConvInput, convInput)
+	Register(op.ConvWeight, convWeight)
+}
+
+// convolution is a convolution of this device: channels are last, so that windows are rows of memory and
+// a convolution is a matmul of windows and weights. The weights are put into the order of windows first.
+type convolution struct {
+	op.Convolution
+	taps, each, made int // places of a window; channels of x and y in a group
+	groups           int
+	outside          int // places of y
+}
+
+func convolutionOf(c op.Call) convolution {
+	v := convolution{Convolution: c.Conv()}
+	v.groups = int(v.Groups)
+	v.taps, v.each, v.made = int(v.Kernel[0]*v.Kernel[1]*v.Kernel[2]), int(v.C)/v.groups, int(v.O)/v.groups
+	v.outside = int(v.B * v.Out[0] * v.Out[1] * v.Out[2])
+	return v
+}
+
+func ints(v [3]int64) [3]int { return [3]int{int(v[0]), int(v[1]), int(v[2])} }
+
+// depthwise says that each channel is convolved by itself.
+func (v convolution) depthwise() bool { return v.each == 1 && v.made == 1 }
+
+// windows of x, as the convolution sees them.
+func (v convolution) windows() *kernel.Patches {
+	return &kernel.Patches{Channels: int(v.C), Width: v.each, In: ints(v.In), Out: ints(v.Out), Kernel: ints(v.Kernel),
+		Stride: ints(v.Stride), Padding: ints(v.Padding), Dilation: ints(v.Dilation)}
+}
+
+// reversed are the windows of y that a place of x lies in, of a convolution without strides: its
+// gradient is a convolution with places in reverse order.
+func (v convolution) reversed() *kernel.Patches {
+	p := &kernel.Patches{Channels: int(v.O), Width: v.made, In: ints(v.Out), Out: ints(v.In), Kernel: ints(v.Kernel), Stride: [3]int{1, 1, 1}, Dilation: ints(v.Dilation)}
+	for d := range p.Padding {
+		p.Padding[d] = p.Dilation[d]*(p.Kernel[d]-1) - int(v.Padding[d])
+	}
+	return p
+}
+
+// byPlaces reads weights [O C K..] as rows of places: of each group to [places·C O], or for gradients,
+// with places in reverse order, to [places·O C].
+func (v convolution) byPlaces(dst, w []float32, back bool) {
+	size := v.taps * v.each * v.made
+	for g := range v.groups {
+		to, from := dst[g*size:][:size], w[g*size:][:size]
+		for o := range v.made {
+			for c := range v.each {
+				line := from[(o*v.each+c)*v.taps:][:v.taps]
+				for t, f := range line {
+					if back {
+						to[((v.taps-1-t)*v.made+o)*v.each+c] = f
+					} else {
+						to[(t*v.each+c)*v.made+o] = f
+					}
+				}
+			}
+		}
+	}
+}
+
+func (v convolution) weights() int { return v.taps * v.each * int(v.O) }
+
+// alignedFloats rounds up to whole cache lines.
+func alignedFloats(n int) int { return (n + 15) / 16 * 16 }
+
+func conv(c op.Call, workers int) Program {
+	v := convolutionOf(c)
+	switch {
+	case v.Pointwise():
+		return pointwise(c, v, workers)
+	case v.depthwise():
+		return depthwise(c, v, workers)
+	}
+	p := v.windows()
+	g := &kernel.Gemm{M: v.outside, N: v.made, K: p.Columns(), CStep: int(v.O), A: kernel.Matrix{Patches: p}, B: kernel.Matrix{Step: v.made}}
+	room := alignedFloats(v.weights())
+	return Program{Workspace: bytesOf(room + g.Workspace(workers)), Run: func(pool *kernel.Pool, l *device.Launch) {
+		y, work := F32(l, len(c.In)), scratch(l)
+		v.byPlaces(work, F32(l, 1), false)
+		p.Data, g.Work = F32(l, 0), work[room:]
+		for k := range v.groups {
+			p.First, g.B.Data, g.C, g.Bias = k*v.each, work[k*p.Columns()*v.made:], y[k*v.made:], nil
+			if c.Attr.Bias {
+				g.Bias = F32(l, 2)[k*v.made:][:v.made]
+			}
+			g.Run(pool)
+		}
+	}}
+}
+
+// pointwise is a convolution, or a gradient of one, whose windows are single places: a matmul of rows.
+func pointwise(c op.Call, v convolution, workers int) Program {
+	wide := op.Call{Kind: op.MatMul, In: c.In, Out: c.Out, Attr: op.Attr{TransB: true, Bias: c.Attr.Bias}}
+	rows := func(t op.Type) op.Type {
+		return op.Type{DType: t.DType, Shape: []int64{t.Shape.Rows(), t.Shape.Last()}}
+	}
+	weight := op.Type{DType: c.In[0].DType, Shape: []int64{v.O, v.C}}
+	switch c.Kind {
+	case op.ConvInput:
+		wide.Attr = op.Attr{}
+		wide.In, wide.Out = []op.Type{rows(c.In[0]), weight}, []op.Type{rows(c.Out[0])}
+	case op.ConvWeight: // dyᵀ·x, and the call has x first
+		g := &kernel.Gemm{M: int(v.O), N: int(v.C), K: v.outside, CStep: int(v.C), Accumulate: c.Attr.Accumulate,
+			A: kernel.Matrix{Step: int(v.O), Transposed: true}, B: kernel.Matrix{Step: int(v.C)}}
+		return Program{Workspace: bytesOf(g.Workspace(workers)), Run: func(p *kernel.Pool, l *device.Launch) {
+			g.A.Data, g.B.Data, g.C, g.Work = F32(l, 1), F32(l, 0), F32(l, 2), scratch(l)
+			g.Run(p)
+		}}
+	default:
+		wide.In, wide.Out = append([]op.Type{rows(c.In[0]), weight}, c.In[2:]...), []op.Type{rows(c.Out[0])}
+	}
+	return matMul(wide, workers)
+}
+
+func convInput(c op.Call, workers int) Program {
+	v := convolutionOf(c)
+	switch {
+	case v.Pointwise():
+		return pointwise(c, v, workers)
+	case v.depthwise():
+		return depthwise(c, v, workers)
+	case v.Stride != [3]int64{1, 1, 1}:
+		return convInputStrided(c, v, workers)
+	}
+	p := v.reversed()
+	g := &kernel.Gemm{M: p.Rows(int(v.B)), N: v.each, K: p.Columns(), CStep: int(v.C), A: kernel.Matrix{Patches: p}, B: kernel.Matrix{Step: v.each}}
+	room := alignedFloats(v.weights())
+	return Program{Workspace: bytesOf(room + g.Workspace(workers)), Run: func(pool *kernel.Pool, l *device.Launch) {
+		dx, work := F32(l, 2), scratch(l)
+		v.byPlaces(work, F32(l, 1), true)
+		p.Data, g.Work = F32(l, 0), work[room:]
+		for k := range v.groups {
+			p.First, g.B.Data, g.C = k*v.made, work[k*p.Columns()*v.each:], dx[k*v.each:]
+			g.Run(pool)
+		}
+	}}
+}
+
+// convInputStrided multiplies the places of y of one sample by the weights, which gives what each adds to
+// its window, and then sums for each place of x what windows give it, in order.
+func convInputStrided(c op.Call, v convolution, workers int) Program {
+	places, columns := v.outside/int(v.B), v.taps*v.each
+	g := &kernel.Gemm{M: places, N: columns, K: v.made, CStep: columns, A: kernel.Matrix{Step: int(v.O)}, B: kernel.Matrix{Step: columns}}
+	room := alignedFloats(v.weights())
+	gives := alignedFloats(places * columns)
+	inside := int(v.In[0] * v.In[1] * v.In[2])
+	var dx, windows []float32
+	var sample, group int
+	collect := rowsOf(int64(inside), int64(columns), func(_, from, to int) {
+		for i := from; i < to; i++ {
+			row := dx[(sample*inside+i)*int(v.C)+group*v.each:][:v.each]
+			clear(row)
+			v.meets(i, func(place, tap int) { kernel.AddScaled(row, windows[place*columns+tap*v.each:], 1) })
+		}
+	})
+	return Program{Workspace: bytesOf(room + gives + g.Workspace(workers)), Run: func(pool *kernel.Pool, l *device.Launch) {
+		work, w, dy := scratch(l), F32(l, 1), F32(l, 0)
+		dx, windows, g.Work = F32(l, 2), work[room:], work[room+gives:]
+		for o := range int(v.O) { // to [O places·C]
+			for k := range v.each {
+				for t := range v.taps {
+					work[(o*v.taps+t)*v.each+k] = w[(o*v.each+k)*v.taps+t]
+				}
+			}
+		}
+		for sample = range int(v.B) {
+			for group = range v.groups {
+				g.A.Data, g.B.Data, g.C = dy[sample*places*int(v.O)+group*v.made:], work[group*v.made*columns:], windows
+				g.Run(pool)
+				collect.start(pool)
+			}
+		}
+	}}
+}
+
+// meets calls f with the places of y whose windows place i of x lies in, and where in them.
+func (v convolution) meets(i int, f func(place, tap int)) {
+	at := [3]int64{int64(i) / (v.In[1] * v.In[2]), int64(i) / v.In[2] % v.In[1], int64(i) % v.In[2]}
+	along := func(d int, k int64) (int64, bool) {
+		o := at[d] + v.Padding[d] - k*v.Dilation[d]
+		return o / v.Stride[d], o >= 0 && o%v.Stride[d] == 0 && o/v.Stride[d] < v.Out[d]
+	}
+	for kd := range v.Kernel[0] {
+		od, ok := along(0, kd)
+		for kh := range v.Kernel[1] {
+			oh, fits := along(1, kh)
+			if !ok || !fits {
+				continue
+			}
+			for kw := range v.Kernel[2] {
+				if ow, fits := along(2, kw); fits {
+					f(int((od*v.Out[1]+oh)*v.Out[2]+ow), int((kd*v.Kernel[1]+kh)*v.Kernel[2]+kw))
+				}
+			}
+		}
+	}
+}
+
+func convWeight(c op.Call, workers int) Program {
+	v := convolutionOf(c)
+	switch {
+	case v.Pointwise():
+		return pointwise(c, v, workers)
+	case v.depthwise():
+		return depthwiseWeight(c, v)
+	}
+	p := v.windows()
+	columns := p.Columns()
+	g := &kernel.Gemm{M: v.made, N: columns, K: v.outside, CStep: columns, A: kernel.Matrix{Step: int(v.O), Transposed: true}, B: kernel.Matrix{Patches: p}}
+	room := alignedFloats(v.made * columns)
+	return Program{Workspace: bytesOf(room + g.Workspace(workers)), Run: func(pool *kernel.Pool, l *device.Launch) {
+		dw, dy, work := F32(l, 2), F32(l, 1), scratch(l)
+		p.Data, g.C, g.Work = F32(l, 0), work[:room], work[room:]
+		for k := range v.groups {
+			p.First, g.A.Data = k*v.each, dy[k*v.made:]
+			g.Run(pool)
+			v.toWeights(dw[k*v.made*columns:], work, c.Attr.Accumulate)
+		}
+	}}
+}
+
+// toWeights puts the gradient of a group, [O places C], into the order of weights.
+func (v convolution) toWeights(dw, from []float32, add bool) {
+	for o := range v.made {
+		for k := range v.each {
+			line := dw[(o*v.each+k)*v.taps:][:v.taps]
+			for t := range line {
+				f := from[(o*v.taps+t)*v.each+k]
+				if add {
+					f += line[t]
+				}
+				line[t] = f
+			}
+		}
+	}
+}
+
+// depthwise convolves each channel by itself, all channels of a place at once; of the gradient the places
+// of y are those whose windows a place of x lies in.
+func depthwise(c op.Call, v convolution, _ int) Program {
+	channels, back := int(v.C), c.Kind == op.ConvInput
+	to, from := v.Out, v.In
+	if back {
+		to, from = v.In, v.Out
+	}
+	places, others := int(to[0]*to[1]*to[2]), int(from[0]*from[1]*from[2])
+	var x, y, w, bias []float32
+	work := rowsOf(v.B*int64(places), v.C*int64(v.taps), func(_, first, end int) {
+		for i := first; i < end; i++ {
+			row, base := y[i*channels:][:channels], i/places*others
+			if bias != nil {
+				copy(row, bias)
+			} else {
+				clear(row)
+			}
+			add := func(place, tap int) { kernel.AddMul(row, x[(base+place)*channels:], w[tap*channels:]) }
+			if back {
+				v.meets(i%places, add)
+			} else {
+				v.sees(i%places, add)
+			}
+		}
+	})
+	return work.program(bytesOf(v.weights()), func(l *device.Launch) {
+		x, y, w, bias = F32(l, 0), F32(l, len(c.In)), scratch(l), nil
+		if c.Attr.Bias {
+			bias = F32(l, 2)
+		}
+		for k, given := 0, F32(l, 1); k < channels; k++ {
+			for t := range v.taps {
+				w[t*channels+k] = given[k*v.taps+t]
+			}
+		}
+	})
+}
+
+// sees calls f with the places of x that the window of place i of y holds, and where in it they are.
+func (v convolution) sees(i int, f func(place, tap int)) {
+	at := [3]int64{int64(i) / (v.Out[1] * v.Out[2]), int64(i) / v.Out[2] % v.Out[1], int64(i) % v.Out[2]}
+	for kd := range v.Kernel[0] {
+		z := at[0]*v.Stride[0] - v.Padding[0] + kd*v.Dilation[0]
+		for kh := range v.Kernel[1] {
+			y := at[1]*v.Stride[1] - v.Padding[1] + kh*v.Dilation[1]
+			if z < 0 || z >= v.In[0] || y < 0 || y >= v.In[1] {
+				continue
+			}
+			for kw := range v.Kernel[2] {
+				if x := at[2]*v.Stride[2] - v.Padding[2] + kw*v.Dilation[2]; x >= 0 && x < v.In[2] {
+					f(int((z*v.In[1]+y)*v.In[2]+x), int((kd*v.Kernel[1]+kh)*v.Kernel[2]+kw))
+				}
+			}
+		}
+	}
+}
+
+// depthwiseParts is into how many parts the places of y are cut for gradients of weights; the parts are
+// then added in order.
+const depthwiseParts = 16
+
+func depthwiseWeight(c op.Call, v convolution) Program {
+	channels := int(v.C)
+	size, places, others := v.taps*channels, v.outside/int(v.B), int(v.In[0]*v.In[1]*v.In[2])
+	var x, dy, partial []float32
+	work := &rows{n: v.outside, step: max(1, (v.outside+depthwiseParts-1)/depthwiseParts)}
+	work.do = func(_, from, to int) {
+		own := partial[from/work.step*size:][:size]
+		clear(own)
+		for i := from; i < to; i++ {
+			v.sees(i%places, func(place, tap int) {
+				kernel.AddMul(own[tap*channels:][:channels], x[(i/places*others+place)*channels:], dy[i*channels:])
+			})
+		}
+	}
+	return Program{Workspace: bytesOf(depthwiseParts * size), Run: func(p *kernel.Pool, l *device.Launch) {
+		x, dy, partial = F32(l, 0), F32(l, 1), scratch(l)
+		dw := F32(l, 2)
+		work.start(p)
+		for k := 1; k < work.pieces(); k++ {
+			kernel.AddScaled(partial[:size], partial[k*size:], 1)
+		}
+		for k := range channels {
+			for t := range v.taps {
+				f := partial[t*channels+k]
+				if c.Attr.Accumulate {
+					f += dw[k*v.taps+t]
+				}
+				dw[k*v.taps+t] = f
+			}
+		}
+	}}
+}

@@ -1,0 +1,220 @@
+// Convolutions with channels last, pooling and resampling. Convolutions here are plain and for where
+// cuDNN has none; the weights' order for it is made here too.
+
+#define EACH(i, n) for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x)
+
+// Weights [O C places] to [O places C].
+extern "C" __global__ void byPlaces(const Element *w, Element *to, i64 n, i64 c, i64 taps) {
+    EACH(i, n) to[i] = w[i / (c * taps) * c * taps + i % c * taps + i / c % taps];
+}
+// And back, added to what is there where asked for.
+extern "C" __global__ void toWeights(const Element *from, Element *w, i64 n, i64 c, i64 taps, int add) {
+    EACH(i, n) {
+        float f = wide(from[i / (c * taps) * c * taps + i % taps * c + i / taps % c]);
+        narrow(add ? f + wide(w[i]) : f, &w[i]);
+    }
+}
+
+#define THREE(p) i64 p##0, i64 p##1, i64 p##2
+#define GEOMETRY i64 B, i64 C, i64 O, i64 each, i64 made, THREE(in), THREE(out), THREE(k), THREE(s), THREE(p), THREE(d)
+
+// A thread per element of y.
+extern "C" __global__ void convForward(const Element *x, const Element *w, Element *y, GEOMETRY) {
+    i64 taps = k0 * k1 * k2;
+    EACH(i, B * out0 * out1 * out2 * O) {
+        i64 o = i % O, r = i / O, b = r / (out0 * out1 * out2);
+        i64 z = r / (out1 * out2) % out0 * s0 - p0, v = r / out2 % out1 * s1 - p1, u = r % out2 * s2 - p2;
+        float sum = 0.0f;
+        for (i64 t = 0; t < taps; t++) {
+            i64 zz = z + t / (k1 * k2) * d0, vv = v + t / k2 % k1 * d1, uu = u + t % k2 * d2;
+            if (zz < 0 || zz >= in0 || vv < 0 || vv >= in1 || uu < 0 || uu >= in2) continue;
+            const Element *row = x + (((b * in0 + zz) * in1 + vv) * in2 + uu) * C + o / made * each;
+            const Element *weight = w + o * each * taps + t;
+            for (i64 c = 0; c < each; c++) sum += wide(row[c]) * wide(weight[c * taps]);
+        }
+        narrow(sum, &y[i]);
+    }
+}
+
+// A thread per element of x.
+extern "C" __global__ void convInput(const Element *dy, const Element *w, Element *dx, GEOMETRY) {
+    i64 taps = k0 * k1 * k2;
+    EACH(i, B * in0 * in1 * in2 * C) {
+        i64 c = i % C, r = i / C, b = r / (in0 * in1 * in2), g = c / each;
+        i64 z = r / (in1 * in2) % in0 + p0, v = r / in2 % in1 + p1, u = r % in2 + p2;
+        float sum = 0.0f;
+        for (i64 t = 0; t < taps; t++) {
+            i64 zz = z - t / (k1 * k2) * d0, vv = v - t / k2 % k1 * d1, uu = u - t % k2 * d2;
+            if (zz < 0 || vv < 0 || uu < 0 || zz % s0 || vv % s1 || uu % s2 || zz / s0 >= out0 || vv / s1 >= out1 || uu / s2 >= out2) continue;
+            const Element *row = dy + (((b * out0 + zz / s0) * out1 + vv / s1) * out2 + uu / s2) * O + g * made;
+            for (i64 o = 0; o < made; o++) sum += wide(row[o]) * wide(w[((g * made + o) * each + c % each) * taps + t]);
+        }
+        narrow(sum, &dx[i]);
+    }
+}
+
+// A block per weight.
+extern "C" __global__ void convWeight(const Element *x, const Element *dy, Element *dw, int add, GEOMETRY) {
+    i64 taps = k0 * k1 * k2, i = blockIdx.x, t = i % taps, c = i / taps % each, o = i / (taps * each);
+    i64 z = t / (k1 * k2) * d0 - p0, v = t / k2 % k1 * d1 - p1, u = t % k2 * d2 - p2;
+    float sum = 0.0f;
+    for (i64 r = threadIdx.x; r < B * out0 * out1 * out2; r += blockDim.x) {
+        i64 b = r / (out0 * out1 * out2), zz = z + r / (out1 * out2) % out0 * s0, vv = v + r / out2 % out1 * s1, uu = u + r % out2 * s2;
+        if (zz < 0 || zz >= in0 || vv < 0 || vv >= in1 || uu < 0 || uu >= in2) continue;
+        sum += wide(x[(((b * in0 + zz) * in1 + vv) * in2 + uu) * C + o / made * each + c]) * wide(dy[r * O + o]);
+    }
+    sum = rowSum(sum);
+    if (threadIdx.x == 0) narrow(add ? sum + wide(dw[i]) : sum, &dw[i]);
+}
+
+// Windows of pooling: places from first to before end, each step, and how many count in a mean.
+#define POOLING i64 B, i64 C, THREE(in), THREE(out), THREE(k), THREE(s), THREE(p), THREE(d), int adaptive, int counts
+struct Window { i64 first, end, step, counted; };
+__device__ __forceinline__ Window window(i64 o, i64 in, i64 out, i64 k, i64 s, i64 p, i64 d, int adaptive, int counts) {
+    Window w;
+    if (adaptive) {
+        w.first = o * in / out;
+        w.end = ((o + 1) * in + out - 1) / out;
+        w.step = 1;
+        w.counted = w.end - w.first;
+        return w;
+    }
+    w.step = d;
+    w.first = o * s - p;
+    w.end = w.first + d * (k - 1) + 1;
+    w.counted = min(w.end, in + p) - w.first;
+    while (w.first < 0) w.first += d;
+    w.end = min(w.end, in);
+    if (!counts) w.counted = (w.end - w.first + d - 1) / d;
+    return w;
+}
+#define WINDOW(n, o) window(o, in##n, out##n, k##n, s##n, p##n, d##n, adaptive, counts)
+
+extern "C" __global__ void pool(const Element *x, Element *y, int largest, POOLING) {
+    EACH(i, B * out0 * out1 * out2 * C) {
+        i64 c = i % C, r = i / C, b = r / (out0 * out1 * out2);
+        Window z = WINDOW(0, r / (out1 * out2) % out0), v = WINDOW(1, r / out2 % out1), u = WINDOW(2, r % out2);
+        float all = largest ? -INFINITE : 0.0f;
+        for (i64 a = z.first; a < z.end; a += z.step)
+            for (i64 e = v.first; e < v.end; e += v.step)
+                for (i64 f = u.first; f < u.end; f += u.step) {
+                    float g = wide(x[(((b * in0 + a) * in1 + e) * in2 + f) * C + c]);
+                    all = largest ? fmaxf(all, g) : all + g;
+                }
+        narrow(largest ? all : all / (float)(z.counted * v.counted * u.counted), &y[i]);
+    }
+}
+
+// The windows along a dimension that a place may lie in: from low to high.
+__device__ __forceinline__ void windows(i64 i, i64 in, i64 out, i64 k, i64 s, i64 p, i64 d, int adaptive, i64 &low, i64 &high) {
+    if (adaptive) {
+        low = max(i * out / in - 1, 0ll);
+        high = min((i + 1) * out / in + 1, out - 1);
+    } else {
+        i64 first = i + p - d * (k - 1);
+        low = first <= 0 ? 0 : (first + s - 1) / s;
+        high = min((i + p) / s, out - 1);
+    }
+}
+#define HOLDS(w, i) ((i) >= w.first && (i) < w.end && ((i) - w.first) % w.step == 0)
+
+// A thread per element of x; x is not read for means.
+extern "C" __global__ void poolGrad(const Element *x, const Element *dy, Element *dx, int largest, POOLING) {
+    EACH(i, B * in0 * in1 * in2 * C) {
+        i64 c = i % C, r = i / C, b = r / (in0 * in1 * in2), zi = r / (in1 * in2) % in0, vi = r / in2 % in1, ui = r % in2;
+        i64 z0, z1, v0, v1, u0, u1;
+        windows(zi, in0, out0, k0, s0, p0, d0, adaptive, z0, z1);
+        windows(vi, in1, out1, k1, s1, p1, d1, adaptive, v0, v1);
+        windows(ui, in2, out2, k2, s2, p2, d2, adaptive, u0, u1);
+        float sum = 0.0f;
+        for (i64 oz = z0; oz <= z1; oz++) {
+            Window z = WINDOW(0, oz);
+            if (!HOLDS(z, zi)) continue;
+            for (i64 ov = v0; ov <= v1; ov++) {
+                Window v = WINDOW(1, ov);
+                if (!HOLDS(v, vi)) continue;
+                for (i64 ou = u0; ou <= u1; ou++) {
+                    Window u = WINDOW(2, ou);
+                    if (!HOLDS(u, ui)) continue;
+                    float g = wide(dy[(((b * out0 + oz) * out1 + ov) * out2 + ou) * C + c]);
+                    if (!largest) {
+                        sum += g / (float)(z.counted * v.counted * u.counted);
+                        continue;
+                    }
+                    i64 best = -1;
+                    float top = 0.0f;
+                    for (i64 a = z.first; a < z.end; a += z.step)
+                        for (i64 e = v.first; e < v.end; e += v.step)
+                            for (i64 f = u.first; f < u.end; f += u.step) {
+                                i64 at = ((b * in0 + a) * in1 + e) * in2 + f;
+                                float h = wide(x[at * C + c]);
+                                if (best < 0 || h > top) {
+                                    best = at;
+                                    top = h;
+                                }
+                            }
+                    if (best == r) sum += g;
+                }
+            }
+        }
+        narrow(sum, &dx[i]);
+    }
+}
+
+// Resampling: what place o of the new ones reads.
+enum { Nearest = 1, NearestExact, Linear, Cubic };
+__device__ __forceinline__ double cubicWeight(double d) {
+    const double a = -0.75;
+    d = fabs(d);
+    if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
+    if (d < 2) return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+    return 0;
+}
+__device__ __forceinline__ i64 inside(i64 i, i64 n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
+__device__ __forceinline__ int tapsOf(i64 o, i64 n, double scale, int mode, int corners, i64 (&from)[4], float (&weight)[4]) {
+    double at = corners ? o * scale : (o + 0.5) * scale - 0.5;
+    if (mode == Nearest || mode == NearestExact) {
+        from[0] = inside((i64)floor((o + (mode == Nearest ? 0.0 : 0.5)) * scale), n);
+        weight[0] = 1.0f;
+        return 1;
+    }
+    if (mode == Linear) {
+        at = at < 0 ? 0 : at;
+        from[0] = inside((i64)at, n);
+        double part = at - (double)from[0];
+        part = part > 1 ? 1 : part;
+        from[1] = inside(from[0] + 1, n);
+        weight[0] = (float)(1 - part);
+        weight[1] = (float)part;
+        return 2;
+    }
+    i64 low = (i64)floor(at);
+    for (int i = 0; i < 4; i++) {
+        from[i] = inside(low - 1 + i, n);
+        weight[i] = (float)cubicWeight(at - (double)low - (i - 1));
+    }
+    return 4;
+}
+extern "C" __global__ void resample(const Element *x, Element *y, i64 outer, i64 n, i64 made, i64 inner, int mode, int corners, double scale, int back) {
+    i64 from[4];
+    float weight[4];
+    if (!back) {
+        EACH(i, outer * made * inner) {
+            int taps = tapsOf(i / inner % made, n, scale, mode, corners, from, weight);
+            float sum = 0.0f;
+            for (int t = 0; t < taps; t++) sum += weight[t] * wide(x[(i / (made * inner) * n + from[t]) * inner + i % inner]);
+            narrow(sum, &y[i]);
+        }
+        return;
+    }
+    EACH(i, outer * n * inner) {
+        i64 place = i / inner % n;
+        float sum = 0.0f;
+        for (i64 o = 0; o < made; o++) {
+            int taps = tapsOf(o, n, scale, mode, corners, from, weight);
+            for (int t = 0; t < taps; t++)
+                if (from[t] == place) sum += weight[t] * wide(x[(i / (n * inner) * made + o) * inner + i % inner]);
+        }
+        narrow(sum, &y[i]);
+    }
+}

@@ -1,0 +1,10 @@
+#include "common.h"
+
+// counted gives ids, or 0 for those that are ignored, and 1 or 0.
+extern "C" __global__ void __launch_bounds__(256) counted(const int *ids, int *to, float *counts, i64 n, i64 ignored) {
+    for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) {
+        bool counts1 = ids[i] != ignored;
+        to[i] = counts1 ? ids[i] : 0;
+        counts[i] = counts1;
+    }
+}

@@ -1,0 +1,106 @@
+package inference
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spillway/generate"
+	"spillway/quant"
+	"spillway/units"
+)
+
+// Names of drafters that need no other model.
+const (
+	DraftLookup = "ngram" // the text itself: generate.Lookup
+	DraftSelf   = "self"  // the model in 4 bits
+)
+
+// Draft is who guesses the next tokens of texts, in memory.
+type Draft struct {
+	Name    string
+	Most    int     // tokens at once
+	Engine  *Engine // of a model that guesses; nil for none
+	drafter generate.Drafter
+}
+
+// StartDraft prepares who guesses tokens: DraftLookup, DraftSelf, or another model by its folder, which
+// must have the same tokens. A model that guesses is loaded before the one it guesses for, whose memory
+// is what the first leaves of a limit. The caller closes it, after the engine that it guesses for.
+func (m *Model) StartDraft(ctx context.Context, name string, most int, size Size) (d *Draft, err error) {
+	d = &Draft{Name: name, Most: most}
+	if name == DraftLookup {
+		d.drafter = generate.Lookup{}
+		return d, nil
+	}
+	s := m.s
+	s.Model, s.Key, s.Value = name, 0, 0
+	if name == DraftSelf {
+		s.Model, s.quantized = m.s.Model, quant.NF4
+	} else {
+		s.Adapters, s.Tokenizer, s.ChatTemplate = nil, "", ""
+	}
+	small, err := Open(s)
+	if err != nil {
+		return nil, fmt.Errorf("the model that guesses: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, small.Close())
+		}
+	}()
+	if small.Info.Vocab != m.Info.Vocab {
+		return nil, fmt.Errorf("%s knows %d tokens, %s knows %d: a model can guess for another one that has the same tokens", small.Name, small.Info.Vocab, m.Name, m.Info.Vocab)
+	}
+	size.Context, size.Drafts, size.Outputs = min(size.Context+int64(most), max(small.Info.Context, size.Context)), 0, 0
+	e, err := small.Start(ctx, size)
+	if err != nil {
+		return nil, fmt.Errorf("the model that guesses: %w", err)
+	}
+	if m.s.MaxMemory != "" {
+		limit, err := units.ParseBytes(m.s.MaxMemory)
+		taken := units.Bytes(e.PredictedPeak())
+		switch {
+		case err != nil:
+			return nil, errors.Join(fmt.Errorf("max memory %q and a model that guesses: give one size, which is for both", m.s.MaxMemory), e.Close())
+		case taken >= limit:
+			return nil, errors.Join(fmt.Errorf("%s takes %v to guess, and both models may take %v; allow more, or guess with %s, which takes none", small.Name, taken, limit, DraftLookup), e.Close())
+		}
+		m.s.MaxMemory = fmt.Sprintf("%dB", int64(limit-taken))
+	}
+	d.Engine, d.drafter = e, generate.NewModelDrafter(e.Engine)
+	return d, nil
+}
+
+// Speculation is how an engine's texts are guessed: no more tokens than pay, by forecast.
+func (d *Draft) Speculation(e *Engine) *generate.Speculation {
+	if d == nil {
+		return nil
+	}
+	s := &generate.Speculation{Drafter: d.drafter, Most: d.Most}
+	known := map[int]float64{}
+	positions := max(int64(e.Context())/2, 1)
+	s.Seconds = func(rows int) float64 {
+		if _, ok := known[rows]; !ok {
+			f, err := e.Run.ForecastStep(int64(rows), positions)
+			if known[rows] = f.Seconds; err != nil {
+				known[rows] = 1 // a step is a step
+			}
+		}
+		return known[rows]
+	}
+	if d.Engine != nil {
+		if f, err := d.Engine.Run.ForecastStep(1, positions); err == nil {
+			s.DraftSeconds = f.Seconds
+		}
+	}
+	return s
+}
+
+// Close frees the model that guesses.
+func (d *Draft) Close() error {
+	if d == nil || d.Engine == nil {
+		return nil
+	}
+	return errors.Join(d.Engine.Close(), d.Engine.Model.Close())
+}

@@ -1,0 +1,173 @@
+package spillway_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"spillway"
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/nn"
+)
+
+// lossNet is a linear layer that ends in a loss.
+type lossNet struct {
+	Linear *nn.Linear `hf:""`
+	loss   func(b *graph.Builder, y graph.Value) graph.Value
+}
+
+func (n *lossNet) Blocks() []nn.Block {
+	return []nn.Block{{Name: "linear", Forward: func(b *graph.Builder, _ []graph.Value) []graph.Value {
+		y := n.Linear.Forward(b, nn.Input(b, 5))
+		if b.Task == graph.Infer {
+			return []graph.Value{b.Results([]string{"left", "right"}, b.Slice(y, 1, 0, 1, 1), b.Reshape(b.Slice(y, 1, 1, 4, 1), b.MicroBatchSize, 3, 1))}
+		}
+		return []graph.Value{n.loss(b, y)}
+	}}}
+}
+
+// Losses give PyTorch's numbers and gradients, also where a batch is cut into micro-batches.
+func TestLossesAgreeWithPyTorch(t *testing.T) {
+	text, err := os.ReadFile("testdata/reference/losses.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reference struct {
+		Batch        map[string][]float32
+		Weight, Bias []float32
+		Cases        []struct {
+			Name         string
+			Loss         float64
+			Weight, Bias []float32
+		}
+	}
+	if err := json.Unmarshal(text, &reference); err != nil {
+		t.Fatal(err)
+	}
+	part := func(name string) func(b *graph.Builder) graph.Value {
+		return func(b *graph.Builder) graph.Value { return b.Part(name, dtype.F32, b.MicroBatchSize, 4) }
+	}
+	target, share := part("target"), part("share")
+	classWeights := []float32{0.5, 1, 2, 0.25}
+	type build = func(b *graph.Builder, y graph.Value) graph.Value
+	mean := func(of func(b *graph.Builder, y graph.Value) graph.Value) build {
+		return func(b *graph.Builder, y graph.Value) graph.Value { return nn.Mean(b, of(b, y)) }
+	}
+	losses := map[string]struct {
+		loss  build
+		reads string
+	}{
+		"mse":             {mean(func(b *graph.Builder, y graph.Value) graph.Value { return nn.SquaredError(b, y, target(b)) }), "target"},
+		"l1":              {nn.MeanAbsolute.Forward, "target"},
+		"huber":           {mean(func(b *graph.Builder, y graph.Value) graph.Value { return nn.Huber(b, y, target(b), 0.7) }), "target"},
+		"smooth_l1":       {mean(func(b *graph.Builder, y graph.Value) graph.Value { return nn.SmoothL1(b, y, target(b), 0.5) }), "target"},
+		"bce_with_logits": {mean(func(b *graph.Builder, y graph.Value) graph.Value { return nn.BCEWithLogits(b, y, share(b), nil) }), "share"},
+		"bce_pos_weight": {mean(func(b *graph.Builder, y graph.Value) graph.Value {
+			return nn.BCEWithLogits(b, y, share(b), classWeights)
+		}), "share"},
+		"bce": {mean(func(b *graph.Builder, y graph.Value) graph.Value {
+			return nn.BCE(b, nn.Sigmoid.Forward(b, y), share(b))
+		}), "share"},
+		"cross_entropy": {func(b *graph.Builder, y graph.Value) graph.Value {
+			return nn.CrossEntropyOf(b, y, nn.CrossEntropyOptions{})
+		}, "targets"},
+		"smoothing": {func(b *graph.Builder, y graph.Value) graph.Value {
+			return nn.CrossEntropyOf(b, y, nn.CrossEntropyOptions{Smoothing: 0.2})
+		}, "targets"},
+		"weights": {func(b *graph.Builder, y graph.Value) graph.Value {
+			return nn.CrossEntropyOf(b, y, nn.CrossEntropyOptions{Weights: classWeights})
+		}, "targets"},
+		"weights_smoothing": {func(b *graph.Builder, y graph.Value) graph.Value {
+			return nn.CrossEntropyOf(b, y, nn.CrossEntropyOptions{Weights: classWeights, Smoothing: 0.2})
+		}, "targets"},
+		"distillation": {mean(func(b *graph.Builder, y graph.Value) graph.Value { return nn.Distillation(b, y, target(b), 2) }), "target"},
+		"contrastive": {func(b *graph.Builder, y graph.Value) graph.Value {
+			return nn.Contrastive(b, b.Slice(y, 1, 0, 2, 1), b.Slice(y, 1, 2, 4, 1), b.Floats("logit scale", []float32{3}))
+		}, ""},
+		"flow": {func(b *graph.Builder, y graph.Value) graph.Value { return nn.FlowLoss(b, y) }, "data noise"},
+		"dpo": {mean(func(b *graph.Builder, y graph.Value) graph.Value {
+			column := func(i int64) graph.Value { return b.Reshape(b.Slice(y, 1, i, i+1, 1), b.MicroBatchSize) }
+			return nn.DPO(b, column(0), column(1), b.Floats("chosen", []float32{0.3}), b.Floats("rejected", []float32{-0.2}), 0.5, 0.1)
+		}), ""},
+	}
+	for _, c := range reference.Cases {
+		l, ok := losses[c.Name]
+		if !ok {
+			t.Errorf("%s is not tried", c.Name)
+			continue
+		}
+		b := spillway.Batch{"input": spillway.Floats(reference.Batch["input"], 6, 5)}
+		for _, name := range strings.Fields(l.reads) {
+			if b[name] = spillway.Floats(reference.Batch[name], 6, 4); name == "targets" {
+				ids := spillway.Ints(nil, 6)
+				for _, v := range reference.Batch[name] {
+					ids.Ints = append(ids.Ints, int32(v))
+				}
+				b[name] = ids
+			}
+		}
+		for _, micro := range []int{1, 3} {
+			config := described(t)
+			config.MicroBatches = micro
+			net := wrap(t, &lossNet{nn.NewLinear(5, 4), l.loss}, config)
+			if err := net.LoadStateDict(spillway.StateDict{"weight": spillway.Floats(reference.Weight, 4, 5), "bias": spillway.Floats(reference.Bias, 4)}); err != nil {
+				t.Fatal(c.Name, err)
+			}
+			loop := loopOf(t, net)
+			loss, err := loop.Backward(b)
+			if micro > 1 && (strings.Contains(c.Name, "weights") || c.Name == "contrastive") { // not a mean over samples
+				if c.Name == "contrastive" && err == nil {
+					t.Error("a contrastive loss in micro-batches")
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(c.Name, err)
+			}
+			if math.Abs(loss-c.Loss) > 1e-5*math.Abs(c.Loss) {
+				t.Errorf("%s: the loss is %v, PyTorch's %v", c.Name, loss, c.Loss)
+			}
+			for name, want := range map[string][]float32{"weight": c.Weight, "bias": c.Bias} {
+				g, err := loop.Gradient(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, f := range want {
+					if d := math.Abs(float64(g.Floats[i] - f)); d > 1e-5*math.Max(0.1, math.Abs(float64(f))) {
+						t.Errorf("%s, %d micro-batches: gradient %s[%d] is %v, PyTorch's %v", c.Name, micro, name, i, g.Floats[i], f)
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// A model with several outputs gives each by its name.
+func TestModelsWithSeveralOutputs(t *testing.T) {
+	net := wrap(t, &lossNet{nn.NewLinear(5, 4), nn.MeanSquare.Forward}, described(t))
+	in := spillway.Batch{"input": spillway.Floats(make([]float32, 15), 3, 5)}
+	for i := range 15 {
+		in["input"].Floats[i] = float32(i)
+	}
+	all, err := net.Forward(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := net.ForwardAll(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, right := parts["left"], parts["right"]
+	if !left.Shape.Equal([]int64{3, 1}) || !right.Shape.Equal([]int64{3, 3, 1}) {
+		t.Fatalf("shapes %v and %v", left.Shape, right.Shape)
+	}
+	for r := range 3 {
+		if left.Floats[r] != all.Floats[4*r] || right.Floats[3*r+2] != all.Floats[4*r+3] {
+			t.Errorf("sample %d: %v and %v of %v", r, left.Floats, right.Floats, all.Floats)
+		}
+	}
+}

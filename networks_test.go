@@ -1,0 +1,342 @@
+package spillway_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"spillway"
+	"spillway/dtype"
+	"spillway/graph"
+	"spillway/nn"
+	"spillway/op"
+	"spillway/optim"
+	"spillway/safetensors"
+)
+
+// Small networks for images and tokens, trained for ten iterations as PyTorch does (tools/reference/networks.py),
+// and with the same bits where memory is less than half of what they need.
+func TestNetworksTrainAsTorch(t *testing.T) {
+	for name, net := range map[string]func() nn.Model{"resnet": newSmallResNet, "convnext": newSmallConvNeXt, "unet": newSmallUNet, "average": newAverage, "tagger": newTagger} {
+		t.Run(name, func(t *testing.T) {
+			file := readNetwork(t, name)
+			c := described(t)
+			c.Strategy, c.MicroBatches = "standard", 1
+			c.Optimizer, _ = optim.Parse("sgd:lr=0.05,momentum=0.9,weight_decay=0")
+			losses, peak, end := file.train(t, net(), c)
+			for i, want := range file["losses"].Floats {
+				if math.Abs(losses[i]-float64(want)) > 1e-5*max(1, float64(want)) {
+					t.Errorf("loss %d is %.7f, PyTorch's %.7f", i, losses[i], want)
+				}
+			}
+			for param, got := range end {
+				for i, want := range file["end."+param].Floats {
+					if off := math.Abs(float64(got.Floats[i] - want)); !(off <= 2e-5) {
+						t.Errorf("%s, element %d: %.7f, PyTorch's %.7f", param, i, got.Floats[i], want)
+						break
+					}
+				}
+			}
+			c.Strategy, c.MaxMemory = "", fmt.Sprint(peak*48/100)
+			again, less, streamed := file.train(t, net(), c)
+			if less > peak*48/100 {
+				t.Errorf("%d bytes within %d", less, peak*48/100)
+			}
+			if fmt.Sprint(again) != fmt.Sprint(losses) || !sameDict(end, streamed) {
+				t.Errorf("other bits in less than half of the memory: losses %v, then %v", losses, again)
+			}
+		})
+	}
+}
+
+// network is the tensors of a file that networks.py wrote.
+type network map[string]spillway.Tensor
+
+func readNetwork(t *testing.T, name string) network {
+	t.Helper()
+	f, err := safetensors.Open(filepath.Join("testdata", "reference", "networks", name+".safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n := network{}
+	for _, tensor := range f.Tensors() {
+		raw := make([]byte, tensor.Bytes)
+		if _, err := tensor.ReadAt(raw, 0); err != nil {
+			t.Fatal(err)
+		}
+		if tensor.Type == dtype.I64 {
+			ints := make([]int32, len(raw)/8)
+			for i := range ints {
+				ints[i] = int32(binary.LittleEndian.Uint64(raw[8*i:]))
+			}
+			n[tensor.Name] = spillway.Ints(ints, tensor.Shape...)
+			continue
+		}
+		floats := make([]float32, len(raw)/4)
+		dtype.F32.Decode(floats, raw)
+		n[tensor.Name] = spillway.Floats(floats, tensor.Shape...)
+	}
+	return n
+}
+
+// train gives ten losses and one that is evaluated, the memory that the device took, and the weights.
+func (n network) train(t *testing.T, net nn.Model, c spillway.Config) (losses []float64, peak int64, end spillway.StateDict) {
+	t.Helper()
+	w := wrap(t, net, c)
+	start := spillway.StateDict{}
+	for name, tensor := range n {
+		if param, is := strings.CutPrefix(name, "start."); is {
+			start[param] = tensor
+		}
+	}
+	if err := w.LoadStateDict(start); err != nil {
+		t.Fatal(err)
+	}
+	b := spillway.Batch{"input": n["input"], "targets": n["target"]}
+	if n["input"].Ints != nil {
+		b["tokens"] = n["input"]
+		delete(b, "input")
+	}
+	if n["target"].Floats != nil {
+		b["target"] = n["target"]
+		delete(b, "targets")
+	}
+	losses = step(t, w, b, 10)
+	peak = w.MemoryStats().Devices[0].Peak
+	end = stateDict(t, w)
+	loss, err := w.Evaluate(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(losses, loss), peak, end
+}
+
+// chain is a model of blocks with names.
+type chain []nn.Block
+
+func (c *chain) add(name string, forward func(b *graph.Builder, in []graph.Value) []graph.Value) {
+	*c = append(*c, nn.Block{Name: name, Forward: forward})
+}
+
+// one is a block of a value.
+func one(f func(b *graph.Builder, x graph.Value) graph.Value) func(b *graph.Builder, in []graph.Value) []graph.Value {
+	return func(b *graph.Builder, in []graph.Value) []graph.Value {
+		x := graph.Value(0)
+		if len(in) > 0 {
+			x = in[0]
+		}
+		return []graph.Value{f(b, x)}
+	}
+}
+
+// image is a batch of images in PyTorch's order, with channels last.
+func image(b *graph.Builder, channels, size int64) graph.Value {
+	return nn.ChannelsLast{}.Forward(b, nn.Input(b, channels, size, size))
+}
+
+type basicBlock struct {
+	Conv1      *nn.Conv       `hf:"conv1"`
+	BN1        *nn.BatchNorm  `hf:"bn1"`
+	Conv2      *nn.Conv       `hf:"conv2"`
+	BN2        *nn.BatchNorm  `hf:"bn2"`
+	Downsample *nn.Sequential `hf:"downsample,optional"`
+}
+
+func newBasicBlock(in, out, stride int64) *basicBlock {
+	l := &basicBlock{Conv1: nn.NewConv2d(in, out, 3).Strided(stride, 1).WithoutBias(), BN1: nn.NewBatchNorm(out),
+		Conv2: nn.NewConv2d(out, out, 3).Strided(1, 1).WithoutBias(), BN2: nn.NewBatchNorm(out)}
+	if stride > 1 {
+		l.Downsample = nn.NewSequential(nn.NewConv2d(in, out, 1).Strided(stride, 0).WithoutBias(), nn.NewBatchNorm(out))
+	}
+	return l
+}
+
+func (l *basicBlock) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	y := nn.ReLU.Forward(b, l.BN1.Forward(b, l.Conv1.Forward(b, x)))
+	y = l.BN2.Forward(b, l.Conv2.Forward(b, y))
+	if l.Downsample != nil {
+		x = l.Downsample.Forward(b, x)
+	}
+	return nn.ReLU.Forward(b, b.Add(y, x))
+}
+
+type smallResNet struct {
+	Conv1  *nn.Conv      `hf:"conv1"`
+	BN1    *nn.BatchNorm `hf:"bn1"`
+	Layers []*basicBlock `hf:"layers"`
+	Head   *nn.Linear    `hf:"fc"`
+}
+
+func newSmallResNet() nn.Model {
+	return &smallResNet{nn.NewConv2d(3, 8, 3).Strided(1, 1).WithoutBias(), nn.NewBatchNorm(8),
+		append(times(5, func() *basicBlock { return newBasicBlock(8, 8, 1) }), newBasicBlock(8, 16, 2)), nn.NewLinear(16, 5)}
+}
+
+func (m *smallResNet) Blocks() []nn.Block {
+	var c chain
+	c.add("stem", one(func(b *graph.Builder, _ graph.Value) graph.Value {
+		x := nn.ReLU.Forward(b, m.BN1.Forward(b, m.Conv1.Forward(b, image(b, 3, 16))))
+		return b.MaxPool(op.Spatial{Kernel: []int64{3, 3}, Stride: []int64{2, 2}, Padding: []int64{1, 1}}, x)
+	}))
+	for i, l := range m.Layers {
+		c.add("layers."+strconv.Itoa(i), one(l.Forward))
+	}
+	c.add("fc", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		return nn.CrossEntropy.Forward(b, m.Head.Forward(b, b.Mean(x, 1, 2)))
+	}))
+	return c
+}
+
+type convNeXtBlock struct {
+	Depthwise *nn.Conv      `hf:"dwconv"`
+	Norm      *nn.LayerNorm `hf:"norm"`
+	Up        *nn.Linear    `hf:"pwconv1"`
+	Down      *nn.Linear    `hf:"pwconv2"`
+	Gamma     *nn.Param     `hf:"gamma"`
+}
+
+func newConvNeXtBlock(width int64) *convNeXtBlock {
+	return &convNeXtBlock{nn.NewConv(width, width, width, 7, 7).Strided(1, 3), nn.NewLayerNorm(width, 1e-6),
+		nn.NewLinear(width, 4*width), nn.NewLinear(4*width, width), nn.NewParam(nn.Constant(0.3), width)}
+}
+
+func (l *convNeXtBlock) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	y := l.Up.Forward(b, l.Norm.Forward(b, l.Depthwise.Forward(b, x)))
+	return b.Add(x, b.Mul(l.Down.Forward(b, nn.GELU.Forward(b, y)), l.Gamma.Value(b)))
+}
+
+type smallConvNeXt struct {
+	Stem     *nn.Conv         `hf:"stem"`
+	Norm     *nn.LayerNorm    `hf:"norm"`
+	Layers   []*convNeXtBlock `hf:"blocks"`
+	DownNorm *nn.LayerNorm    `hf:"down_norm"`
+	Down     *nn.Conv         `hf:"down"`
+	Layer    *convNeXtBlock   `hf:"block"`
+	Head     *nn.Linear       `hf:"head"`
+}
+
+func newSmallConvNeXt() nn.Model {
+	return &smallConvNeXt{nn.NewConv2d(3, 12, 4).Strided(4, 0), nn.NewLayerNorm(12, 1e-6), times(5, func() *convNeXtBlock { return newConvNeXtBlock(12) }),
+		nn.NewLayerNorm(12, 1e-6), nn.NewConv2d(12, 16, 2).Strided(2, 0), newConvNeXtBlock(16), nn.NewLinear(16, 5)}
+}
+
+func (m *smallConvNeXt) Blocks() []nn.Block {
+	var c chain
+	c.add("stem", one(func(b *graph.Builder, _ graph.Value) graph.Value {
+		return m.Norm.Forward(b, m.Stem.Forward(b, image(b, 3, 16)))
+	}))
+	for i, l := range m.Layers {
+		c.add("blocks."+strconv.Itoa(i), one(l.Forward))
+	}
+	c.add("down", one(func(b *graph.Builder, x graph.Value) graph.Value { return m.Down.Forward(b, m.DownNorm.Forward(b, x)) }))
+	c.add("block", one(m.Layer.Forward))
+	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		return nn.CrossEntropy.Forward(b, m.Head.Forward(b, b.Mean(x, 1, 2)))
+	}))
+	return c
+}
+
+type smallUNet struct {
+	Enc1  *nn.Conv          `hf:"enc1"`
+	Norm1 *nn.GroupNorm     `hf:"norm1"`
+	Enc2  *nn.Conv          `hf:"enc2"`
+	Norm2 *nn.GroupNorm     `hf:"norm2"`
+	Mid   []*nn.Conv        `hf:"mid"`
+	Up    *nn.ConvTranspose `hf:"up"`
+	Dec   *nn.Conv          `hf:"dec"`
+	Norm3 *nn.GroupNorm     `hf:"norm3"`
+	Out   *nn.Conv          `hf:"out"`
+}
+
+func newSmallUNet() nn.Model {
+	m := &smallUNet{nn.NewConv2d(2, 8, 3).Strided(1, 1), nn.NewGroupNorm(2, 8), nn.NewConv2d(8, 16, 3).Strided(1, 1), nn.NewGroupNorm(4, 16),
+		times(12, func() *nn.Conv { return nn.NewConv2d(16, 16, 3).Strided(1, 1) }), nn.NewConvTranspose(16, 8, 1, 2, 2), nn.NewConv2d(16, 8, 3).Strided(1, 1), nn.NewGroupNorm(2, 8), nn.NewConv2d(8, 2, 1)}
+	m.Up.Stride = []int64{2, 2}
+	return m
+}
+
+func (m *smallUNet) Blocks() []nn.Block {
+	var c chain
+	half := []int64{2, 2}
+	c.add("enc1", one(func(b *graph.Builder, _ graph.Value) graph.Value {
+		return nn.SiLU.Forward(b, m.Norm1.Forward(b, m.Enc1.Forward(b, image(b, 2, 12))))
+	}))
+	c.add("enc2", func(b *graph.Builder, in []graph.Value) []graph.Value {
+		x := nn.MaxPool{Spatial: op.Spatial{Kernel: half}}.Forward(b, in[0])
+		return []graph.Value{nn.SiLU.Forward(b, m.Norm2.Forward(b, m.Enc2.Forward(b, x))), b.Scale(in[0], 1)}
+	})
+	for i, mid := range m.Mid {
+		c.add("mid."+strconv.Itoa(i), func(b *graph.Builder, in []graph.Value) []graph.Value {
+			x := nn.AvgPool{Spatial: op.Spatial{Kernel: half}}.Forward(b, nn.LeakyReLU.Forward(b, mid.Forward(b, in[0])))
+			return []graph.Value{b.Add(in[0], nn.Upsample{Scale: 2, Mode: op.Linear}.Forward(b, x)), b.Scale(in[1], 1)}
+		})
+	}
+	c.add("dec", func(b *graph.Builder, in []graph.Value) []graph.Value {
+		x := b.Concat(m.Up.Forward(b, in[0]), in[1])
+		x = nn.SiLU.Forward(b, m.Norm3.Forward(b, m.Dec.Forward(b, x)))
+		return []graph.Value{nn.MeanSquare.Forward(b, m.Out.Forward(b, x))}
+	})
+	return c
+}
+
+type average struct {
+	Embed  *nn.Embedding `hf:"embed"`
+	Hidden []*nn.Linear  `hf:"hidden"`
+	Head   *nn.Linear    `hf:"head"`
+}
+
+func newAverage() nn.Model {
+	return &average{nn.NewEmbedding(23, 12), times(8, func() *nn.Linear { return nn.NewLinear(12, 12) }), nn.NewLinear(12, 5)}
+}
+
+func (m *average) Blocks() []nn.Block {
+	var c chain
+	c.add("embed", one(func(b *graph.Builder, _ graph.Value) graph.Value { return b.Mean(m.Embed.Forward(b, nn.Tokens(b)), 1) }))
+	for i, l := range m.Hidden {
+		c.add("hidden."+strconv.Itoa(i), one(func(b *graph.Builder, x graph.Value) graph.Value { return nn.Tanh.Forward(b, l.Forward(b, x)) }))
+	}
+	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		return nn.CrossEntropy.Forward(b, m.Head.Forward(b, x))
+	}))
+	return c
+}
+
+// tagger gives each word a tag, by LSTMs in both directions and a GRU.
+type tagger struct {
+	Embed *nn.Embedding   `hf:"embed"`
+	LSTM  *nn.Recurrent   `hf:"lstm"`
+	More  []*nn.Recurrent `hf:"more"`
+	GRU   *nn.Recurrent   `hf:"gru"`
+	Head  *nn.Linear      `hf:"head"`
+}
+
+func newTagger() nn.Model {
+	return &tagger{nn.NewEmbedding(23, 10), nn.NewLSTM(10, 12, 2, true), times(8, func() *nn.Recurrent { return nn.NewLSTM(24, 12, 1, true) }), nn.NewGRU(24, 8, 1, false), nn.NewLinear(8, 5)}
+}
+
+func (m *tagger) Blocks() []nn.Block {
+	var c chain
+	c.add("embed", one(func(b *graph.Builder, _ graph.Value) graph.Value { return m.Embed.Forward(b, nn.Tokens(b)) }))
+	c.add("lstm", one(m.LSTM.Forward))
+	for i, l := range m.More {
+		c.add("more."+strconv.Itoa(i), one(func(b *graph.Builder, x graph.Value) graph.Value { return b.Add(x, l.Forward(b, x)) }))
+	}
+	c.add("gru", one(m.GRU.Forward))
+	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		return nn.CrossEntropy.Forward(b, m.Head.Forward(b, x))
+	}))
+	return c
+}
+
+// times makes so many equal layers.
+func times[L any](n int, layer func() L) (list []L) {
+	for range n {
+		list = append(list, layer())
+	}
+	return list
+}

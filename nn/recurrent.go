@@ -1,0 +1,161 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+
+	"spillway/graph"
+	"spillway/op"
+)
+
+// Recurrent is PyTorch's RNN, LSTM or GRU with batch_first: layers, each in one direction or both, that
+// start from zeros. A program has the steps of all positions one after the other.
+type Recurrent struct {
+	Cell          Cell
+	In, Hidden    int64
+	Layers        int
+	Bidirectional bool
+	Dropout       float64 // between layers
+	weights       []direction
+	Precision
+}
+
+// Cell is what a step computes.
+type Cell string
+
+// The cells, with tanh as PyTorch's default.
+const (
+	RNNCell  Cell = "rnn"
+	LSTMCell Cell = "lstm"
+	GRUCell  Cell = "gru"
+)
+
+// gates is how many rows of Hidden its weights have.
+func (c Cell) gates() int64 { return map[Cell]int64{RNNCell: 1, LSTMCell: 4, GRUCell: 3}[c] }
+
+// direction is the weights of a layer in one direction.
+type direction struct {
+	suffix               string // of their names
+	input, state         *Param // [gates·H in], [gates·H H]
+	inputBias, stateBias *Param // [gates·H]
+	backward             bool
+}
+
+// NewLSTM, NewGRU and NewRNN start as PyTorch's: uniform within 1/√hidden.
+func NewLSTM(in, hidden int64, layers int, bidirectional bool) *Recurrent {
+	return newRecurrent(LSTMCell, in, hidden, layers, bidirectional)
+}
+func NewGRU(in, hidden int64, layers int, bidirectional bool) *Recurrent {
+	return newRecurrent(GRUCell, in, hidden, layers, bidirectional)
+}
+func NewRNN(in, hidden int64, layers int, bidirectional bool) *Recurrent {
+	return newRecurrent(RNNCell, in, hidden, layers, bidirectional)
+}
+
+func newRecurrent(cell Cell, in, hidden int64, layers int, both bool) *Recurrent {
+	r := &Recurrent{Cell: cell, In: in, Hidden: hidden, Layers: layers, Bidirectional: both}
+	init, rows, suffixes := Uniform(1/math.Sqrt(float64(max(hidden, 1)))), cell.gates()*hidden, []string{""}
+	if both {
+		suffixes = append(suffixes, "_reverse")
+	}
+	for l := range layers {
+		for i, suffix := range suffixes {
+			r.weights = append(r.weights, direction{fmt.Sprintf("_l%d%s", l, suffix), NewParam(init, rows, in), NewParam(init, rows, hidden), NewParam(init, rows), NewParam(init, rows), i == 1})
+		}
+		in = hidden * int64(len(suffixes))
+	}
+	return r
+}
+
+// Named are the weights by PyTorch's names.
+func (r *Recurrent) Named() (list []NamedParam) {
+	for _, d := range r.weights {
+		list = append(list, NamedParam{"weight_ih" + d.suffix, d.input}, NamedParam{"weight_hh" + d.suffix, d.state},
+			NamedParam{"bias_ih" + d.suffix, d.inputBias}, NamedParam{"bias_hh" + d.suffix, d.stateBias})
+	}
+	return list
+}
+
+// Forward maps x [B T in] to the states of the last layer [B T H], or [B T 2·H].
+func (r *Recurrent) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	return r.Precision.In(b, x, func(x graph.Value) graph.Value {
+		if s := b.TypeOf(x).Shape; b.Err() == nil && (len(s) != 3 || s[2] != r.In || s[1] < 1) {
+			b.Fail("%v of %v, want [B T %d]", r.Cell, b.TypeOf(x), r.In)
+			return 0
+		}
+		x = b.Permute(x, 1, 0, 2) // positions first
+		per := len(r.weights) / max(r.Layers, 1)
+		for i := 0; i < len(r.weights); i += per {
+			if i > 0 {
+				x = b.Dropout(x, r.Dropout)
+			}
+			states := make([]graph.Value, per)
+			for k := range states {
+				states[k] = r.run(b, r.weights[i+k], x)
+			}
+			if x = states[0]; per > 1 {
+				x = b.Concat(states...)
+			}
+		}
+		return b.Permute(x, 1, 0, 2)
+	})
+}
+
+// run steps over x [T B in] and gives all states [T B H].
+func (r *Recurrent) run(b *graph.Builder, d direction, x graph.Value) graph.Value {
+	seen := b.Linear(x, d.input.Value(b), d.inputBias.Value(b))
+	if r.Cell != GRUCell { // the state's bias is within a product there
+		seen = b.Add(seen, d.stateBias.Value(b))
+	}
+	if b.Err() != nil {
+		return 0
+	}
+	n := int(b.TypeOf(x).Shape[0])
+	ones := make([]int64, n)
+	for i := range ones {
+		ones[i] = 1
+	}
+	steps := b.SplitAxis(seen, 0, ones...)
+	states := make([]graph.Value, n)
+	var h, c graph.Value
+	for t := range n {
+		if d.backward {
+			t = n - 1 - t
+		}
+		h, c = r.step(b, d, steps[t], h, c)
+		states[t] = h
+	}
+	return b.ConcatAxis(0, states...)
+}
+
+// step gives the next state of h, and of the memory c of an LSTM; no values count as zeros.
+func (r *Recurrent) step(b *graph.Builder, d direction, seen, h, c graph.Value) (graph.Value, graph.Value) {
+	if r.Cell == GRUCell {
+		return r.stepGRU(b, d, seen, h), 0
+	}
+	if h != 0 {
+		seen = b.LinearPlus(h, d.state.Value(b), seen)
+	} else {
+		d.state.Value(b) // the first step names the weights in the order of the others
+	}
+	if r.Cell == RNNCell {
+		return b.Unary(op.Tanh, seen), 0
+	}
+	g := b.Split(seen, r.Hidden, r.Hidden, r.Hidden, r.Hidden)
+	fresh := b.Gated(op.Sigmoid, g[0], b.Unary(op.Tanh, g[2]))
+	if c != 0 {
+		fresh = b.Add(b.Gated(op.Sigmoid, g[1], c), fresh)
+	}
+	return b.Gated(op.Sigmoid, g[3], b.Unary(op.Tanh, fresh)), fresh
+}
+
+func (r *Recurrent) stepGRU(b *graph.Builder, d direction, seen, h graph.Value) graph.Value {
+	x := b.Split(seen, 2*r.Hidden, r.Hidden)
+	if h == 0 {
+		h = b.Scale(x[1], 0)
+	}
+	s := b.Split(b.Linear(h, d.state.Value(b), d.stateBias.Value(b)), 2*r.Hidden, r.Hidden)
+	gates := b.Split(b.Add(x[0], s[0]), r.Hidden, r.Hidden)
+	fresh := b.Unary(op.Tanh, b.Add(x[1], b.Gated(op.Sigmoid, gates[0], s[1])))
+	return b.Add(fresh, b.Gated(op.Sigmoid, gates[1], b.Sub(h, fresh)))
+}

@@ -1,0 +1,125 @@
+package op_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"spillway/graph"
+	"spillway/op"
+	"spillway/safetensors"
+)
+
+// The ops on tensors of any shape, convolutions, pooling and norms against PyTorch (tools/reference/tensors.py).
+func TestTensorOpsAgreeWithTorch(t *testing.T) {
+	var list struct{ Cases []torchCase }
+	readJSON(t, "tensors.json", &list)
+	file, err := safetensors.Open(filepath.Join(reference, "tensors.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, c := range list.Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			build, ok := tensorPrograms[c.Op]
+			if !ok {
+				t.Fatal("nothing of ours is compared")
+			}
+			tr := &trial{graph.NewBuilder(c.Name, graph.Config{Task: graph.Train}), c, file, t, values{}, nil, true}
+			tr.compare(build(tr))
+		})
+	}
+}
+
+func mapped(f op.Func, alpha, beta float64) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value { return b.Map(f, alpha, beta, b.real("x")) }
+}
+
+func convolved(s op.Spatial) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value {
+		x, w, bias := b.real("x"), b.real("w"), graph.Value(0)
+		if b.Inputs["b"] != nil {
+			bias = b.real("b")
+		}
+		return b.Conv(s, x, w, bias)
+	}
+}
+
+func resized(r op.Resampling, corners bool) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value { return b.Interpolate(r, corners, b.real("x"), []int64{5, 11}, nil) }
+}
+
+func two(n int64) []int64 { return []int64{n, n} }
+
+var tensorPrograms = map[string]func(b *trial) graph.Value{
+	"leaky_relu": mapped(op.LeakyReLU, 0.1, 0), "elu": mapped(op.ELU, 1.3, 0), "selu": mapped(op.SELU, 0, 0), "softplus": mapped(op.Softplus, 2, 3),
+	"mish": mapped(op.Mish, 0, 0), "hardswish": mapped(op.Hardswish, 0, 0), "hardsigmoid": mapped(op.Hardsigmoid, 0, 0), "logsigmoid": mapped(op.LogSigmoid, 0, 0),
+	"softsign": mapped(op.Softsign, 0, 0), "clamp": mapped(op.Clamp, -0.7, 1.2), "erf": mapped(op.Erf, 0, 0), "sin": mapped(op.Sin, 0, 0), "cos": mapped(op.Cos, 0, 0),
+	"abs": mapped(op.Abs, 0, 0), "exp": mapped(op.Exp, 0, 0), "expm1": mapped(op.Expm1, 0, 0), "log": mapped(op.Log, 0, 0), "sqrt": mapped(op.Sqrt, 0, 0),
+	"rsqrt": mapped(op.Rsqrt, 0, 0), "log1p": mapped(op.Log1p, 0, 0), "power": mapped(op.Power, 2.5, 0),
+
+	"sub":     func(b *trial) graph.Value { return b.Sub(b.real("x"), b.real("y")) },
+	"div":     func(b *trial) graph.Value { return b.Div(b.real("x"), b.real("y")) },
+	"pow":     func(b *trial) graph.Value { return b.Pow(b.real("x"), b.real("y")) },
+	"maximum": func(b *trial) graph.Value { return b.Maximum(b.real("x"), b.real("y")) },
+	"where": func(b *trial) graph.Value {
+		x, y := b.real("x"), b.real("y")
+		return b.Where(b.Compare(op.Greater, x, y), b.Scale(x, 2), y)
+	},
+	"sum":         func(b *trial) graph.Value { return b.Sum(b.real("x"), 0, 2) },
+	"mean":        func(b *trial) graph.Value { return b.Mean(b.real("x"), 1, 2) },
+	"max":         func(b *trial) graph.Value { return b.Max(b.real("x"), 1) },
+	"min":         func(b *trial) graph.Value { return b.Min(b.real("x"), 0, 1) },
+	"prod":        func(b *trial) graph.Value { return b.Reduce(op.ReduceProd, b.real("x"), false, 1) },
+	"logsumexp":   func(b *trial) graph.Value { return b.LogSumExp(b.real("x"), 1) },
+	"softmax":     func(b *trial) graph.Value { return b.Softmax(b.real("x"), 1) },
+	"log_softmax": func(b *trial) graph.Value { return b.LogSoftmax(b.real("x"), 0) },
+	"cumsum":      func(b *trial) graph.Value { return b.CumSum(b.real("x"), 1) },
+	"permute":     func(b *trial) graph.Value { return b.Permute(b.real("x"), 2, 0, 1) },
+	"slice":       func(b *trial) graph.Value { return b.Slice(b.Slice(b.real("x"), 1, 1, 3, 1), 2, 0, 4, 2) },
+	"pad":         func(b *trial) graph.Value { return b.Pad(b.real("x"), 1, 2, 1) },
+	"stack":       func(b *trial) graph.Value { return b.Stack(1, b.real("x"), b.real("z")) },
+	"cat":         func(b *trial) graph.Value { return b.ConcatAxis(1, b.real("x"), b.real("z")) },
+	"gather":      func(b *trial) graph.Value { return b.Gather(b.real("x"), 1, b.integers("ids")) },
+	"index_select": func(b *trial) graph.Value {
+		return b.IndexSelect(b.real("x"), 1, b.integers("ids"))
+	},
+
+	"conv2d":           convolved(op.Spatial{Padding: two(1)}),
+	"conv2d_strided":   convolved(op.Spatial{Stride: two(2), Padding: []int64{2, 1}, Dilation: []int64{2, 1}}),
+	"conv2d_groups":    convolved(op.Spatial{Groups: 2}),
+	"conv2d_depthwise": convolved(op.Spatial{Groups: 4, Padding: two(1)}),
+	"conv1d":           convolved(op.Spatial{Stride: []int64{2}, Padding: []int64{1}}),
+	"conv3d":           convolved(op.Spatial{Padding: []int64{0, 1, 1}}),
+	"conv_transpose2d": func(b *trial) graph.Value {
+		return b.ConvTranspose(op.Spatial{Stride: two(2), Padding: two(1)}, two(1), b.real("x"), b.real("w"), b.real("b"))
+	},
+	"conv_transpose2d_groups": func(b *trial) graph.Value {
+		return b.ConvTranspose(op.Spatial{Groups: 2}, nil, b.real("x"), b.real("w"), 0)
+	},
+	"max_pool2d": func(b *trial) graph.Value {
+		return b.MaxPool(op.Spatial{Kernel: two(3), Stride: two(2), Padding: two(1)}, b.real("x"))
+	},
+	"max_pool2d_ceil": func(b *trial) graph.Value {
+		return b.MaxPool(op.Spatial{Kernel: two(2), Stride: two(3), Ceil: true}, b.real("x"))
+	},
+	"avg_pool2d": func(b *trial) graph.Value {
+		return b.AvgPool(op.Spatial{Kernel: two(3), Stride: two(2), Padding: two(1), CountPadding: true}, b.real("x"))
+	},
+	"avg_pool2d_inside": func(b *trial) graph.Value {
+		return b.AvgPool(op.Spatial{Kernel: two(3), Stride: two(2), Padding: two(1), Ceil: true}, b.real("x"))
+	},
+	"adaptive_avg_pool2d": func(b *trial) graph.Value {
+		return b.AvgPool(op.Spatial{Kernel: []int64{3, 4}, Adaptive: true}, b.real("x"))
+	},
+	"adaptive_max_pool2d": func(b *trial) graph.Value {
+		return b.MaxPool(op.Spatial{Kernel: []int64{3, 4}, Adaptive: true}, b.real("x"))
+	},
+	"batch_norm": func(b *trial) graph.Value { return b.BatchNorm(b.real("x"), b.real("w"), b.real("b"), 0, 0, 1e-5) },
+	"group_norm": func(b *trial) graph.Value { return b.GroupNorm(b.real("x"), 2, b.real("w"), b.real("b"), 1e-5) },
+	"instance_norm": func(b *trial) graph.Value {
+		return b.GroupNorm(b.real("x"), 0, 0, 0, 1e-5)
+	},
+	"interpolate_nearest": resized(op.Nearest, false), "interpolate_nearest-exact": resized(op.NearestExact, false),
+	"interpolate_bilinear": resized(op.Linear, false), "interpolate_bilinear_corners": resized(op.Linear, true),
+	"interpolate_bicubic": resized(op.Cubic, false), "interpolate_bicubic_corners": resized(op.Cubic, true),
+}

@@ -1,0 +1,168 @@
+"""Small networks for images and tokens, trained for ten iterations.
+
+Run with `python -m tools.reference.networks` from the root of the repository. Each has a file with its
+weights as they start (`start.<name>`), what they are after ten iterations of SGD (`end.<name>`), its batch,
+the losses, and a loss that was evaluated afterwards. All is computed in float64 and stored in float32.
+"""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from . import fixture
+
+
+class Basic(nn.Module):
+    def __init__(self, into, out, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(into, out, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(out)
+        self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(out)
+        self.downsample = nn.Sequential(nn.Conv2d(into, out, 1, stride, bias=False), nn.BatchNorm2d(out)) if stride > 1 else None
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(y + (self.downsample(x) if self.downsample else x))
+
+
+class ResNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 8, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(8)
+        self.layers = nn.ModuleList([Basic(8, 8, 1) for _ in range(5)] + [Basic(8, 16, 2)])
+        self.fc = nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, 1)
+        for layer in self.layers:
+            x = layer(x)
+        return self.fc(x.mean((2, 3)))
+
+
+class ConvNeXtBlock(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.dwconv = nn.Conv2d(width, width, 7, 1, 3, groups=width)
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.pwconv1 = nn.Linear(width, 4 * width)
+        self.pwconv2 = nn.Linear(4 * width, width)
+        self.gamma = nn.Parameter(torch.full((width,), 0.3))
+
+    def forward(self, x):
+        y = self.norm(self.dwconv(x.movedim(-1, 1)).movedim(1, -1))
+        return x + self.gamma * self.pwconv2(F.gelu(self.pwconv1(y)))
+
+
+class ConvNeXt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 12, 4, 4)
+        self.norm = nn.LayerNorm(12, eps=1e-6)
+        self.blocks = nn.ModuleList([ConvNeXtBlock(12) for _ in range(5)])
+        self.down_norm = nn.LayerNorm(12, eps=1e-6)
+        self.down = nn.Conv2d(12, 16, 2, 2)
+        self.block = ConvNeXtBlock(16)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = self.norm(self.stem(x).movedim(1, -1))
+        for b in self.blocks:
+            x = b(x)
+        x = self.down(self.down_norm(x).movedim(-1, 1)).movedim(1, -1)
+        return self.head(self.block(x).mean((1, 2)))
+
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enc1, self.norm1 = nn.Conv2d(2, 8, 3, 1, 1), nn.GroupNorm(2, 8)
+        self.enc2, self.norm2 = nn.Conv2d(8, 16, 3, 1, 1), nn.GroupNorm(4, 16)
+        self.mid = nn.ModuleList([nn.Conv2d(16, 16, 3, 1, 1) for _ in range(12)])
+        self.up = nn.ConvTranspose2d(16, 8, 2, 2)
+        self.dec, self.norm3 = nn.Conv2d(16, 8, 3, 1, 1), nn.GroupNorm(2, 8)
+        self.out = nn.Conv2d(8, 2, 1)
+
+    def forward(self, x):
+        skip = F.silu(self.norm1(self.enc1(x)))
+        x = F.silu(self.norm2(self.enc2(F.max_pool2d(skip, 2))))
+        for mid in self.mid:
+            x = x + F.interpolate(F.avg_pool2d(F.leaky_relu(mid(x)), 2), scale_factor=2, mode="bilinear")
+        x = F.silu(self.norm3(self.dec(torch.cat((self.up(x), skip), 1))))
+        return self.out(x).movedim(1, -1)
+
+
+class Average(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(23, 12)
+        self.hidden = nn.ModuleList([nn.Linear(12, 12) for _ in range(8)])
+        self.head = nn.Linear(12, 5)
+
+    def forward(self, x):
+        x = self.embed(x).mean(1)
+        for hidden in self.hidden:
+            x = torch.tanh(hidden(x))
+        return self.head(x)
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(23, 10)
+        self.lstm = nn.LSTM(10, 12, num_layers=2, batch_first=True, bidirectional=True)
+        self.more = nn.ModuleList([nn.LSTM(24, 12, batch_first=True, bidirectional=True) for _ in range(8)])
+        self.gru = nn.GRU(24, 8, batch_first=True)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = self.lstm(self.embed(x))[0]
+        for lstm in self.more:
+            x = x + lstm(x)[0]
+        return self.head(self.gru(x)[0])
+
+
+def train(name, net, x, target):
+    torch.manual_seed(0)
+    generator = fixture.stream("network " + name)
+    for p in net.parameters():
+        with torch.no_grad():
+            p.add_(0.02 * torch.randn(p.shape, generator=generator))
+    tensors = {"start." + k: v.clone() for k, v in net.state_dict().items() if v.is_floating_point()}
+    net.double().train()
+    wide = x.double() if x.is_floating_point() else x
+    loss = lambda y: F.mse_loss(y, target.double()) if target.is_floating_point() else F.cross_entropy(y.flatten(0, -2), target.flatten())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    losses = []
+    for _ in range(10):
+        optimizer.zero_grad()
+        value = loss(net(wide))
+        value.backward()
+        optimizer.step()
+        losses.append(value.item())
+    net.eval()
+    with torch.no_grad():
+        losses.append(loss(net(wide)).item())
+    tensors.update({"end." + k: v for k, v in net.state_dict().items() if v.is_floating_point()})
+    tensors.update({"input": x, "target": target, "losses": torch.tensor(losses)})
+    fixture.write_tensors(fixture.folder("networks") / f"{name}.safetensors", tensors)
+
+
+def main():
+    fixture.repeatable()
+    torch.manual_seed(1)
+    images = torch.randn(6, 3, 16, 16, generator=fixture.stream("networks images"))
+    classes = torch.tensor([0, 1, 2, 3, 4, 1])
+    words = torch.randint(0, 23, (6, 9), generator=fixture.stream("networks words"))
+    train("resnet", ResNet(), images, classes)
+    train("convnext", ConvNeXt(), images, classes)
+    pairs = torch.randn(4, 2, 12, 12, generator=fixture.stream("networks pairs"))
+    train("unet", UNet(), pairs, (pairs.movedim(1, -1) ** 2).roll(1, 1).contiguous())
+    train("average", Average(), words, classes)
+    train("tagger", Tagger(), words, words % 5)
+    print("5 networks")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Ops on tensors of any shape, convolutions, pooling and norms, with their gradients.
+
+Run with `python -m tools.reference.tensors` from the root of the repository. Cases are as in ops.py;
+tensors with spatial dimensions are written with channels last, as Spillway has them.
+"""
+
+import torch
+import torch.nn.functional as F
+
+from . import fixture, ops
+
+normal, case = ops.normal, ops.case
+
+
+def first(x):
+    """Channels behind the batch, as PyTorch has them."""
+    return x.movedim(-1, 1)
+
+
+def last(x):
+    return x.movedim(1, -1)
+
+
+def one(name, compute, **inputs):
+    case(name, name, lambda **tensors: compute(*tensors.values()), inputs)
+
+
+def positive(name, *shape):
+    return normal(name, *shape).abs() + 0.2
+
+
+def functions():
+    x = normal("functions.x", 4, 9, scale=2.0)
+    for name, f in {
+        "leaky_relu": lambda x: F.leaky_relu(x, 0.1),
+        "elu": lambda x: F.elu(x, 1.3),
+        "selu": F.selu,
+        "softplus": lambda x: F.softplus(x, 2.0, 3.0),
+        "mish": F.mish,
+        "hardswish": F.hardswish,
+        "hardsigmoid": F.hardsigmoid,
+        "logsigmoid": F.logsigmoid,
+        "softsign": F.softsign,
+        "clamp": lambda x: x.clamp(-0.7, 1.2),
+        "erf": torch.erf,
+        "sin": torch.sin,
+        "cos": torch.cos,
+        "abs": torch.abs,
+        "exp": torch.exp,
+        "expm1": torch.expm1,
+    }.items():
+        one(name, f, x=x)
+    y = positive("functions.y", 4, 9)
+    for name, f in {"log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "log1p": torch.log1p, "power": lambda x: x**2.5}.items():
+        one(name, f, x=y)
+
+
+def tensors():
+    x, y, p = normal("t.x", 2, 3, 4), normal("t.y", 3, 1), positive("t.p", 3, 1)
+    one("sub", lambda x, y: x - y, x=x, y=y)
+    one("div", lambda x, y: x / y, x=x, y=p)
+    one("pow", lambda x, y: x**y, x=positive("t.q", 2, 3, 4), y=p)
+    one("maximum", torch.maximum, x=x, y=y)
+    one("where", lambda x, y: torch.where(x > y, x * 2, y), x=x, y=y)
+    one("sum", lambda x: x.sum((0, 2)), x=x)
+    one("mean", lambda x: x.mean((1, 2)), x=x)
+    one("max", lambda x: x.amax(1), x=x)
+    one("min", lambda x: x.amin((0, 1)), x=x)
+    one("prod", lambda x: x.prod(1), x=x)
+    one("logsumexp", lambda x: x.logsumexp(1), x=x)
+    one("softmax", lambda x: x.softmax(1), x=x)
+    one("log_softmax", lambda x: x.log_softmax(0), x=x)
+    one("cumsum", lambda x: x.cumsum(1), x=x)
+    one("permute", lambda x: x.permute(2, 0, 1), x=x)
+    one("slice", lambda x: x[:, 1:, ::2], x=x)
+    one("pad", lambda x: F.pad(x, (0, 0, 2, 1)), x=x)
+    one("stack", lambda x, z: torch.stack((x, z), 1), x=x, z=normal("t.z", 2, 3, 4))
+    one("cat", lambda x, z: torch.cat((x, z), 1), x=x, z=normal("t.w", 2, 2, 4))
+    ids = torch.tensor([[[0, 2, 1, 1]], [[2, 2, 0, 1]]])
+    one("gather", lambda x, ids: x.gather(1, ids), x=x, ids=ids)
+    one("index_select", lambda x, ids: x.index_select(1, ids), x=x, ids=torch.tensor([2, 0, 2]))
+
+
+def windows():
+    x, w, b = normal("c.x", 2, 7, 6, 4), normal("c.w", 6, 4, 3, 3, scale=0.3), normal("c.b", 6)
+    one("conv2d", lambda x, w, b: last(F.conv2d(first(x), w, b, padding=1)), x=x, w=w, b=b)
+    one("conv2d_strided", lambda x, w, b: last(F.conv2d(first(x), w, b, stride=2, padding=(2, 1), dilation=(2, 1))), x=x, w=w, b=b)
+    one("conv2d_groups", lambda x, w, b: last(F.conv2d(first(x), w, b, groups=2)), x=x, w=normal("c.g", 6, 2, 3, 3), b=b)
+    one("conv2d_depthwise", lambda x, w: last(F.conv2d(first(x), w, groups=4, padding=1)), x=x, w=normal("c.d", 4, 1, 3, 3))
+    one("conv1d", lambda x, w: last(F.conv1d(first(x), w, stride=2, padding=1)), x=normal("c.x1", 2, 9, 3), w=normal("c.w1", 5, 3, 4))
+    one("conv3d", lambda x, w: last(F.conv3d(first(x), w, padding=(0, 1, 1))), x=normal("c.x3", 1, 3, 4, 5, 2), w=normal("c.w3", 3, 2, 2, 3, 3))
+    t = normal("c.t", 4, 3, 3, 3)
+    one(
+        "conv_transpose2d",
+        lambda x, w, b: last(F.conv_transpose2d(first(x), w, b, stride=2, padding=1, output_padding=1)),
+        x=normal("c.tx", 2, 3, 4, 4),
+        w=t,
+        b=normal("c.tb", 3),
+    )
+    one("conv_transpose2d_groups", lambda x, w: last(F.conv_transpose2d(first(x), w, groups=2)), x=normal("c.tx", 2, 3, 4, 4), w=t)
+    one("max_pool2d", lambda x: last(F.max_pool2d(first(x), 3, 2, 1)), x=x)
+    one("max_pool2d_ceil", lambda x: last(F.max_pool2d(first(x), 2, 3, ceil_mode=True)), x=x)
+    one("avg_pool2d", lambda x: last(F.avg_pool2d(first(x), 3, 2, 1)), x=x)
+    one("avg_pool2d_inside", lambda x: last(F.avg_pool2d(first(x), 3, 2, 1, ceil_mode=True, count_include_pad=False)), x=x)
+    one("adaptive_avg_pool2d", lambda x: last(F.adaptive_avg_pool2d(first(x), (3, 4))), x=x)
+    one("adaptive_max_pool2d", lambda x: last(F.adaptive_max_pool2d(first(x), (3, 4))), x=x)
+    weight, bias = normal("n.w", 4), normal("n.b", 4)
+    one("batch_norm", lambda x, w, b: last(F.batch_norm(first(x), None, None, w, b, True, eps=1e-5)), x=x, w=weight, b=bias)
+    one("group_norm", lambda x, w, b: last(F.group_norm(first(x), 2, w, b, 1e-5)), x=x, w=weight, b=bias)
+    one("instance_norm", lambda x: last(F.instance_norm(first(x), eps=1e-5)), x=x)
+    for mode, corners in (("nearest", None), ("nearest-exact", None), ("bilinear", False), ("bilinear", True), ("bicubic", False), ("bicubic", True)):
+        name = f"interpolate_{mode}" + ("_corners" if corners else "")
+        one(name, lambda x, m=mode, c=corners: last(F.interpolate(first(x), (5, 11), mode=m, align_corners=c)), x=x)
+
+
+def main():
+    fixture.repeatable()
+    ops.tensors.clear()
+    ops.cases.clear()
+    for make in (functions, tensors, windows):
+        make()
+    fixture.write_tensors(fixture.ROOT / "tensors.safetensors", ops.tensors)
+    fixture.write_json(fixture.ROOT / "tensors.json", {"cases": ops.cases, "versions": fixture.versions()})
+    print(f"{len(ops.cases)} cases of tensors")
+
+
+if __name__ == "__main__":
+    main()
