@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"spillway/dtype"
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/run/batch"
@@ -345,6 +346,53 @@ func (w *Wrapped) WithAverage(f func() error) (err error) {
 		err = errors.Join(err, w.LoadStateDict(own))
 	}()
 	return f()
+}
+
+// SetStateTypes has a function of one's own decide in which type each state of each param is stored from now on:
+// f32, bf16, f16 or quant.Dyn8; dtype.Invalid leaves it as the optimizer says. The states are converted. Called between
+// steps, as often as wanted, it is a policy of param, state and step.
+func (w *Wrapped) SetStateTypes(of func(param, state string) dtype.Type) error {
+	if of != nil {
+		for _, p := range w.params {
+			for _, state := range w.optimizer().States() {
+				if t := of(p.Name, state); t != dtype.Invalid {
+					if _, err := w.optimizer().StoredAs(state, t); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return w.change(func(c *Config) { c.StateTypes = of })
+}
+
+// optimizer is that of the configuration, or the one of those who name none.
+func (w *Wrapped) optimizer() optim.Config {
+	if w.c.Optimizer.Name != "" {
+		return w.c.Optimizer
+	}
+	c, _ := optim.Parse(optim.Default) // its own defaults are valid
+	return c
+}
+
+// CentralizeGradients is a GradientHook that takes the mean over all dimensions but the first off the gradients of
+// matrices and of larger tensors (gradient centralization).
+func CentralizeGradients(_ string, g Tensor) ([]float32, error) {
+	if len(g.Shape) < 2 {
+		return nil, nil
+	}
+	width := int(g.Shape.Elements() / g.Shape[0])
+	for from := 0; from < len(g.Floats); from += width {
+		row, sum := g.Floats[from:from+width], 0.0
+		for _, f := range row {
+			sum += float64(f)
+		}
+		mean := float32(sum / float64(width))
+		for i := range row {
+			row[i] -= mean
+		}
+	}
+	return g.Floats, nil
 }
 
 // Compress has the optimizer states compressed now, as Config.StatePolicy says, without waiting for its

@@ -8,7 +8,9 @@ import (
 
 	"spillway"
 	"spillway/dtype"
+	"spillway/nn"
 	"spillway/optim"
+	"spillway/quant"
 )
 
 // half is a part of a batch: its sequences from one to another.
@@ -450,5 +452,94 @@ func TestLossesInGo(t *testing.T) {
 		if _, err := l.Backward(o.inputs()); err == nil {
 			t.Error("a loss that there is not")
 		}
+	}
+}
+
+// A function of param and state decides on types, between any two steps, and wherever states are.
+func TestStateTypesByFunction(t *testing.T) {
+	o := ownModels()[2]
+	c := described(t)
+	c.Strategy = "cpu-offload"
+	w := wrap(t, o.net(), c)
+	step(t, w, o.batch, 2)
+	before := stateBytes(w)
+	if err := w.SetStateTypes(func(param, state string) dtype.Type {
+		switch {
+		case state == "exp_avg":
+			return quant.Dyn8
+		case strings.Contains(param, "fc"):
+			return dtype.BF16
+		}
+		return dtype.Invalid
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := w.OptimizerState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]dtype.Type{"exp_avg.items.weight": quant.Dyn8, "exp_avg_sq.items.weight": dtype.F32, "exp_avg_sq.tower.0.fc.weight": dtype.BF16} {
+		if got := s.States[name].Type.DType; got != want {
+			t.Errorf("%s is in %v, want %v", name, got, want)
+		}
+	}
+	if after := stateBytes(w); !(after < before) {
+		t.Errorf("%d bytes of states, before %d", after, before)
+	}
+	step(t, w, o.batch, 2)
+	if err := w.SetStateTypes(func(string, string) dtype.Type { return dtype.I32 }); err == nil {
+		t.Error("states in i32")
+	}
+}
+
+// Centralized gradients have rows that sum to zero; in Step and in a loop they give the same weights.
+func TestCentralizedGradients(t *testing.T) {
+	o := ownModels()[2]
+	whole := wrap(t, o.net(), described(t))
+	if err := whole.OnGradient(spillway.CentralizeGradients); err != nil {
+		t.Fatal(err)
+	}
+	step(t, whole, o.batch, 2)
+	w := wrap(t, o.net(), described(t))
+	l := loopOf(t, w)
+	for range 2 {
+		l.ZeroGrad()
+		if _, err := l.Backward(o.batch); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.EachGradient(spillway.CentralizeGradients); err != nil {
+			t.Fatal(err)
+		}
+		g, err := l.Gradient("tower.0.fc.weight")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum float64
+		for _, f := range g.Floats[:g.Shape[1]] {
+			sum += float64(f)
+		}
+		if math.Abs(sum) > 1e-6 {
+			t.Errorf("a row sums to %v", sum)
+		}
+		if _, err := l.Step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !sameDict(stateDict(t, w), stateDict(t, whole)) {
+		t.Error("the weights differ")
+	}
+}
+
+// StableEmbedding is an embedding with a norm, under bitsandbytes' names.
+func TestStableEmbedding(t *testing.T) {
+	s := nn.NewSequential(nn.NewStableEmbedding(12, 8), nn.NewLinear(8, 12))
+	s.Loss = nn.CrossEntropy
+	c := described(t)
+	c.Optimizer, _ = optim.Parse("adamw_8bit:lr=1e-2,min_8bit_size=1,states_of=^0\\.:f32")
+	w := wrap(t, s, c)
+	ids := spillway.Ints([]int32{1, 2, 3, 4, 5, 6}, 2, 3)
+	losses := step(t, w, spillway.Batch{"tokens": ids, "targets": ids}, 20)
+	if d := stateDict(t, w); !(losses[19] < losses[0]/2) || d["0.weight"].Floats == nil || d["0.norm.bias"].Floats == nil {
+		t.Errorf("losses %v of %v", losses, d)
 	}
 }

@@ -118,5 +118,13 @@ func (s *Session) reportStep() {
 	s.watcher.After(r)
 }
 
-// decodes says whether a sequence waits for one token that came after what was computed.
-func (q *cachedSequence) decodes() bool { return q.computed > 0 && len(q.tokens)-q.computed == 1 }
+// mostGuesses is how many tokens of a sequence are taken for guesses, which are computed with the
+// logits of each; more are a prompt.
+const mostGuesses = 16
+
+// decodes says whether a sequence waits for one token that came after what was computed, or for one with
+// guesses behind it.
+func (q *cachedSequence) decodes() bool {
+	n := len(q.tokens) - q.computed
+	return q.computed > 0 && (n == 1 || n > 0 && n <= mostGuesses && q.each != nil)
+}

@@ -185,6 +185,9 @@ func (d *painter) runs(list []RunInfo) {
 	d.add(d.faint(clip(head, d.width)))
 	for _, r := range list {
 		d.add(d.run(r, name, wide))
+		if r.State == Running {
+			d.tiers(r)
+		}
 		if wide && r.State == Running && len(r.Recent) > 1 {
 			var losses []float64
 			for _, it := range r.Recent {
@@ -199,6 +202,9 @@ func (d *painter) run(r RunInfo, name int, wide bool) string {
 	line := pad("  "+printable(filepath.Base(r.Dir)), name)
 	if r.Error != "" && r.Last == nil {
 		return clip(line+" "+printable(r.Error), d.width)
+	}
+	if r.Generated != nil {
+		return d.generating(r, line, wide)
 	}
 	it := r.Last
 	if it == nil {
@@ -216,14 +222,69 @@ func (d *painter) run(r RunInfo, name int, wide bool) string {
 	if wide {
 		line += pad("  "+it.Bound.String(), 17) + fmt.Sprintf("  %v of %v", units.Bytes(it.MeasuredBytes), units.Bytes(it.PredictedBytes))
 	}
-	line = clip(line, d.width)
-	switch r.State {
+	return d.state(r.State, clip(line, d.width))
+}
+
+// state is the line of a run in the colour of its state.
+func (d *painter) state(s State, line string) string {
+	switch s {
 	case Running:
 		return d.paint(goodColour, line)
 	case Failed, Killed:
 		return d.paint(badColour, line)
 	}
 	return line
+}
+
+// generating is the line of a run that generates texts.
+func (d *painter) generating(r RunInfo, line string, wide bool) string {
+	g := r.Generated
+	line += pad(fmt.Sprintf("%d tokens", g.TotalNew), 16) + pad("", 9) + pad(fmt.Sprintf("%.0f", RateOf(r)), 10) + pad(shareText(g.ShareOfRoofline), 10) + pad(fmt.Sprintf("%d open", g.Sequences), 12) + pad(string(r.State), 11)
+	if wide {
+		line += pad("  "+g.Bound.String(), 17) + fmt.Sprintf("  %v of %v", units.Bytes(g.MeasuredBytes), units.Bytes(g.PredictedBytes))
+	}
+	return d.state(r.State, clip(line, d.width))
+}
+
+// RateOf is the newest rate of a run in tokens a second: trained on, or new ones.
+func RateOf(r RunInfo) float64 {
+	if r.Last != nil {
+		return r.Last.TokensPerSecond
+	}
+	for i := len(r.RecentGenerations) - 1; i >= 0; i-- {
+		if rate := r.RecentGenerations[i].DecodeRate(); rate > 0 {
+			return rate
+		}
+	}
+	return 0
+}
+
+// tiers shows what the plan of a run reserves in each tier, and of the cache what is in use.
+func (d *painter) tiers(r RunInfo) {
+	var t eventlog.Tiers
+	cache := ""
+	switch {
+	case r.Last != nil:
+		t = r.Last.Tiers
+	case r.Generated != nil:
+		g := r.Generated
+		t = g.Tiers
+		if g.Pages > 0 {
+			cache = fmt.Sprintf("  cache %s %d of %d pages", bar(float64(g.PagesUsed)/float64(g.Pages), 10, 0), g.PagesUsed, g.Pages)
+		}
+	}
+	var parts []string
+	for _, tier := range []struct {
+		name  string
+		bytes int64
+	}{{"device", t.Device}, {"pinned", t.Pinned}, {"host", t.Host}, {"disk", t.Disk}} {
+		if tier.bytes > 0 {
+			parts = append(parts, fmt.Sprintf("%s %v", tier.name, units.Bytes(tier.bytes)))
+		}
+	}
+	if len(parts) > 0 {
+		d.add(d.faint(clip("    plan: "+strings.Join(parts, ", ")+cache, d.width)))
+	}
 }
 
 func (d *painter) alerts(list []RunInfo) {
@@ -300,6 +361,11 @@ func (at Snapshot) Lines() (list []string) {
 			units.Rate(max(g.Received, 0)), units.Rate(max(g.Sent, 0)), g.GPU.String()))
 	}
 	for _, r := range at.Runs {
+		if g := r.Generated; g != nil {
+			list = append(list, fmt.Sprintf("%s run %s %s tokens %d tokens/s %.0f roofline %s limited by %s sequences %d pages %d of %d", stamp, printable(filepath.Base(r.Dir)), r.State, g.TotalNew, RateOf(r),
+				shareText(g.ShareOfRoofline), g.Bound, g.Sequences, g.PagesUsed, g.Pages))
+			continue
+		}
 		if r.Last == nil {
 			list = append(list, fmt.Sprintf("%s run %s %s", stamp, printable(filepath.Base(r.Dir)), r.State))
 			continue

@@ -129,3 +129,20 @@ func TestSpark(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A run that generates is shown with its tokens, its speed and the pages of its cache.
+func TestGenerationOnTheScreen(t *testing.T) {
+	list := []eventlog.Generation{{Step: 9, NewTokens: 50, DecodeSeconds: 0.5, TotalNew: 450, Sequences: 3, PagesUsed: 5, Pages: 10, ShareOfRoofline: 0.8, MeasuredBytes: 3 << 30, PredictedBytes: 3 << 30, Tiers: eventlog.Tiers{Device: 3 << 30, Pinned: 1 << 20}}}
+	at := Snapshot{Runs: []RunInfo{{Dir: "/x/texts", State: Running, Summary: eventlog.Summary{Generated: &list[0], RecentGenerations: list}}}}
+	view := &Screen{}
+	view.Add(at)
+	text := strings.Join(view.Draw(at, 160, 40), "\n")
+	for _, want := range []string{"texts", "450 tokens", "100", "80%", "3 open", "device 3.00 GiB, pinned 1.00 MiB", "5 of 10 pages"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if lines := at.Lines(); !strings.Contains(lines[1], "run texts running tokens 450 tokens/s 100") {
+		t.Errorf("%q", lines)
+	}
+}

@@ -57,6 +57,9 @@ func (s *Sequential) Blocks() []Block {
 
 func (s *Sequential) input(b *graph.Builder) graph.Value {
 	_, ids := s.Layers[0].(*Embedding)
+	if _, stable := s.Layers[0].(*StableEmbedding); stable {
+		ids = true
+	}
 	switch {
 	case s.Input != nil:
 		return Input(b, s.Input...)

@@ -102,6 +102,21 @@ func (r *Rule) stored(i int, t dtype.Type) dtype.Type {
 	return t
 }
 
+// StoredAs is the type that a state has where t is asked for: 8-bit codes of what is never negative have
+// no sign. An error where it cannot be stored so.
+func (c Config) StoredAs(state string, t dtype.Type) (dtype.Type, error) {
+	r, err := find(c.Name)
+	if err != nil {
+		return t, err
+	}
+	i := slices.Index(r.States(c), state)
+	known := t.IsPlain() || quant.Of(t) != nil && slices.ContainsFunc(quant.States(), func(q *quant.Codec) bool { return q.Type == t })
+	if i < 0 || !known || r.No8Bit && t.Block() {
+		return t, fmt.Errorf("optimizer %s: state %s cannot be stored in %v; states can in %s", c.Name, state, t, storageNames())
+	}
+	return r.stored(i, t), nil
+}
+
 // exception is an item of StatesOf.
 type exception struct {
 	covers  *regexp.Regexp

@@ -121,6 +121,9 @@ type Options struct {
 	Average float64
 	// Held: an iteration adds to gradients that stay, and a loop of one's own updates with them.
 	Held bool
+	// StateTypes, if not nil, is asked for the type of each state of each param; Invalid leaves it as the
+	// optimizer says.
+	StateTypes func(param, state string) dtype.Type
 	// Outputs: the loss is no part of the model but computed by the loop, from outputs that it is given.
 	Outputs bool
 	// Clip is the greatest global norm of the gradients; 0 clips nothing. Infinity clips
@@ -580,6 +583,9 @@ func (o Options) StatesFor(c optim.Config) (func(param string, s shape.Shape) []
 	if err != nil {
 		return nil, err
 	}
+	if o.StateTypes != nil {
+		states = o.withTypes(c, states)
+	}
 	return func(param string, s shape.Shape) (list []op.State) {
 		f32 := op.Type{DType: dtype.F32, Shape: s}
 		if o.Held {
@@ -591,6 +597,21 @@ func (o Options) StatesFor(c optim.Config) (func(param string, s shape.Shape) []
 		}
 		return list
 	}, nil
+}
+
+// withTypes has the states in the types that StateTypes says; those that cannot be stay as they are, which
+// the plan shows.
+func (o Options) withTypes(c optim.Config, states func(string, shape.Shape) []op.State) func(string, shape.Shape) []op.State {
+	return func(param string, s shape.Shape) []op.State {
+		list := states(param, s)
+		for i := range list {
+			t := o.StateTypes(param, list[i].Name)
+			if as, err := c.StoredAs(list[i].Name, t); t != dtype.Invalid && err == nil {
+				list[i].Type.DType = as
+			}
+		}
+		return list
+	}
 }
 
 // statesOf gives the states that an optimizer has of a param.

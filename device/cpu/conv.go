@@ -50,25 +50,36 @@ func (v convolution) reversed() *kernel.Patches {
 	return p
 }
 
-// byPlaces reads weights [O C K..] as rows of places: of each group to [places·C O], or for gradients,
-// with places in reverse order, to [places·O C].
-func (v convolution) byPlaces(dst, w []float32, back bool) {
-	size := v.taps * v.each * v.made
-	for g := range v.groups {
-		to, from := dst[g*size:][:size], w[g*size:][:size]
-		for o := range v.made {
-			for c := range v.each {
-				line := from[(o*v.each+c)*v.taps:][:v.taps]
-				for t, f := range line {
-					if back {
-						to[((v.taps-1-t)*v.made+o)*v.each+c] = f
-					} else {
-						to[(t*v.each+c)*v.made+o] = f
-					}
+// reorder makes rows of places of weights [O C K..], for all workers: of each group [O places·C] or, for
+// gradients, with places in reverse order, [places·O C].
+type reorder struct {
+	*rows
+	to, w []float32
+}
+
+func (v convolution) byPlaces(back bool) *reorder {
+	r := &reorder{}
+	size, line := v.taps*v.each*v.made, v.taps*v.each
+	r.rows = rowsOf(v.O, int64(line), func(_, first, end int) {
+		for o := first; o < end; o++ {
+			from, group := r.w[o*line:][:line], r.to[o/v.made*size:]
+			for t := range v.taps {
+				row := group[(o%v.made*v.taps+t)*v.each:][:v.each]
+				if back {
+					row = group[((v.taps-1-t)*v.made+o%v.made)*v.each:][:v.each]
+				}
+				for c := range row {
+					row[c] = from[c*v.taps+t]
 				}
 			}
 		}
-	}
+	})
+	return r
+}
+
+func (r *reorder) run(p *kernel.Pool, to, w []float32) {
+	r.to, r.w = to, w
+	r.start(p)
 }
 
 func (v convolution) weights() int { return v.taps * v.each * int(v.O) }
@@ -85,11 +96,11 @@ func conv(c op.Call, workers int) Program {
 		return depthwise(c, v, workers)
 	}
 	p := v.windows()
-	g := &kernel.Gemm{M: v.outside, N: v.made, K: p.Columns(), CStep: int(v.O), A: kernel.Matrix{Patches: p}, B: kernel.Matrix{Step: v.made}}
-	room := alignedFloats(v.weights())
+	g := &kernel.Gemm{M: v.outside, N: v.made, K: p.Columns(), CStep: int(v.O), A: kernel.Matrix{Patches: p}, B: kernel.Matrix{Step: p.Columns(), Transposed: true}}
+	room, ordered := alignedFloats(v.weights()), v.byPlaces(false)
 	return Program{Workspace: bytesOf(room + g.Workspace(workers)), Run: func(pool *kernel.Pool, l *device.Launch) {
 		y, work := F32(l, len(c.In)), scratch(l)
-		v.byPlaces(work, F32(l, 1), false)
+		ordered.run(pool, work, F32(l, 1))
 		p.Data, g.Work = F32(l, 0), work[room:]
 		for k := range v.groups {
 			p.First, g.B.Data, g.C, g.Bias = k*v.each, work[k*p.Columns()*v.made:], y[k*v.made:], nil
@@ -137,10 +148,10 @@ func convInput(c op.Call, workers int) Program {
 	}
 	p := v.reversed()
 	g := &kernel.Gemm{M: p.Rows(int(v.B)), N: v.each, K: p.Columns(), CStep: int(v.C), A: kernel.Matrix{Patches: p}, B: kernel.Matrix{Step: v.each}}
-	room := alignedFloats(v.weights())
+	room, ordered := alignedFloats(v.weights()), v.byPlaces(true)
 	return Program{Workspace: bytesOf(room + g.Workspace(workers)), Run: func(pool *kernel.Pool, l *device.Launch) {
 		dx, work := F32(l, 2), scratch(l)
-		v.byPlaces(work, F32(l, 1), true)
+		ordered.run(pool, work, F32(l, 1))
 		p.Data, g.Work = F32(l, 0), work[room:]
 		for k := range v.groups {
 			p.First, g.B.Data, g.C = k*v.made, work[k*p.Columns()*v.each:], dx[k*v.each:]
@@ -154,7 +165,7 @@ func convInput(c op.Call, workers int) Program {
 func convInputStrided(c op.Call, v convolution, workers int) Program {
 	places, columns := v.outside/int(v.B), v.taps*v.each
 	g := &kernel.Gemm{M: places, N: columns, K: v.made, CStep: columns, A: kernel.Matrix{Step: int(v.O)}, B: kernel.Matrix{Step: columns}}
-	room := alignedFloats(v.weights())
+	room, ordered := alignedFloats(v.weights()), v.byPlaces(false)
 	gives := alignedFloats(places * columns)
 	inside := int(v.In[0] * v.In[1] * v.In[2])
 	var dx, windows []float32
@@ -169,13 +180,7 @@ func convInputStrided(c op.Call, v convolution, workers int) Program {
 	return Program{Workspace: bytesOf(room + gives + g.Workspace(workers)), Run: func(pool *kernel.Pool, l *device.Launch) {
 		work, w, dy := scratch(l), F32(l, 1), F32(l, 0)
 		dx, windows, g.Work = F32(l, 2), work[room:], work[room+gives:]
-		for o := range int(v.O) { // to [O places·C]
-			for k := range v.each {
-				for t := range v.taps {
-					work[(o*v.taps+t)*v.each+k] = w[(o*v.each+k)*v.taps+t]
-				}
-			}
-		}
+		ordered.run(pool, work, w)
 		for sample = range int(v.B) {
 			for group = range v.groups {
 				g.A.Data, g.B.Data, g.C = dy[sample*places*int(v.O)+group*v.made:], work[group*v.made*columns:], windows

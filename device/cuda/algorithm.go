@@ -39,11 +39,16 @@ type candidates struct {
 	prepared   *driver.Prepared
 	algorithms []driver.Algorithm
 	work       int64 // multiply-adds
+	read       int64 // bytes of the factors
 }
 
 // minTimedWork is how many multiply-adds a matmul must have for its algorithms to be timed:
 // smaller ones take too little time to matter.
 const minTimedWork = 1 << 30
+
+// minTimedBytes is from how many bytes of factors on they are timed all the same: reading them takes the
+// time then, as with few rows, and more than caches hold is read.
+const minTimedBytes = 40 << 20
 
 // timedChoice is the content of a choice's file.
 type timedChoice struct {
@@ -72,7 +77,7 @@ func (d *Device) chooseAlgorithm(c candidates) (way driver.Algorithm, err error)
 
 // algorithmNumber gives the index of the algorithm to use. The lock is held.
 func (d *Device) algorithmNumber(c candidates) (int, error) {
-	if d.options.Cache == "" || len(c.algorithms) == 1 || c.work < minTimedWork {
+	if d.options.Cache == "" || len(c.algorithms) == 1 || c.work < minTimedWork && c.read < minTimedBytes {
 		return 0, nil
 	}
 	wanted := timedChoice{GPU: fmt.Sprintf("%s, %d multiprocessors", d.gpu.name, d.gpu.multiprocessors), Library: d.lib.BLAS.Version, Gemm: c.gemm, Added: c.prepared.Beta != 0}

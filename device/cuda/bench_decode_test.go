@@ -12,6 +12,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -318,17 +319,19 @@ func TestStepsAgree(t *testing.T) {
 // A step of decoding of the Llama-3-8B shape, captured: tokens a second, and the share of
 // what the GPU reads in the same run that reading weights and cache once is.
 func BenchmarkDecode(b *testing.B) {
-	d := openGPU(b, Options{})
+	d := openGPU(b, Options{Cache: b.TempDir()}) // so that algorithms are chosen by their time
 	defer d.Close()
 	s := newStack(b, d, 32, 60<<30)
 	rate, base := s.readRate(), s.used
 	for _, c := range []struct {
 		rows, context int64
 		how           string
-	}{{1, 1024, "fused"}, {1, 1024, "exact"}, {8, 1024, "fused"}, {16, 1024, "plain"}, {128, 1024, "plain"}, {128, 1024, "exact"}, {1, 32768, "fused"}} {
-		b.Run(fmt.Sprintf("%d rows context %d %s", c.rows, c.context, c.how), func(b *testing.B) {
+		cache         dtype.Type
+	}{{1, 1024, "fused", dtype.BF16}, {1, 1024, "exact", dtype.BF16}, {8, 1024, "fused", dtype.BF16}, {16, 1024, "fused", dtype.BF16}, {16, 1024, "exact", dtype.BF16}, {128, 1024, "fused", dtype.BF16}, {128, 1024, "exact", dtype.BF16},
+		{1, 32768, "fused", dtype.BF16}, {1, 32768, "fused", quant.RowI8}, {1, 32768, "fused", quant.RowF8}, {1, 32768, "fused", quant.RowI4}} {
+		b.Run(fmt.Sprintf("%d rows context %d %s %v", c.rows, c.context, c.how, c.cache), func(b *testing.B) {
 			s.used = base
-			run := &decodeStep{decodeStack: s, rows: c.rows, context: c.context, fused: c.how != "plain", exact: c.how == "exact"}
+			run := &decodeStep{decodeStack: s, rows: c.rows, context: c.context, fused: c.how != "plain", exact: c.how == "exact", cacheType: c.cache}
 			run.build()
 			var took time.Duration
 			for b.Loop() {

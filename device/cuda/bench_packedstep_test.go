@@ -127,9 +127,9 @@ func TestPackedStepsAgree(t *testing.T) {
 		for _, c := range []struct {
 			name             string
 			launches, copies bool
-			blocks           int64
-		}{{"as it is", false, false, 2}, {"again", false, false, 2}, {"no early launches", true, false, 2}, {"no copy engine", false, true, 2}, {"one block", false, false, 1}} {
-			d.plainly.launches, d.plainly.copies, packedTuning.blocks = c.launches, c.copies, c.blocks
+			stages           int64
+		}{{"as it is", false, false, 16}, {"again", false, false, 16}, {"no early launches", true, false, 16}, {"no copy engine", false, true, 16}, {"few stages", false, false, 3}} {
+			d.plainly.launches, d.plainly.copies, packedStages = c.launches, c.copies, c.stages
 			s.used = base
 			run := &decodeStep{decodeStack: s, rows: 2, context: 256}
 			run.buildPacked(m, 6)
@@ -142,7 +142,7 @@ func TestPackedStepsAgree(t *testing.T) {
 				t.Errorf("%s, %s: other logits", m.name, c.name)
 			}
 		}
-		d.plainly.launches, d.plainly.copies, packedTuning.blocks = false, false, 2
+		d.plainly.launches, d.plainly.copies, packedStages = false, false, 16
 	}
 }
 
@@ -173,11 +173,11 @@ func BenchmarkPackedStep(b *testing.B) {
 		}
 		fmt.Println(line)
 	}
-	for _, m := range packedModels {
-		measure(m, 1, true)
-	}
 	for _, rows := range []int64{2, 4, 8} {
 		measure(mixedK, rows, false)
+	}
+	for _, m := range packedModels {
+		measure(m, 1, true)
 	}
 	for b.Loop() {
 		time.Sleep(time.Millisecond)

@@ -65,20 +65,21 @@ func flashUnits(t dtype.Type) (units []unit) {
 
 // fewRowsUnits are those for few rows, which have nothing for f32.
 func fewRowsUnits() []unit {
-	list := []unit{unitFor("decode", dtype.BF16), unitFor("decode", dtype.F16), {file: "packed", element: dtype.BF16, codec: "q4_k", other: "q6_k", rows: 1}}
-	for _, f := range []dtype.Type{quant.Q4_0, quant.NF4, quant.RowF8} { // one of each way to multiply
-		list = append(list, unit{file: "packed", element: dtype.F16, codec: f.String(), rows: 2})
+	list := []unit{unitFor("decode", dtype.BF16), unitFor("decode", dtype.F16), {file: "packed", element: dtype.BF16, codec: "q4_k", other: "q6_k", rows: 1, warps: 16}}
+	list = append(list, unit{file: "packed", element: dtype.F16, codec: "q2_k", rows: 4, warps: 8}) // warps with two sums
+	for _, f := range []dtype.Type{quant.Q4_0, quant.NF4, quant.RowF8} {                            // one of each way to multiply
+		list = append(list, unit{file: "packed", element: dtype.F16, codec: f.String(), rows: 2, warps: 16})
 	}
 	for _, code := range [][2]int64{{3, 3}, {4, 4}, {5, 5}, {3, 5}} {
-		list = append(list, unit{file: "decodeAttention", element: dtype.BF16, head: 128, key: code[0], value: code[1]})
+		list = append(list, unit{file: "decodeAttention", element: dtype.BF16, head: 128, key: code[0], value: code[1], stages: codedTuning.stages, blocks: codedTuning.blocks})
 	}
-	return append(list, unit{file: "decodeAttention", element: dtype.F16, head: 64, key: 5, value: 4}, unit{file: "decodeAttention", element: dtype.BF16, head: 128})
+	return append(list, unit{file: "decodeAttention", element: dtype.F16, head: 64, key: 5, value: 4, stages: codedTuning.stages, blocks: codedTuning.blocks}, unit{file: "decodeAttention", element: dtype.BF16, head: 128, stages: plainTuning.stages, blocks: plainTuning.blocks})
 }
 
 // packedUnits are those for all formats with kernels for few rows.
 func packedUnits(t dtype.Type, rows int64) (list []unit) {
 	for f := range tileFormats {
-		list = append(list, unit{file: "packed", element: t, codec: f.String(), rows: rows})
+		list = append(list, unit{file: "packed", element: t, codec: f.String(), rows: rows, warps: 16})
 	}
 	return list
 }
@@ -88,19 +89,6 @@ func hopperUnits(t dtype.Type) (units []unit) {
 	for _, head := range []int64{64, 80, 128} {
 		for _, file := range []string{"hopper", "hopperGrad"} {
 			units = append(units, unit{file: file, element: t, head: head, keys: hopperKeys, masks: head < 128, dropout: head == 80})
-		}
-	}
-	return append(units, manyRowsUnits(t, 227<<10)...)
-}
-
-// manyRowsUnits are those of matmuls of many rows, for few and many of them.
-func manyRowsUnits(t dtype.Type, shared int) (units []unit) {
-	d := &Device{gpu: gpuInfo{major: 9, multiprocessors: 132, shared: shared}}
-	for _, rows := range []int64{9, 33, 128} {
-		for _, tiles := range []int64{32, 256} {
-			if f, ok := d.newManyRows(t, rows, 4096, tiles, true); ok {
-				units = append(units, f.unit(d))
-			}
 		}
 	}
 	return units
@@ -169,10 +157,34 @@ func TestEveryFileIsCompiled(t *testing.T) {
 	}
 }
 
+// A launch of packed.cu fits a multiprocessor, and a stage of its ring is always of the same group of warps: one that
+// found the stage of another before its codes had come would take what was there before.
+func TestPackedLaunches(t *testing.T) {
+	for _, shared := range []int{99 << 10, 163 << 10, 227 << 10} {
+		d := &Device{gpu: gpuInfo{major: 9, multiprocessors: 132, shared: shared}}
+		for f := range tileFormats {
+			for _, rows := range []int64{1, 2, 4, 8} {
+				for _, k := range []int64{256, 4096, 14336} {
+					p, ok := packed{element: dtype.BF16, first: f, second: f, rows: rows, k: k, tiles: 300}.planned(d)
+					if !ok {
+						if rows == 1 && k <= 4096 {
+							t.Errorf("%v: no launch for a row of %d in %d KiB", f, k, shared>>10)
+						}
+						continue
+					}
+					if groups := p.warps() / packedGroup; p.stages < 2 || p.stages%groups != 0 || p.shared()+p.own() > int64(shared) {
+						t.Errorf("%v, %d rows of %d: %d stages for %d groups, %d bytes of %d", f, rows, k, p.stages, groups, p.shared()+p.own(), shared)
+					}
+				}
+			}
+		}
+	}
+}
+
 // What launches know of formats is what kernels do.
 func TestTileFormats(t *testing.T) {
 	for f, want := range tileFormats {
-		u := unit{file: "packed", codec: f.String(), rows: 1}
+		u := unit{file: "packed", codec: f.String(), rows: 1, warps: 16}
 		text, err := u.source()
 		if err != nil {
 			t.Fatal(err)

@@ -15,10 +15,9 @@ func init() {
 // FusesOps implements device.OpFuser.
 func (d *Device) FusesOps() bool { return true }
 
-// ownRows is up to how many rows these kernels are faster than cuBLASLt and kernels for one op
-// each: a step of 8 rows of the Llama-3-8B shape takes 5.1 instead of 6.0 ms on an H200, one
-// of 16 the same.
-const ownRows = 8
+// ownRows is how many rows these kernels take at once. Beyond fewestRows kernels around matmuls of cuBLASLt are
+// faster (a step of 16 rows of the Llama-3-8B shape takes 5.2 instead of 5.5 ms on an H200), so that they are for exact rows alone.
+const ownRows, fewestRows = 16, 8
 
 // fewRows is a product of few rows by decode.cu, with what decides its launch.
 type fewRows struct {
@@ -26,6 +25,7 @@ type fewRows struct {
 	tiles   int64 // of 16 rows of weights
 	bulk    bool  // by the copy engine
 	ring    bool  // x goes through the rings that weights go through
+	two     bool  // more than eight rows
 	stages  int64 // of the ring of a block
 	blocks  int64 // of a multiprocessor
 }
@@ -42,12 +42,13 @@ const (
 // shared is the memory of a block: the ring, the sums of the warps twice, and x unless that is
 // in the ring.
 func (f fewRows) shared() int64 {
-	bytes := int64(2 * decodeWarps * 16 * 8 * 4)
+	eights := ceilDiv(f.rows, 8)
+	bytes := 2 * decodeWarps * 16 * 8 * 4 * eights
 	switch {
 	case f.bulk:
 		bytes += f.stages * 16 * decodePiece
 	case f.ring:
-		bytes += decodeWarps * laneStages * (4 + 2) * 512
+		bytes += decodeWarps * laneStages * (4 + 2*eights) * 512
 	default:
 		bytes += decodeWarps * laneStages * 4 * 512
 	}
@@ -62,7 +63,11 @@ func (f fewRows) shared() int64 {
 func (f fewRows) staged(shared int64) fewRows {
 	const reserved = 1 << 10 // for each block, next to what it may have
 	const own = 512          // what it declares itself, at most
-	for f.blocks = 2; f.blocks > 0; f.blocks-- {
+	most := int64(2)
+	if f.two {
+		most = 1
+	}
+	for f.blocks = most; f.blocks > 0; f.blocks-- {
 		for f.stages = bulkStages; f.stages > 2; f.stages-- {
 			if f.blocks*(f.shared()+own+reserved) <= shared+reserved && (f.stages >= minStages || f.blocks == 1) {
 				return f
@@ -76,21 +81,25 @@ func (f fewRows) staged(shared int64) fewRows {
 // for two blocks.
 const bulkStages, minStages = 5, 4
 
-// newFewRows plans a product; ok is false where there is no kernel for it. Rows that are
-// normalized stay in shared memory.
-func (d *Device) newFewRows(t dtype.Type, rows, k, tiles int64, normed bool) (f fewRows, ok bool) {
-	f = fewRows{rows: rows, k: k, tiles: tiles, bulk: d.gpu.major >= 9 && k%decodeSpan == 0 && !d.plainly.copies}
-	if t != dtype.BF16 && t != dtype.F16 || rows < 1 || rows > ownRows || k%8 != 0 || k < 8 || tiles < 1 {
+// newFewRows plans a product; ok is false where there is no kernel for it, or a faster one unless rows
+// are to be exact. Rows that are normalized stay in shared memory.
+func (d *Device) newFewRows(t dtype.Type, rows, k, tiles int64, normed, exact bool) (f fewRows, ok bool) {
+	f = fewRows{rows: rows, k: k, tiles: tiles, two: rows > fewestRows, bulk: d.gpu.major >= 9 && k%decodeSpan == 0 && !d.plainly.copies}
+	if t != dtype.BF16 && t != dtype.F16 || rows < 1 || rows > ownRows || f.two && !exact || k%8 != 0 || k < 8 || tiles < 1 {
 		return f, false
 	}
 	room := int64(d.gpu.shared)
 	if f.bulk {
-		if f = f.staged(room); f.blocks > 0 {
+		if f = f.staged(room); f.blocks > 0 && (f.blocks == 1 || !f.two) {
 			return f, true
 		}
 		f.bulk = false
 	}
 	f.blocks, f.stages = 2, 0
+	if f.two {
+		f.blocks, f.ring = 1, true
+		return f, !normed && f.shared() <= room
+	}
 	f.ring = !normed && f.shared() > room/2
 	return f, f.shared() <= room
 }
@@ -106,6 +115,9 @@ func (f fewRows) launch(d *Device, t dtype.Type, name string, args ...arg) (prog
 	threads := int64(decodeWarps * 32)
 	if f.bulk {
 		name, threads = name+"Bulk", bulkThreads
+	}
+	if f.two {
+		name += "Two"
 	}
 	k, err := d.grid(unitFor("decode", t), name, [3]int64{f.grid(d), 1, 1}, [3]int64{threads, 1, 1}, f.shared(), append(args, i64(f.stages))...)
 	if err != nil {
@@ -130,20 +142,44 @@ func (d *Device) matMulRows(c op.Call) (p program, ok bool, err error) {
 	if c.Attr.Plus {
 		plus = buffer(2)
 	}
-	f, fits := d.newFewRows(t, m, k, ceilDiv(n, 16), false)
-	if !fits || c.Attr.Exact {
-		many, fits := d.newManyRows(t, m, k, ceilDiv(n, 16), c.Attr.Exact)
+	return d.inGroups(c.Attr.Exact, m, func(from, rows int64) (program, bool, error) {
+		f, fits := d.newFewRows(t, rows, k, ceilDiv(n, 16), false, c.Attr.Exact)
 		if !fits {
 			return p, false, nil
 		}
-		err = many.launch(d, &p, "matmulTiles", buffer(0), buffer(1), bias, plus, buffer(len(c.In)), i64(m), i64(n), i64(k))
-		if err == nil && !c.Attr.Constant {
-			p.actions[0].(*kernelLaunch).early = false // it reads weights at once
-		}
+		p, err := f.launch(d, t, "matmulRows", behind(buffer(0), t.Bytes(from*k)), buffer(1), bias, behind(plus, t.Bytes(from*n)), behind(buffer(len(c.In)), t.Bytes(from*n)), i64(rows), i64(n), i64(k), flag(c.Attr.Constant))
 		return p, true, err
+	})
+}
+
+// behind is a parameter so many bytes behind another; none stays none.
+func behind(a arg, bytes int64) arg {
+	if a != (arg{}) {
+		a.bits += uint64(bytes)
 	}
-	p, err = f.launch(d, t, "matmulRows", buffer(0), buffer(1), bias, plus, buffer(len(c.In)), i64(m), i64(n), i64(k), flag(c.Attr.Constant))
-	return p, true, err
+	return a
+}
+
+// inGroups puts together what launches rows from a row on: all at once, or where a row is to have the same bits
+// whatever rows are computed with it as many at a time as there are kernels for.
+func (d *Device) inGroups(exact bool, rows int64, launch func(from, rows int64) (program, bool, error)) (p program, ok bool, err error) {
+	for from := int64(0); from < rows; {
+		n := rows - from
+		if exact {
+			n = min(n, ownRows)
+		}
+		part, fits, err := launch(from, n)
+		for exact && !fits && err == nil && n > 1 {
+			n = max(1, min(n/2, fewestRows))
+			part, fits, err = launch(from, n)
+		}
+		if err != nil || !fits {
+			return p, fits, err
+		}
+		p.actions = append(p.actions, part.actions...)
+		from += n
+	}
+	return p, true, nil
 }
 
 func normGated(d *Device, c op.Call) (p program, err error) {
@@ -155,19 +191,21 @@ func normGated(d *Device, c op.Call) (p program, err error) {
 	if err := same(c.In[0], c.In[1], c.In[2]); err != nil || c.In[1].Shape[0] != k || c.Attr.Func > op.SiLU {
 		return p, none
 	}
-	if f, fits := d.newFewRows(t, rows, k, ceilDiv(n, 8), true); fits && !c.Attr.Exact {
-		return f.launch(d, t, "normGated", buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), i64(f.rows), i64(n), i64(k), i64(int64(c.Attr.Func)), f32(c.Attr.Eps))
-	}
-	f, fits := d.newManyRows(t, rows, k, ceilDiv(n, 8), c.Attr.Exact)
-	if !fits {
-		return p, none
-	}
-	x, _, err := f.norm(d, &p, c.Attr.Eps, arg{}, arg{}, 0, 1)
-	if err != nil {
+	p, fits, err := d.inGroups(c.Attr.Exact, rows, func(from, rows int64) (program, bool, error) {
+		f, fits := d.newFewRows(t, rows, k, ceilDiv(n, 8), true, c.Attr.Exact)
+		if !fits {
+			return p, false, nil
+		}
+		p, err := f.launch(d, t, "normGated", behind(buffer(0), t.Bytes(from*k)), buffer(1), buffer(2), buffer(3), behind(buffer(4), t.Bytes(from*n)), i64(rows), i64(n), i64(k), i64(int64(c.Attr.Func)), f32(c.Attr.Eps))
+		return p, true, err
+	})
+	switch {
+	case fits || err != nil:
 		return p, err
+	case jointRows(c, rows, k) && n%elementsPerLoad(t) == 0:
+		return d.jointGated(c, rows, n, k)
 	}
-	err = f.launch(d, &p, "gatedTiles", x, buffer(2), buffer(3), buffer(4), i64(rows), i64(n), i64(k), i64(int64(c.Attr.Func)))
-	return p, err
+	return p, none
 }
 
 func normHeads(d *Device, c op.Call) (p program, err error) {
@@ -177,8 +215,8 @@ func normHeads(d *Device, c op.Call) (p program, err error) {
 	t, rows, k, cache := c.In[0].DType, c.In[0].Shape.Rows(), c.In[0].Shape.Last(), c.In[6]
 	size, half := cache.Shape[3], c.In[5].Shape[0]
 	tiles := (c.Attr.Heads + 2*c.Attr.KVHeads) * (size / 16)
-	none := unsupported("norm_heads is for rows of 16-bit elements, as the cache has them, and heads of a multiple of 16")
-	if err := same(c.In[0], c.In[1], c.In[2], c.In[3], c.In[4], c.In[6], c.In[7]); err != nil || c.In[1].Shape[0] != k ||
+	none := unsupported("norm_heads is for rows of 16-bit elements, and heads of a multiple of 16")
+	if err := same(c.In[0], c.In[1], c.In[2], c.In[3], c.In[4]); err != nil || c.In[1].Shape[0] != k ||
 		size%16 != 0 || half%8 != 0 || c.Attr.Bias && same(append(c.In[11:14:14], c.In[0])...) != nil {
 		return p, none
 	}
@@ -192,19 +230,30 @@ func normHeads(d *Device, c op.Call) (p program, err error) {
 			bias[i] = buffer(11 + i)
 		}
 	}
-	weights := []arg{buffer(2), buffer(3), buffer(4), bias[0], bias[1], bias[2], buffer(5), buffer(8), buffer(9), buffer(10), buffer(out), buffer(out + 1), buffer(out + 2), i64(rows), i64(k)}
+	held := newStaged(&p, c)
 	places := []arg{i64(c.Attr.Heads), i64(c.Attr.KVHeads), i64(size), i64(half), f32(scale), i64(cache.Shape[2]), i64(table[0]), i64(table[1]), i64(cache.Shape[0])}
-	if f, fits := d.newFewRows(t, rows, k, tiles, true); fits && !c.Attr.Exact {
-		return f.launch(d, t, "normHeads", slices.Concat([]arg{buffer(0), buffer(1)}, weights, []arg{f32(c.Attr.Eps)}, places)...)
-	}
-	f, fits := d.newManyRows(t, rows, k, tiles, c.Attr.Exact)
-	if !fits {
-		return p, none
-	}
-	x, turns, err := f.norm(d, &p, c.Attr.Eps, buffer(8), buffer(5), half, scale)
-	if err != nil {
+	made, fits, err := d.inGroups(c.Attr.Exact, rows, func(from, rows int64) (program, bool, error) {
+		f, fits := d.newFewRows(t, rows, k, tiles, true, c.Attr.Exact)
+		if !fits {
+			return p, false, nil
+		}
+		keys, values := held.k, held.v
+		if held.apart {
+			keys, values = behind(held.k, t.Bytes(from*c.Attr.KVHeads*size)), behind(held.v, t.Bytes(from*c.Attr.KVHeads*size))
+		}
+		weights := []arg{buffer(2), buffer(3), buffer(4), bias[0], bias[1], bias[2], buffer(5), behind(buffer(8), 4*from), behind(buffer(9), 4*from), held.pages, keys, values,
+			behind(buffer(out+2), t.Bytes(from*c.Attr.Heads*size)), i64(rows), i64(k)}
+		p, err := f.launch(d, t, "normHeads", slices.Concat([]arg{behind(buffer(0), t.Bytes(from*k)), buffer(1)}, weights, []arg{f32(c.Attr.Eps)}, places)...)
+		return p, true, err
+	})
+	switch {
+	case err != nil:
 		return p, err
+	case fits:
+		p.actions = made.actions
+		return p, held.finish(d, &p)
+	case jointRows(c, rows, k) && t != dtype.F32:
+		return d.jointHeads(c, rows, k, bias, scale)
 	}
-	err = f.launch(d, &p, "headTiles", slices.Concat([]arg{x}, weights, places, []arg{turns})...)
-	return p, err
+	return p, none
 }

@@ -78,7 +78,7 @@ func (c cached) coded() bool {
 // onTensorCores says whether tensor cores compute the call: on 16-bit elements as the queries have, or on codes.
 func (c cached) onTensorCores() bool {
 	plain := c.keys.DType == c.element && c.values.DType == c.element && c.d%32 == 0 && c.d <= 128
-	return c.element != dtype.F32 && (plain || c.coded()) && c.Scale > 0
+	return c.element != dtype.F32 && (plain || c.coded()) && c.Scale > 0 && c.keys.Shape.Rows() < 1<<31
 }
 
 // attend appends attention over the cache: on tensor cores by one kernel for a row of each sequence and
@@ -86,9 +86,9 @@ func (c cached) onTensorCores() bool {
 func (c cached) attend(d *Device, p *program) error {
 	group := c.Heads / c.KVHeads
 	switch fits := c.onTensorCores(); {
-	case fits && c.Exact && maxDecodeRows*c.KVHeads*ceilDiv(group, 16) <= 1<<14:
+	case fits && c.Exact && maxDecodeRows*c.KVHeads*ceilDiv(group, attendHeads) <= 1<<14:
 		return c.byRows(d, p)
-	case fits && !c.Exact && c.rows <= min(c.streams, maxDecodeRows) && c.rows*c.KVHeads*ceilDiv(group, 16) <= 1<<14:
+	case fits && !c.Exact && c.rows <= min(c.streams, maxDecodeRows) && c.rows*c.KVHeads*ceilDiv(group, attendHeads) <= 1<<14:
 		return c.decode(d, p)
 	case fits && !c.Exact && group <= prefillRows:
 		return c.prefill(d, p)
@@ -103,8 +103,10 @@ func (c cached) attend(d *Device, p *program) error {
 const (
 	maxDecodeRows = 256 // MAX_ROWS of decodeAttention.cu
 	prefillRows   = 128 // QUERIES of it
-	attendSteps   = 4   // its WARPS
+	prefillWarps  = 4   // its WARPS
+	attendSteps   = 4   // its TEAM
 	attendStep    = 32  // its STEP
+	attendHeads   = 8   // its HEADS_AT_ONCE
 )
 
 // parts is into how many parts what a row sees is cut, so that few rows occupy all
@@ -115,7 +117,7 @@ func (c cached) parts(d *Device) int64 {
 	if c.Exact {
 		rows, least = c.streams, 2
 	}
-	return max(least, c.blocks(d)*int64(d.gpu.multiprocessors)/(rows*c.KVHeads*ceilDiv(c.Heads/c.KVHeads, 16)))
+	return max(least, c.blocks(d)*int64(d.gpu.multiprocessors)/(rows*c.KVHeads*ceilDiv(c.Heads/c.KVHeads, attendHeads)))
 }
 
 // byRows appends attention of all rows, some of them at a time: exact ones have one kernel, however
@@ -124,9 +126,8 @@ func (c cached) byRows(d *Device, p *program) error {
 	all := c
 	for from := int64(0); from < all.rows; from += maxDecodeRows {
 		c.rows = min(maxDecodeRows, all.rows-from)
-		behind := func(a arg, bytes int64) arg { a.bits += uint64(from * bytes); return a }
-		row := c.element.Bytes(c.Heads * c.d)
-		c.q, c.o, c.positions, c.sequences = behind(all.q, row), behind(all.o, row), behind(all.positions, 4), behind(all.sequences, 4)
+		bytes := c.element.Bytes(from * c.Heads * c.d)
+		c.q, c.o, c.positions, c.sequences = behind(all.q, bytes), behind(all.o, bytes), behind(all.positions, 4*from), behind(all.sequences, 4*from)
 		if err := c.decode(d, p); err != nil {
 			return err
 		}
@@ -136,7 +137,8 @@ func (c cached) byRows(d *Device, p *program) error {
 
 // unit of decodeAttention.cu.
 func (c cached) unit() unit {
-	u := unit{file: "decodeAttention", element: c.element, head: c.d}
+	how := c.tuned()
+	u := unit{file: "decodeAttention", element: c.element, head: c.d, stages: how.stages, blocks: how.blocks}
 	if c.coded() {
 		u.key, u.value = cacheTypes[c.keys.DType], cacheTypes[c.values.DType]
 	}
@@ -153,12 +155,12 @@ func (c cached) tile(rows int64, padded bool) int64 {
 
 func (c cached) decode(d *Device, p *program) error {
 	most := c.parts(d) + 1
-	items := c.rows * c.KVHeads * ceilDiv(c.Heads/c.KVHeads, 16)
+	items := c.rows * c.KVHeads * ceilDiv(c.Heads/c.KVHeads, attendHeads)
 	sums := aligned(4 * c.d * c.rows * c.Heads * most)
 	p.workspace = max(p.workspace, sums+aligned(8*c.rows*c.Heads*most))
 	blocks := min(items*most, c.blocks(d)*int64(d.gpu.multiprocessors))
 	return p.addEarly(d.grid(c.unit(), "attend", [3]int64{blocks, 1, 1}, [3]int64{32 * attendSteps, 1, 1}, c.shared(),
-		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.parts(d)), i64(most), ofQueue(), i64(c.keys.Shape.Elements())}, c.args()...)...))
+		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.parts(d)), i64(c.tuned().grain), i64(most), ofQueue(), i64(c.keys.Shape.Elements())}, c.args()...)...))
 }
 
 // rowBytes is what the codes of a row of the cache take.
@@ -168,23 +170,31 @@ func (c cached) rowBytes() (keys, values int64) {
 
 // shared is the memory of a block of attend: tiles of keys and values of its warps, queries, and results.
 func (c cached) shared() int64 {
-	group := min(16, c.Heads/c.KVHeads)
-	results, queries := 4*attendSteps*group*c.d, min(group, 15)+1
+	group := min(attendHeads, c.Heads/c.KVHeads)
+	results, queries := 4*attendSteps*group*c.d, min(group, attendHeads-1)+1
 	if !c.coded() {
 		return c.tile(attendSteps*2*attendStep+queries, c.d%64 != 0) + results
 	}
 	keys, values := c.rowBytes()
-	ahead := int64(2) // AHEAD
-	if c.keys.DType == quant.RowI4 && c.values.DType == quant.RowI4 {
-		ahead = 4
+	return attendSteps*c.tuned().stages*attendStep*(keys+values) + 2*queries*(c.d+8) + results
+}
+
+// attendTuning is how a kind of attend works: steps fetched ahead, blocks of a multiprocessor, and what parts of a row are multiples of.
+type attendTuning struct{ stages, blocks, grain int64 }
+
+var plainTuning, codedTuning = attendTuning{1, 2, 128}, attendTuning{1, 4, 128}
+
+func (c cached) tuned() attendTuning {
+	if c.coded() {
+		return codedTuning
 	}
-	return attendSteps*ahead*attendStep*(keys+values) + 2*queries*(c.d+8) + results
+	return plainTuning
 }
 
 // blocks are how many of attend are resident on a multiprocessor.
 func (c cached) blocks(d *Device) int64 {
 	const reserved, own = 1 << 10, 1664 // for each block, next to what it may have; what it declares itself, at most
-	return max(1, min(3, (int64(d.gpu.shared)+reserved)/(c.shared()+own+reserved)))
+	return max(1, min(c.tuned().blocks, (int64(d.gpu.shared)+reserved)/(c.shared()+own+reserved)))
 }
 
 func (c cached) prefill(d *Device, p *program) error {
@@ -194,6 +204,6 @@ func (c cached) prefill(d *Device, p *program) error {
 		keys, values := c.rowBytes()
 		shared = c.tile(prefillRows+2*64, true) + 64*(keys+values)
 	}
-	return p.addEarly(d.grid(c.unit(), "prefill", [3]int64{ceilDiv(c.rows, tokens), c.KVHeads, 1}, [3]int64{32 * attendSteps, 1, 1}, shared,
+	return p.addEarly(d.grid(c.unit(), "prefill", [3]int64{ceilDiv(c.rows, tokens), c.KVHeads, 1}, [3]int64{32 * prefillWarps, 1, 1}, shared,
 		append([]arg{c.q, c.cacheK, c.cacheV, c.o, i64(c.keys.Shape.Elements())}, c.args()...)...))
 }

@@ -113,6 +113,7 @@ func (p *gemm) run(q *queue, l *device.Launch) error {
 			return err
 		}
 	}
+	q.follows = true // its last kernel is what a next one may begin behind
 	return blas.Run(p.device.blas, p.prepared, driver.Pointer(p.b.value(l)), driver.Pointer(p.a.value(l)), driver.Pointer(p.plus.value(l)),
 		driver.Pointer(p.c.value(l)), driver.Pointer(p.scratch.value(l)), q.stream)
 }
@@ -148,7 +149,7 @@ func (d *Device) prepareGemm(x matmulArgs) (*gemm, error) {
 	if adds {
 		made.Beta = 1
 	}
-	way, err := d.chooseAlgorithm(candidates{described, made, found, x.m * x.n * x.k})
+	way, err := d.chooseAlgorithm(candidates{described, made, found, x.m * x.n * x.k, x.a.element.Bytes(x.m*x.k) + x.b.element.Bytes(x.n*x.k)})
 	if err != nil {
 		return nil, err
 	}

@@ -41,11 +41,11 @@ type unit struct {
 	// fetched, and blocks of a multiprocessor.
 	tiles, stages, blocks int64
 	codec                 string // name of the block format that a file which includes codec.h or tile.h is for
-	// Kernels of packed.cu: the format of the last matrix where that is another, how many rows, and
-	// whether lanes fetch in place of the copy engine.
-	other   string
-	rows    int64
-	plainly bool
+	// Kernels of packed.cu: the format of the last matrix where that is another, how many rows, how many
+	// warps multiply, and whether lanes fetch in place of the copy engine.
+	other       string
+	rows, warps int64
+	plainly     bool
 	// Attention over a cache that is coded: how keys and values are, as kernels/cache.h numbers it.
 	key, value int64
 }
@@ -140,7 +140,10 @@ func (u unit) options(major, minor int) []string {
 		options = append(options, fmt.Sprintf("-DTILES=%d", u.tiles), fmt.Sprintf("-DSTAGES=%d", u.stages), fmt.Sprintf("-DBLOCKS=%d", u.blocks))
 	}
 	if u.rows > 0 {
-		options = append(options, "-DFIRST=Tile_"+u.codec, "-DSECOND=Tile_"+cmp.Or(u.other, u.codec), fmt.Sprintf("-DROWS=%d", u.rows), fmt.Sprintf("-DPLAINLY=%d", has[u.plainly]))
+		options = append(options, "-DFIRST=Tile_"+u.codec, "-DSECOND=Tile_"+cmp.Or(u.other, u.codec), fmt.Sprintf("-DROWS=%d", u.rows), fmt.Sprintf("-DWARPS=%d", u.warps), fmt.Sprintf("-DPLAINLY=%d", has[u.plainly]))
+	}
+	if u.file == "decodeAttention" {
+		options = append(options, fmt.Sprintf("-DSTAGES=%d", max(u.stages, 1)), fmt.Sprintf("-DBLOCKS=%d", max(u.blocks, 1)))
 	}
 	if u.key > 0 {
 		options = append(options, fmt.Sprintf("-DKEY_CODE=%d", u.key), fmt.Sprintf("-DVALUE_CODE=%d", u.value))

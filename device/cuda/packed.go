@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -30,11 +31,21 @@ var tileFormats = map[dtype.Type]tileFormat{
 	quant.RowF8: {bytes: 256, bank: 32},
 	quant.NF4:   {bytes: 128, bank: 32, table: true},
 	quant.FP4:   {bytes: 128, bank: 32, table: true},
+	quant.Q4_1:  {bytes: 160, bank: 16, integer: true, sums: true},
+	quant.Q5_0:  {bytes: 176, bank: 16, integer: true, sums: true},
+	quant.Q5_1:  {bytes: 192, bank: 16, integer: true, sums: true},
+	quant.IQ4NL: {bytes: 144, bank: 16, integer: true},
+	quant.MXFP4: {bytes: 136, bank: 16, integer: true},
+	quant.IQ4XS: {bytes: 136, bank: 16, integer: true},
+	quant.Q2_K:  {bytes: 84, bank: 16, integer: true, sums: true},
+	quant.Q3_K:  {bytes: 110, bank: 16, integer: true, sums: true},
 }
 
 // Sizes of packed.cu.
 const (
-	packedWarps = 8                  // WARPS
+	packedGroup = 8                  // GROUP
+	packedSlots = 16                 // SLOTS
+	packedOther = 2 + 1              // FETCHERS and STORERS
 	packedUnit  = 256                // UNIT, elements
 	packedTable = 4 * (256*32 + 256) // TABLE, in bytes
 	packedRows  = 8                  // the most rows at once
@@ -42,15 +53,15 @@ const (
 
 // stage is the shared memory of a piece of 16 rows, pitchOf of packed.cu each.
 func (f tileFormat) stage() int64 {
-	pitch := packedWarps * f.bytes
+	pitch := packedGroup * f.bytes
 	if f.bytes%16 != 0 {
 		pitch += 16
 	}
 	return 16 * (pitch + (f.bank-pitch%128+128)%128)
 }
 
-// packedTuning is how launches are cut, for measuring other ways.
-var packedTuning = struct{ stages, minStages, blocks int64 }{stages: 6, minStages: 3, blocks: 2}
+// packedStages is the most stages of a ring: MAX_STAGES, or fewer to try other ways.
+var packedStages int64 = 16
 
 // packed is a product of few rows by packed.cu, with what decides its launch.
 type packed struct {
@@ -59,13 +70,20 @@ type packed struct {
 	rows, k       int64
 	tiles         int64
 	stages        int64 // of the ring of a block
-	blocks        int64 // of a multiprocessor
+}
+
+// warps is how many multiply: more rows take more registers each.
+func (p packed) warps() int64 {
+	if p.rows > 2 {
+		return packedSlots / 2
+	}
+	return packedSlots
 }
 
 // shared is the memory of a block that its launch asks for.
 func (p packed) shared() int64 {
 	f, s := tileFormats[p.first], tileFormats[p.second]
-	bytes := p.stages*max(f.stage(), s.stage()) + 2*packedWarps*16*p.rows*4 + 2*p.rows*p.k
+	bytes := p.stages*max(f.stage(), s.stage()) + 2*packedSlots*16*p.rows*4 + 2*p.rows*p.k
 	if f.sums || s.sums {
 		bytes += 4 * p.rows * p.k / 16
 	}
@@ -90,16 +108,11 @@ func (p packed) planned(d *Device) (packed, bool) {
 	if p.element != dtype.BF16 && p.element != dtype.F16 || !first || !second || f.integer != s.integer || p.k < packedUnit || p.k%packedUnit != 0 || p.tiles < 1 || d.gpu.major < 8 {
 		return p, false
 	}
-	const reserved = 1 << 10 // for each block, next to what it may have
-	room := int64(d.gpu.shared)
-	for p.blocks = packedTuning.blocks; p.blocks > 0; p.blocks-- {
-		for p.stages = packedTuning.stages; p.stages >= min(packedTuning.minStages, 2); p.stages-- {
-			if p.blocks > 1 && (p.rows > 2 || p.stages < packedTuning.minStages) {
-				continue
-			}
-			if p.blocks*(p.shared()+p.own()+reserved) <= room+reserved {
-				return p, true
-			}
+	// a stage belongs to one group of warps: another would not know which turn of it is meant
+	groups := p.warps() / packedGroup
+	for p.stages = packedStages / groups * groups; p.stages >= 2; p.stages -= groups {
+		if p.shared()+p.own() <= int64(d.gpu.shared) {
+			return p, true
 		}
 	}
 	return p, false
@@ -107,11 +120,11 @@ func (p packed) planned(d *Device) (packed, bool) {
 
 // launch prepares a kernel of packed.cu.
 func (p packed) launch(d *Device, name string, args ...arg) (*kernelLaunch, error) {
-	u := unit{file: "packed", element: p.element, codec: p.first.String(), rows: p.rows, plainly: d.plainly.copies}
+	u := unit{file: "packed", element: p.element, codec: p.first.String(), rows: p.rows, warps: p.warps(), plainly: d.plainly.copies}
 	if p.second != p.first {
 		u.other = p.second.String()
 	}
-	k, err := d.grid(u, name, [3]int64{min(p.tiles, p.blocks*int64(d.gpu.multiprocessors)), 1, 1}, [3]int64{(packedWarps + 4 + 2) * 32, 1, 1}, p.shared(), append(args, i64(p.stages))...)
+	k, err := d.grid(u, name, [3]int64{min(p.tiles, int64(d.gpu.multiprocessors)), 1, 1}, [3]int64{(p.warps() + packedOther) * 32, 1, 1}, p.shared(), append(args, i64(p.stages))...)
 	if err != nil {
 		return nil, err
 	}
@@ -187,9 +200,9 @@ func packedHeads(d *Device, c op.Call) (program, error) {
 	k, cache, rows := c.In[0].Shape.Last(), c.In[6], c.In[0].Shape.Rows()
 	size, half := cache.Shape[3], c.In[5].Shape[0]
 	p, ok := packed{element: c.In[0].DType, first: c.In[2].DType, second: c.In[4].DType, rows: rows, k: k, tiles: (c.Attr.Heads + 2*c.Attr.KVHeads) * (size / 16)}.planned(d)
-	if err := same(c.In[0], c.In[1], c.In[6], c.In[7]); err != nil || !ok || !atOnce(rows) || c.In[3].DType != c.In[2].DType ||
+	if err := same(c.In[0], c.In[1]); err != nil || !ok || !atOnce(rows) || c.In[3].DType != c.In[2].DType ||
 		size%16 != 0 || half%8 != 0 || c.Attr.Bias && same(append(c.In[11:14:14], c.In[0])...) != nil {
-		return program{}, unsupported("norm_heads of packed weights is for 1, 2, 4 or 8 rows of 16-bit elements, as the cache has them, and heads of a multiple of 16")
+		return program{}, unsupported("norm_heads of packed weights is for 1, 2, 4 or 8 rows of 16-bit elements, and heads of a multiple of 16")
 	}
 	out, scale, table := len(c.In), c.Attr.Scale, c.In[10].Shape
 	if scale == 0 {
@@ -201,7 +214,10 @@ func packedHeads(d *Device, c op.Call) (program, error) {
 			bias[i] = buffer(11 + i)
 		}
 	}
-	return single(p.launch(d, "packedHeads", buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), bias[0], bias[1], bias[2], buffer(5), buffer(8), buffer(9), buffer(10),
-		buffer(out), buffer(out+1), buffer(out+2), i64(k), f32(c.Attr.Eps), i64(c.Attr.Heads), i64(c.Attr.KVHeads), i64(size), i64(half), f32(scale),
+	var made program
+	held := newStaged(&made, c)
+	err := made.add(p.launch(d, "packedHeads", buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), bias[0], bias[1], bias[2], buffer(5), buffer(8), buffer(9), held.pages,
+		held.k, held.v, buffer(out+2), i64(k), f32(c.Attr.Eps), i64(c.Attr.Heads), i64(c.Attr.KVHeads), i64(size), i64(half), f32(scale),
 		i64(cache.Shape[2]), i64(table[0]), i64(table[1]), i64(cache.Shape[0])))
+	return made, cmp.Or(err, held.finish(d, &made))
 }

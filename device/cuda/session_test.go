@@ -15,6 +15,7 @@ import (
 	"spillway/generate"
 	"spillway/machine"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/run"
 )
 
@@ -131,6 +132,56 @@ func TestExactSessions(t *testing.T) {
 					t.Errorf("%s: logits %d of sequence %d are others", name, i, n)
 				}
 			}
+		}
+	}
+}
+
+// Forks share pages until one of them writes: each goes on as a sequence of its own with the same tokens, bit for
+// bit, in every type of cache.
+func TestForksOnTheGPU(t *testing.T) {
+	gpu := lent(t)
+	for _, cache := range []dtype.Type{dtype.BF16, quant.RowI8, quant.RowI4} {
+		_, s := sessionOn(t, "small-llama", gpu, "h200,host:16GiB", run.Generation{Context: 256, Streams: 4, Chunk: 64, Exact: true, Key: cache, Value: cache})
+		step := func() {
+			if err := s.Step(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first := prompted(t, s, 100, 1) // ends within a page
+		step()
+		second, err := first.Fork()
+		if err != nil {
+			t.Fatal(err)
+		}
+		forks := []generate.Sequence{first, second}
+		var got [2][][]float32
+		for i := range 4 {
+			for k, q := range forks {
+				if err := q.Append(int32(3 + 5*i + 50*k)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			step()
+			for k, q := range forks {
+				got[k] = append(got[k], slices.Clone(q.Logits()))
+			}
+		}
+		for k, q := range forks {
+			alone, err := s.Add(q.Tokens()[:100])
+			if err != nil {
+				t.Fatal(err)
+			}
+			step()
+			for i := range 4 {
+				if err := alone.Append(int32(3 + 5*i + 50*k)); err != nil {
+					t.Fatal(err)
+				}
+				step()
+				if !slices.Equal(alone.Logits(), got[k][i]) {
+					t.Errorf("%v: token %d of fork %d has other logits than alone", cache, i, k)
+				}
+			}
+			alone.Close()
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/units"
 )
 
@@ -66,6 +67,9 @@ func (x *Timing) assumed(c op.Call) time.Duration {
 		}
 		return max(x.shortest(), time.Duration(took*float64(time.Second)))
 	}
+	if format, packed := packedMatmul(c); packed && x.Kind == machine.GPU && x.Kernel > 0 && x.Bandwidth > 0 {
+		return x.packedMatmul(cost, format)
+	}
 	flops := x.vector
 	if cost.Matrix {
 		flops = matmul
@@ -91,4 +95,34 @@ func (x *Timing) shortest() time.Duration {
 		return x.Kernel
 	}
 	return x.Launch
+}
+
+// packedRows is up to how many rows kernels of GPUs decode weights as they multiply.
+const packedRows = 16
+
+// packedMatmul says whether a call multiplies few rows with weights in a block format, and with which.
+func packedMatmul(c op.Call) (format dtype.Type, ok bool) {
+	weight := 1
+	switch c.Kind {
+	case op.QuantizedMatmul, op.QuantizedPlus:
+	case op.NormHeads, op.NormGated:
+		weight = 2
+	default:
+		return format, false
+	}
+	format = c.In[weight].DType
+	return format, format.Block() && c.In[0].Shape.Rows() <= packedRows
+}
+
+// packedMatmul is the time of such a call in a graph.
+func (x *Timing) packedMatmul(cost op.Cost, format dtype.Type) time.Duration {
+	share := machine.PackedRead
+	if quant.FourBitOf(format) != nil {
+		share = machine.PackedLookup
+	}
+	t := float64(cost.Bytes) / (share * float64(x.Bandwidth))
+	if x.vector > 0 {
+		t = max(t, cost.Flops/(machine.PackedCompute*float64(x.vector)))
+	}
+	return x.shortest() + time.Duration(t*float64(time.Second))
 }

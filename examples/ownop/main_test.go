@@ -5,11 +5,16 @@ import (
 	"strings"
 	"testing"
 
+	"spillway"
+	"spillway/autograd"
 	"spillway/device"
 	"spillway/device/cpu"
+	"spillway/device/cpu/kernel"
 	"spillway/device/cuda"
 	"spillway/device/devicetest"
 	"spillway/dtype"
+	"spillway/graph"
+	"spillway/nn"
 	"spillway/op"
 )
 
@@ -56,5 +61,87 @@ func testKernels(t *testing.T, d device.Device) {
 	}
 	if tried != 4 {
 		t.Errorf("%d cases of the op were tried, want 4", tried)
+	}
+}
+
+// Ops that go wrong: a kernel that panics, one that writes past its output, one without a gradient, and a gradient
+// of another shape.
+func init() {
+	like := func(_ op.Attr, in []op.Type) ([]op.Type, error) { return in[:1], nil }
+	copied := func(_ op.Call, in, out []op.Array, _ op.Args) { copy(out[0].F, in[0].F) }
+	for kind, run := range map[op.Kind]func(x, y []float32){
+		"test_panics":     func([]float32, []float32) { panic("oh") },
+		"test_overruns":   func(x, y []float32) { y[len(y)] = x[0] },
+		"test_endless":    func(x, y []float32) { copy(y, x) },
+		"test_misshapen":  func(x, y []float32) { copy(y, x) },
+		"test_misbehaves": func(x, y []float32) { copy(y, x); x[0]++ },
+	} {
+		op.Register(op.Op{Kind: kind, Takes: 1, Infer: like, Reference: copied, Cases: func(l *op.CaseList) { l.Add("3x4", kind, op.Attr{}, l.X(3, 4)) }})
+		cpu.Register(kind, func(op.Call, int) cpu.Program {
+			return cpu.Program{Run: func(_ *kernel.Pool, l *device.Launch) { run(cpu.F32(l, 0), cpu.F32(l, 1)) }}
+		})
+		if kind != "test_endless" {
+			autograd.Register(kind, func(r *autograd.Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+				if kind == "test_misshapen" {
+					return []graph.Value{r.EmitOne(op.Reshape, op.Attr{Shape: []int64{1, r.TypeOf(dy[0]).Shape.Elements()}}, dy[0])}
+				}
+				return dy
+			})
+		}
+	}
+}
+
+// hostile is a model with one of them.
+type hostile struct {
+	Net
+	kind op.Kind
+}
+
+func (h *hostile) Blocks() []nn.Block {
+	blocks := h.Net.Blocks()
+	up := blocks[0].Forward
+	blocks[0].Forward = func(b *graph.Builder, in []graph.Value) []graph.Value {
+		return b.Apply(h.kind, op.Attr{}, up(b, in)...)
+	}
+	return blocks
+}
+
+// Every one is an error that names it, and another model goes on as if nothing had happened.
+func TestHostileOps(t *testing.T) {
+	fresh := func() Net { return Net{nn.NewLinear(width, 4*width), nn.NewLinear(4*width, width)} }
+	batch := spillway.Batch{"input": spillway.Floats(make([]float32, 2*width), 2, width), "target": spillway.Floats(make([]float32, 2*width), 2, width)}
+	for i := range batch["input"].Floats {
+		batch["input"].Floats[i], batch["target"].Floats[i] = float32(i%7), float32(i%5)
+	}
+	good, want := fresh(), []float64{}
+	for _, kind := range []op.Kind{"", "test_panics", "test_overruns", "test_endless", "test_misshapen"} {
+		if kind != "" {
+			bad, err := spillway.Wrap(&hostile{fresh(), kind}, spillway.Config{Devices: []string{"cpu:threads=1"}})
+			if err == nil {
+				_, err = bad.Step(batch)
+				bad.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), string(kind)) {
+				t.Errorf("%s: %v", kind, err)
+			}
+		}
+		net, err := spillway.Wrap(&good, spillway.Config{Devices: []string{"cpu:threads=1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		loss, err := net.Step(batch)
+		if want = append(want, loss); err != nil || loss != want[0] {
+			t.Errorf("after %s another model has the loss %v, alone %v (%v)", kind, loss, want[0], err)
+		}
+		net.Close()
+	}
+	d := cpu.Open(cpu.Options{Threads: 1})
+	defer d.Close()
+	for _, c := range op.Cases(dtype.F32) {
+		if c.Call.Kind == "test_misbehaves" {
+			if err := devicetest.Case(d, c); err == nil || !strings.Contains(err.Error(), "outside its outputs") {
+				t.Errorf("an op that changes its operand: %v", err)
+			}
+		}
 	}
 }

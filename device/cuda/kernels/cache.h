@@ -26,8 +26,10 @@ struct Cache {
     __device__ __forceinline__ int first(int p) const { return window > 0 && p >= window ? p - window + 1 : 0; }
     // row of the cache that holds a head of a position.
     __device__ __forceinline__ i64 row(int sequence, int p, int head) const {
-        int n = pages[(i64)sequence * table + p / page % table];
+        int logical = page == 64 ? p >> 6 : p / page, at = p - logical * page; // usual pages are of 64 positions
+        if (logical >= table) logical %= table;
+        int n = pages[(i64)sequence * table + logical];
         n = min(max(n, 0), count - 1);
-        return ((i64)n * keyHeads + head) * page + p % page;
+        return ((i64)n * keyHeads + head) * page + at;
     }
 };

@@ -9,23 +9,25 @@
 
 #if HEAD && ELEMENT && KEY_CODE
 
-// halves widens four codes of 8 bits: the numbers of bytes 0 and 2, then of 1 and 3.
+#define HALVES(x) ((u32)(x) << 16 | (x))
+
+// halves widens four codes of 8 bits: the numbers of bytes 0 and 2, then of 1 and 3. Integers are Coded::more, 1152 in
+// f16, too large: 1024 and a code without sign in the last bits. It is cheaper to take that from sums.
 template <int CODE> __device__ __forceinline__ void halves(u32 w, u32 &even, u32 &odd) {
     if (CODE == I8ROW) {
-        w ^= 0x80808080u;
-        even = w & 0x00ff00ffu | 0x64006400u; // 1024 and the code in the last bits
-        asm("prmt.b32 %0, %1, %2, 0x4341;" : "=r"(odd) : "r"(w), "r"(0x64646464u));
-        asm("sub.f16x2 %0, %0, %1;" : "+r"(even) : "r"(0x64806480u));
-        asm("sub.f16x2 %0, %0, %1;" : "+r"(odd) : "r"(0x64806480u));
+        even = w & 0x00ff00ffu ^ 0x64806480u;
+        odd = w >> 8 & 0x00ff00ffu ^ 0x64806480u;
     } else { // the exponent is one of f16 that is 8 too small: see factor
         even = w << 8 & 0x80008000u | w << 7 & 0x3f803f80u;
         odd = w & 0x80008000u | w >> 1 & 0x3f803f80u;
     }
 }
-// nibbles widens the n-th 4 bits of both halves of a word, times the scales of each.
+// nibbles widens the n-th 4 bits of both halves of a word, times the scales of each: 1024 and a code in the last bits, or 64 and a
+// code in those before.
 __device__ __forceinline__ u32 nibbles(u32 w, int n, u32 scales) {
-    u32 x = w >> 4 * n & 0x000f000fu | 0x64006400u;
-    asm("sub.f16x2 %0, %0, %1;" : "+r"(x) : "r"(0x64086408u));
+    if (n & 2) w >>= 8;
+    u32 x = n & 1 ? w & 0x00f000f0u | 0x54005400u : w & 0x000f000fu | 0x64006400u;
+    asm("sub.f16x2 %0, %0, %1;" : "+r"(x) : "r"(n & 1 ? 0x54805480u : 0x64086408u));
     asm("mul.f16x2 %0, %0, %1;" : "+r"(x) : "r"(scales));
     return x;
 }
@@ -48,7 +50,7 @@ __device__ __forceinline__ void mmaHalves(float (&c)[4], const Left &a, u32 b0, 
 
 // Coded is rows of a code.
 template <int CODE> struct Coded {
-    enum { bytes = CODE == I4ROW ? HEAD / 2 : HEAD, chunks = bytes / 16 };
+    enum { bytes = CODE == I4ROW ? HEAD / 2 : HEAD, chunks = bytes / 16, more = CODE == I8ROW ? 0x6480 : 0 };
 
     // place of 16 bytes of a row in a tile: in another order in rows that are loaded together, so that loads
     // touch different banks.
@@ -68,76 +70,77 @@ template <int CODE> struct Coded {
     }
 
     // fetch starts copying 32 rows to a tile: lane i has the number of row i, and whether it is wanted.
-    static __device__ __forceinline__ void fetch(u8 *tile, const u8 *codes, i64 row, bool wanted) {
+    static __device__ __forceinline__ void fetch(u8 *tile, const u8 *codes, int row, bool wanted) {
         const int lane = threadIdx.x & 31;
         const u32 some = __ballot_sync(0xffffffffu, wanted);
 #pragma unroll
         for (int n = 0; n < 32 * chunks; n += 32) {
             const int r = (n + lane) / chunks, c = (n + lane) % chunks;
-            const i64 from = __shfl_sync(0xffffffffu, row, r);
-            if (some >> r & 1) fetch16((Element *)place(tile, r, c), (const Element *)(codes + from * bytes + c * 16), true);
+            const int from = __shfl_sync(0xffffffffu, row, r);
+            if (some >> r & 1) fetch16((Element *)place(tile, r, c), (const Element *)(codes + (i64)from * bytes + c * 16), true);
         }
     }
 
-    // query puts a row of queries into the order in which codes are widened: a[i] meets the i-th two words that
+    // query puts a head of queries into the order in which codes are widened: b[i] meets the i-th words that
     // addScores multiplies with.
-    static __device__ __forceinline__ void query(Left (&a)[HEAD / 16], const u16 *upper, const u16 *lower) {
+    static __device__ __forceinline__ void query(u32 (&b)[HEAD / 16][2], const u16 *q) {
         const int t = threadIdx.x & 3;
+        if (CODE != I4ROW)
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const u16 *q = half ? lower : upper;
-            if (CODE != I4ROW)
+            for (int i = 0; i < HEAD / 16; i++) {
+                const uint2 e = *(const uint2 *)(q + i / 4 * 64 + 16 * t + i % 4 * 4);
+                b[i][0] = chosen(e.x, e.y, false);
+                b[i][1] = chosen(e.x, e.y, true);
+            }
+        else
 #pragma unroll
-                for (int i = 0; i < HEAD / 16; i++) {
-                    const uint2 e = *(const uint2 *)(q + i / 4 * 64 + 16 * t + i % 4 * 4);
-                    a[i].x[half] = chosen(e.x, e.y, false);
-                    a[i].x[2 + half] = chosen(e.x, e.y, true);
-                }
-            else
-#pragma unroll
-                for (int w = 0; w < HEAD / 32; w++) {
-                    const uint4 e = *(const uint4 *)(q + HEAD / 4 * t + 8 * w);
-                    a[2 * w].x[half] = chosen(e.x, e.z, false);
-                    a[2 * w].x[2 + half] = chosen(e.x, e.z, true);
-                    a[2 * w + 1].x[half] = chosen(e.y, e.w, false);
-                    a[2 * w + 1].x[2 + half] = chosen(e.y, e.w, true);
-                }
-        }
+            for (int w = 0; w < HEAD / 32; w++) {
+                const uint4 e = *(const uint4 *)(q + HEAD / 4 * t + 8 * w);
+                b[2 * w][0] = chosen(e.x, e.z, false);
+                b[2 * w][1] = chosen(e.x, e.z, true);
+                b[2 * w + 1][0] = chosen(e.y, e.w, false);
+                b[2 * w + 1][1] = chosen(e.y, e.w, true);
+            }
     }
 
-    // addScores adds the products of queries and 32 rows of keys to sums by column.
-    static __device__ __forceinline__ void addScores(float (&s)[4][4], const Left (&a)[HEAD / 16], u8 *tile, uint2 scale) {
+    // addScores adds the products of 32 rows of keys, 16 at a time, with eight heads of queries: in two parts, so that
+    // one matmul waits for another less often.
+    static __device__ __forceinline__ void addScores(float (&s)[2][4], float (&more)[2][4], const u32 (&b)[HEAD / 16][2], u8 *tile, uint2 scale) {
         const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
         if (CODE != I4ROW) {
 #pragma unroll
             for (int h = 0; h < HEAD / 64; h++) {
-                uint4 w[4];
+                uint4 w[2][2];
 #pragma unroll
-                for (int j = 0; j < 4; j++) w[j] = *(const uint4 *)place(tile, j * 8 + g, h * 4 + t);
+                for (int m = 0; m < 4; m++) w[m >> 1][m & 1] = *(const uint4 *)place(tile, m * 8 + g, h * 4 + t);
 #pragma unroll
                 for (int i = 0; i < 4; i++)
 #pragma unroll
-                    for (int j = 0; j < 4; j++) {
-                        u32 even, odd;
-                        halves<CODE>(i == 0 ? w[j].x : i == 1 ? w[j].y : i == 2 ? w[j].z : w[j].w, even, odd);
-                        mmaHalves(s[j], a[h * 4 + i], even, odd);
+                    for (int m = 0; m < 2; m++) {
+                        Left a;
+#pragma unroll
+                        for (int y = 0; y < 2; y++) halves<CODE>(i == 0 ? w[m][y].x : i == 1 ? w[m][y].y : i == 2 ? w[m][y].z : w[m][y].w, a.x[y], a.x[2 + y]);
+                        mmaHalves(i & 1 ? more[m] : s[m], a, b[h * 4 + i][0], b[h * 4 + i][1]);
                     }
             }
             return;
         }
-        u32 by[4];
-        uint4 w[4];
+        u32 by[2][2];
+        uint4 w[2][2];
 #pragma unroll
-        for (int j = 0; j < 4; j++) { // the lane has numbers of one scale
-            u32 x = __shfl_sync(0xffffffffu, scale.x, j * 8 + g), y = 0;
-            if (HEAD == 128) y = __shfl_sync(0xffffffffu, scale.y, j * 8 + g);
-            const u32 of = HEAD == 128 && t >= 2 ? y : x;
-            const bool high = HEAD == 128 ? t & 1 : t >> 1;
-            by[j] = chosen(of, of, high);
-            if (HEAD == 128) w[j] = *(const uint4 *)place(tile, j * 8 + g, t);
+        for (int m = 0; m < 4; m++) { // the lane has numbers of one scale of a row
+            const int row = m * 8 + g;
+            const u32 x = __shfl_sync(0xffffffffu, scale.x, row);
+            u32 of = x;
+            if (HEAD == 128) {
+                const u32 y = __shfl_sync(0xffffffffu, scale.y, row);
+                of = t >= 2 ? y : x;
+            }
+            by[m >> 1][m & 1] = chosen(of, of, HEAD == 128 ? t & 1 : t >> 1);
+            if (HEAD == 128) w[m >> 1][m & 1] = *(const uint4 *)place(tile, row, t);
             else {
-                const uint2 v = *(const uint2 *)(place(tile, j * 8 + g, t >> 1) + (t & 1) * 8);
-                w[j] = {v.x, v.y, 0, 0};
+                const uint2 v = *(const uint2 *)(place(tile, row, t >> 1) + (t & 1) * 8);
+                w[m >> 1][m & 1] = {v.x, v.y, 0, 0};
             }
         }
 #pragma unroll
@@ -145,14 +148,20 @@ template <int CODE> struct Coded {
 #pragma unroll
             for (int h = 0; h < 2; h++)
 #pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    const u32 x = i == 0 ? w[j].x : i == 1 ? w[j].y : i == 2 ? w[j].z : w[j].w;
-                    mmaHalves(s[j], a[2 * i + h], nibbles(x, 2 * h, by[j]), nibbles(x, 2 * h + 1, by[j]));
+                for (int m = 0; m < 2; m++) {
+                    Left a;
+#pragma unroll
+                    for (int y = 0; y < 2; y++) {
+                        const u32 x = i == 0 ? w[m][y].x : i == 1 ? w[m][y].y : i == 2 ? w[m][y].z : w[m][y].w;
+                        a.x[y] = nibbles(x, 2 * h, by[m][y]);
+                        a.x[2 + y] = nibbles(x, 2 * h + 1, by[m][y]);
+                    }
+                    mmaHalves(h ? more[m] : s[m], a, b[2 * i + h][0], b[2 * i + h][1]);
                 }
     }
 
-    // addValues adds weights times 32 rows of values; p are the weights of 16 rows each.
-    static __device__ __forceinline__ void addValues(float (&out)[HEAD / 8][4], const Left (&p)[2], u8 *tile, uint2 scale) {
+    // addValues adds 32 rows of values times weights of eight heads, 16 numbers of a row at a time; p are the weights.
+    static __device__ __forceinline__ void addValues(float (&out)[HEAD / 16][4], const u32 (&p)[2][2], u8 *tile, uint2 scale) {
         const int lane = threadIdx.x & 31, t = lane & 3;
 #pragma unroll
         for (int k = 0; k < 2; k++) {
@@ -174,31 +183,34 @@ template <int CODE> struct Coded {
                 matricesTurned(r, sharedAt(place(tile, k * 16 + (lane & 15), c + (lane >> 4))));
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
+                    Left a;
                     if (CODE == I4ROW)
 #pragma unroll
-                        for (int n = 0; n < 4; n++) mmaHalves(out[(c + h) * 4 + n], p[k], nibbles(r[2 * h], n, by[0][c + h]), nibbles(r[2 * h + 1], n, by[1][c + h]));
+                        for (int u = 0; u < 2; u++) {
+#pragma unroll
+                            for (int y = 0; y < 2; y++) {
+                                a.x[y] = nibbles(r[2 * h], 2 * u + y, by[0][c + h]);
+                                a.x[2 + y] = nibbles(r[2 * h + 1], 2 * u + y, by[1][c + h]);
+                            }
+                            mmaHalves(out[(c + h) * 2 + u], a, p[k][0], p[k][1]);
+                        }
                     else {
-                        u32 even[2], odd[2];
-                        halves<CODE>(r[2 * h], even[0], odd[0]);
-                        halves<CODE>(r[2 * h + 1], even[1], odd[1]);
-                        mmaHalves(out[(c + h) * 2], p[k], even[0], even[1]);
-                        mmaHalves(out[(c + h) * 2 + 1], p[k], odd[0], odd[1]);
+                        halves<CODE>(r[2 * h], a.x[0], a.x[1]);
+                        halves<CODE>(r[2 * h + 1], a.x[2], a.x[3]);
+                        mmaHalves(out[c + h], a, p[k][0], p[k][1]);
                     }
                 }
             }
         }
     }
 
-    // put writes a row of such sums, times a factor: the lanes that hold it write four numbers each.
-    static __device__ __forceinline__ void put(float *to, const float (&out)[HEAD / 8][4], int y, float by) {
-        const int t = threadIdx.x & 3;
+    // put writes the sums that a lane holds of a head, x of two, less what they are too large by, times a factor.
+    static __device__ __forceinline__ void put(float *to, const float (&out)[HEAD / 16][4], int x, float less, float by) {
+        const int g = (threadIdx.x & 31) >> 2;
 #pragma unroll
-        for (int n = 0; n < HEAD / 8; n += CODE == I4ROW ? 4 : 2) {
-            if (CODE == I4ROW) {
-                *(float4 *)(to + n * 8 + 8 * t) = {out[n][2 * y] * by, out[n + 1][2 * y] * by, out[n + 2][2 * y] * by, out[n + 3][2 * y] * by};
-                *(float4 *)(to + n * 8 + 8 * t + 4) = {out[n][2 * y + 1] * by, out[n + 1][2 * y + 1] * by, out[n + 2][2 * y + 1] * by, out[n + 3][2 * y + 1] * by};
-            } else
-                *(float4 *)(to + n * 8 + 4 * t) = {out[n][2 * y] * by, out[n + 1][2 * y] * by, out[n][2 * y + 1] * by, out[n + 1][2 * y + 1] * by};
+        for (int n = 0; n < HEAD / 16; n += CODE == I4ROW ? 2 : 1) {
+            if (CODE == I4ROW) *(float4 *)(to + n * 16 + 4 * g) = {out[n][x] * by, out[n][2 + x] * by, out[n + 1][x] * by, out[n + 1][2 + x] * by};
+            else *(float2 *)(to + n * 16 + 2 * g) = {(out[n][x] - less) * by, (out[n][2 + x] - less) * by};
         }
     }
 
@@ -217,7 +229,11 @@ template <int CODE> struct Coded {
             for (int i = 0; i < 4; i++) {
                 u32 even, odd;
                 halves<CODE>(w[i], even, odd);
-                const float2 x = widened(even), y = widened(odd);
+                float2 x = widened(even), y = widened(odd);
+                if (more > 0) {
+                    x = {x.x - 1152.0f, x.y - 1152.0f};
+                    y = {y.x - 1152.0f, y.y - 1152.0f};
+                }
                 e[2 * i] = two(x.x * scale, y.x * scale);
                 e[2 * i + 1] = two(x.y * scale, y.y * scale);
             }

@@ -60,48 +60,53 @@ __device__ __forceinline__ void fetchNorms(const Rows &r, Norms &g) {
         }
 }
 
-// share puts the rows into shared memory, normalized where they are to be, with zeros behind.
-// What a thread loads is in flight together.
-__device__ __forceinline__ void share(const Rows &r, const Norms &g, Element *xs, float *sums) {
-    int pitch = pitchOf(r.width), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    if (!r.norm) {
-        for (int n = 0; n < r.count; n++)
-            for (int i = threadIdx.x * LANES; i < pitch; i += 2 * PACKS * STRIDE) {
-                Lane v[2 * PACKS];
+// rowsTo copies ROWS rows from the first-th on to shared memory, and adds up the squares of each where they are
+// wanted: COUNT packs of each row at a time, all of them in flight together. Rows from count on are left out.
+template <int ROWS, int COUNT> __device__ __forceinline__ void rowsTo(const Rows &r, Element *xs, float *sums, int first) {
+    const int pitch = pitchOf(r.width), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    float squares[ROWS] = {};
+    for (int from = threadIdx.x * LANES; from < pitch; from += COUNT * STRIDE) {
+        Lane v[ROWS][COUNT];
 #pragma unroll
-                for (int k = 0; k < 2 * PACKS; k++) {
-                    v[k] = {};
-                    if (i + k * STRIDE < r.width) v[k] = *(const Lane *)(r.x + (i64)n * r.width + i + k * STRIDE);
-                }
+        for (int n = 0; n < ROWS; n++)
 #pragma unroll
-                for (int k = 0; k < 2 * PACKS; k++)
-                    if (i + k * STRIDE < pitch) *(Lane *)(xs + n * pitch + i + k * STRIDE) = v[k];
+            for (int k = 0; k < COUNT; k++) {
+                v[n][k] = {};
+                if (first + n < r.count && from + k * STRIDE < r.width) v[n][k] = *(const Lane *)(r.x + (i64)(first + n) * r.width + from + k * STRIDE);
             }
-        together();
-        return;
+#pragma unroll
+        for (int n = 0; n < ROWS; n++)
+#pragma unroll
+            for (int k = 0; k < COUNT; k++) {
+                if (r.norm)
+#pragma unroll
+                    for (int e = 0; e < LANES; e++) squares[n] += wide(v[n][k].x[e]) * wide(v[n][k].x[e]);
+                if (first + n < r.count && from + k * STRIDE < pitch) *(Lane *)(xs + (first + n) * pitch + from + k * STRIDE) = v[n][k];
+            }
     }
-    for (int n = 0; n < r.count; n++) {
-        float squares = 0;
-        for (int from = 0; from < pitch; from += PACKS * STRIDE) {
-            Lane v[PACKS];
-            int i = from + threadIdx.x * LANES;
+    if (r.norm)
 #pragma unroll
-            for (int k = 0; k < PACKS; k++) {
-                v[k] = {};
-                if (i + k * STRIDE < r.width) v[k] = *(const Lane *)(r.x + (i64)n * r.width + i + k * STRIDE);
-            }
-#pragma unroll
-            for (int k = 0; k < PACKS; k++) {
-                if (i + k * STRIDE < r.width)
-#pragma unroll
-                    for (int e = 0; e < LANES; e++) squares += wide(v[k].x[e]) * wide(v[k].x[e]);
-                if (i + k * STRIDE < pitch) *(Lane *)(xs + n * pitch + i + k * STRIDE) = v[k];
-            }
+        for (int n = 0; n < ROWS; n++) {
+            const float sum = warpSum(squares[n]);
+            if (lane == 0 && first + n < r.count) sums[(first + n) * WARPS + warp] = sum;
         }
-        squares = warpSum(squares);
-        if (lane == 0) sums[n * WARPS + warp] = squares;
-    }
+}
+
+// share puts the rows into shared memory, normalized where they are to be, with zeros behind.
+// FEW: there are registers for few packs, because two blocks share a multiprocessor.
+template <bool FEW> __device__ __forceinline__ void share(const Rows &r, const Norms &g, Element *xs, float *sums) {
+    const int pitch = pitchOf(r.width), some = FEW && r.norm ? 2 : 4;
+    if (r.count == 1) rowsTo<1, PACKS>(r, xs, sums, 0);
+    else if (r.width <= 2 * STRIDE)
+        for (int n = 0; n < r.count; n += some)
+            if (some == 2) rowsTo<2, 2>(r, xs, sums, n);
+            else rowsTo<4, 2>(r, xs, sums, n);
+    else
+        for (int n = 0; n < r.count; n += some / 2)
+            if (some == 2) rowsTo<1, PACKS>(r, xs, sums, n);
+            else rowsTo<2, PACKS>(r, xs, sums, n);
     together();
+    if (!r.norm) return;
     for (int n = 0; n < r.count; n++) {
         float inverse = 0;
 #pragma unroll
@@ -196,7 +201,7 @@ template <int T, bool RING, class Form> __device__ __forceinline__ void multiply
     else {
         Norms norms;
         fetchNorms(r, norms);
-        share(r, norms, xs, sums);
+        share<T == 1>(r, norms, xs, sums);
     }
 
     int stage = 0, turn = 0;
@@ -341,7 +346,7 @@ template <int T, class Form> __device__ __forceinline__ void multiplyBulk(const 
     Norms norms;
     fetchNorms(r, norms);
     awaitPrevious();
-    share(r, norms, xs, sums);
+    share<T == 1>(r, norms, xs, sums);
     int stage = 0;
     u32 turn = 0, n = 0; // of full; tiles so far
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, n++) {
@@ -391,19 +396,19 @@ template <int T, class Form> __device__ __forceinline__ void multiplyBulk(const 
 }
 #endif
 
-// The kernels, with x in shared memory or in the rings; those called Bulk use the copy engine.
-// With more than eight rows they would not pay.
-#define PRODUCT(NAME, THREADS, MULTIPLY)                                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2) matmulRows##NAME(const Element *x, const Element *w, const Element *bias, const Element *plus,     \
+// The kernels, with x in shared memory or in the rings; those called Bulk use the copy engine, those called Two
+// are for nine to sixteen rows, with one block on a multiprocessor.
+#define PRODUCT(NAME, THREADS, BLOCKS_, MULTIPLY)                                                                                                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_) matmulRows##NAME(const Element *x, const Element *w, const Element *bias, const Element *plus,     \
                                                                              Element *y, int rows, int n, int k, int constant, int stages) {                  \
         MULTIPLY(Weights<Plain>{{bias, plus, y, n}, {w}, k}, Rows{x, 0, 0, rows, k, constant, stages});                                                                 \
     }
-#define FUSED(NAME, THREADS, MULTIPLY)                                                                                                                          \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2) normGated##NAME(const Element *x, const Element *norm, const Element *gate, const Element *up,     \
+#define FUSED(NAME, THREADS, BLOCKS_, MULTIPLY)                                                                                                                          \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_) normGated##NAME(const Element *x, const Element *norm, const Element *gate, const Element *up,     \
                                                                             Element *y, int rows, int n, int k, int function, float eps, int stages) {        \
         MULTIPLY(Weights<GatedRows>{{y, n, function}, {gate, up}, k}, Rows{x, norm, eps, rows, k, 1, stages});                                                        \
     }                                                                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2) normHeads##NAME(                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_) normHeads##NAME(                                                                                  \
         const Element *x, const Element *norm, const Element *q, const Element *k, const Element *v, const Element *biasQ, const Element *biasK,              \
         const Element *biasV, const float *freq, const int *positions, const int *sequences, const int *pages, Element *cacheK, Element *cacheV, Element *y,  \
         int rows, int width, float eps, int heads, int keyHeads, int size, int half, float scale, int page, int streams, int table, int count, int stages) { \
@@ -411,12 +416,15 @@ template <int T, class Form> __device__ __forceinline__ void multiplyBulk(const 
                                  table, count}, {q, k, v}, width},                                                                                               \
                  Rows{x, norm, eps, rows, width, 1, stages});                                                                                                    \
     }
-PRODUCT(, WARPS * 32, (multiply<1, false>))
-PRODUCT(Ring, WARPS * 32, (multiply<1, true>))
-FUSED(, WARPS * 32, (multiply<1, false>))
+PRODUCT(, WARPS * 32, 2, (multiply<1, false>))
+PRODUCT(Ring, WARPS * 32, 2, (multiply<1, true>))
+PRODUCT(RingTwo, WARPS * 32, 1, (multiply<2, true>))
+FUSED(, WARPS * 32, 2, (multiply<1, false>))
 #if __CUDA_ARCH__ >= 900
-PRODUCT(Bulk, BULK_THREADS, (multiplyBulk<1>))
-FUSED(Bulk, BULK_THREADS, (multiplyBulk<1>))
+PRODUCT(Bulk, BULK_THREADS, 2, (multiplyBulk<1>))
+FUSED(Bulk, BULK_THREADS, 2, (multiplyBulk<1>))
+PRODUCT(BulkTwo, BULK_THREADS, 1, (multiplyBulk<2>))
+FUSED(BulkTwo, BULK_THREADS, 1, (multiplyBulk<2>))
 #endif
 
 #endif

@@ -9,7 +9,8 @@
 
 #if HEAD && ELEMENT
 
-#define WARPS 4
+#define WARPS 4         // of prefill
+#define TEAM 4          // warps of attend: blocks of eight are slower, however many
 #define STEP 32         // positions a warp takes at once
 #define MAX_ROWS 256    // of a step that attend works on
 #define LEAST_PART 128  // positions
@@ -32,31 +33,54 @@ __device__ __forceinline__ Element *place(const Element *tile, int row, int chun
 #define TILE_PITCH PITCH
 __device__ __forceinline__ Element *place(const Element *tile, int row, int chunk) { return (Element *)tile + row * PITCH + chunk * LANES; }
 #endif
-// leftOf, rightOf and downOf are left, right and down of fragments.h in such tiles.
-// Rows of the left factor from the last-th on are all that one.
-__device__ __forceinline__ void leftOf(Left &a, const Element *tile, int last, int c) {
+// leftOf is left of fragments.h in such tiles. turnedOf has the elements c..c+15 of rows k..k+15 as rows, and
+// queryOf eight rows as right factors of elements c..c+31, of which those from the last-th on are all that one.
+__device__ __forceinline__ void leftOf(Left &a, const Element *tile, int r, int c) {
     int lane = threadIdx.x & 31;
-    matrices(a.x, sharedAt(place(tile, min(lane & 15, last), c / 8 + (lane >> 4))));
+    matrices(a.x, sharedAt(place(tile, r + (lane & 15), c / 8 + (lane >> 4))));
 }
-__device__ __forceinline__ void rightOf(Right &b, const Element *tile, int n, int c) {
+__device__ __forceinline__ void turnedOf(Left &a, const Element *tile, int k, int c) {
     int lane = threadIdx.x & 31;
-    matrices(b.x, sharedAt(place(tile, n + (lane >> 4) * 8 + (lane & 7), c / 8 + ((lane >> 3) & 1))));
+    matricesTurned(a.x, sharedAt(place(tile, k + (lane & 7) + (lane >> 4) * 8, c / 8 + ((lane >> 3) & 1))));
 }
-__device__ __forceinline__ void downOf(Right &b, const Element *tile, int k, int c) {
+__device__ __forceinline__ void queryOf(u32 (&b)[4], const Element *tile, int last, int c) {
     int lane = threadIdx.x & 31;
-    matricesTurned(b.x, sharedAt(place(tile, k + (lane & 15), c / 8 + (lane >> 4))));
+    matrices(b, sharedAt(place(tile, min(lane & 7, last), c / 8 + (lane >> 3))));
+}
+__device__ __forceinline__ void mmaOf(float (&c)[4], const Left &a, u32 b0, u32 b1) {
+    Right b;
+    b.x[0] = b0;
+    b.x[1] = b1;
+    mma(c, a, b, 0);
+}
+// turned is the transpose of an 8 × 8 matrix of 16-bit elements.
+__device__ __forceinline__ u32 turned(u32 x) {
+    u32 r;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(x));
+    return r;
+}
+// Reductions over the eight lanes that hold a column.
+__device__ __forceinline__ float columnMax(float x) {
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 8));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 16));
+}
+__device__ __forceinline__ float columnSum(float x) {
+    x += __shfl_xor_sync(0xffffffffu, x, 4);
+    x += __shfl_xor_sync(0xffffffffu, x, 8);
+    return x + __shfl_xor_sync(0xffffffffu, x, 16);
 }
 
 // fetchRows starts copying rows of the cache to a tile: lane i has the row of position i, and
 // whether it is wanted.
-__device__ __forceinline__ void fetchRows(Element *tile, const Element *x, i64 row, bool wanted) {
+__device__ __forceinline__ void fetchRows(Element *tile, const Element *x, int row, bool wanted) {
     int lane = threadIdx.x & 31;
     u32 some = __ballot_sync(0xffffffffu, wanted);
 #pragma unroll
     for (int n = 0; n < STEP * CHUNKS; n += 32) {
         int r = (n + lane) / CHUNKS, c = (n + lane) % CHUNKS;
-        i64 from = __shfl_sync(0xffffffffu, row, r);
-        if (some >> r & 1) fetch16(place(tile, r, c), x + from * HEAD + c * LANES, true);
+        int from = __shfl_sync(0xffffffffu, row, r);
+        if (some >> r & 1) fetch16(place(tile, r, c), x + (i64)from * HEAD + c * LANES, true);
     }
 }
 // clearRows writes zeros where there is nothing.
@@ -68,23 +92,25 @@ __device__ __forceinline__ void clearRows(Element *tile, bool there) {
         if (some >> (n / CHUNKS) & 1) *(uint4 *)place(tile, n / CHUNKS, n % CHUNKS) = {};
 }
 
-// Tiles of a step in shared memory: so many steps are fetched ahead.
+// Tiles of a step in shared memory: STAGES steps are fetched ahead.
+#define AHEAD STAGES
 #if CODED
 typedef Coded<KEY_CODE> Keys;
 typedef Coded<VALUE_CODE> Values;
-#define AHEAD (KEY_CODE == I4ROW && VALUE_CODE == I4ROW ? 4 : 2)
 #define KEY_TILE (STEP * Keys::bytes)
 #define VALUE_TILE (STEP * Values::bytes)
 #define QUERY_PITCH (HEAD + 8)
 #else
-#define AHEAD 1
 #define KEY_TILE (STEP * TILE_PITCH * (int)sizeof(Element))
 #define VALUE_TILE KEY_TILE
 #define QUERY_PITCH TILE_PITCH
 #endif
 #define PENDING (2 * AHEAD - 1) // groups of copies that are under way while one is waited for
 
-// Item is a part of a row, for a key head and up to 16 of the heads that share it.
+// HEADS_AT_ONCE heads that share a key head are computed together: columns of the matmuls.
+#define HEADS_AT_ONCE 8
+
+// Item is a part of a row, for a key head and up to HEADS_AT_ONCE of the heads that share it.
 struct Item {
     int row, sequence, line, head, here; // here: heads of it
     int n, count;                        // which part of how many the row has
@@ -95,42 +121,42 @@ struct Item {
 // partOf is how many positions of a row at p are summed before parts are combined, counted from position
 // 0: what it sees is cut into as many parts as wanted, none of them short. It depends on nothing but the row's own
 // position.
-__device__ __forceinline__ int partOf(const Cache &c, int p, int wanted) {
+__device__ __forceinline__ int partOf(const Cache &c, int p, int wanted, int grain) {
     const int seen = p - c.first(p) + 1, part = (seen + wanted - 1) / wanted;
-    return max(LEAST_PART, (part + STEP - 1) / STEP * STEP);
+    return max(LEAST_PART, (part + grain - 1) / grain * grain);
 }
 
 // attend is attention of few rows, each over its own sequence. Positions are summed in parts (partOf), at
-// most `most` of a row; the heads of an item are the 16 rows of the tiles. Warps take STEP
-// positions in turn; their results are added in order. Where a row has several parts, the block that
-// finishes last adds them in order: parts [rows heads most] of HEAD numbers and stats of them, the greatest
-// exponent and the sum of weights.
+// most `most` of a row. Keys are left factors, with rows for positions, and queries right ones, with a column for each
+// head; then values are left factors, with rows for numbers, and weights right ones. Warps take STEP positions in turn; their results
+// are added in order. Where a row has several parts, the block that finishes last adds them in order: parts [rows heads most] of
+// HEAD numbers and stats of them, the greatest exponent and the sum of weights.
 //
 // Blocks take items in turn, so that the grid does not depend on how long sequences are. The first keys and
 // values of the next item are fetched before the results of the last are added.
-extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element *q, const void *k, const void *v, Element *o, float *parts, float2 *stats,
-                                                                   int wanted, int most, int queue, i64 numbers, CACHE_PARAMS) {
+extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Element *q, const void *k, const void *v, Element *o, float *parts, float2 *stats,
+                                                                   int wanted, int grain, int most, int queue, i64 numbers, CACHE_PARAMS) {
     Cache c = CACHE;
     extern __shared__ uint4 space[]; // per warp: keys, values; then queries, then the warps' results
     __shared__ int starts[MAX_ROWS + 1];
-    __shared__ float tops[WARPS][16], weights[WARPS][16];
-    __shared__ int shared[WARPS];
+    __shared__ float tops[TEAM][HEADS_AT_ONCE], weights[TEAM][HEADS_AT_ONCE];
+    __shared__ int shared[TEAM];
     __shared__ bool lastOne;
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = heads / keyHeads, packs = (group + 15) / 16, lines = keyHeads * packs, most16 = min(group, 16);
-    const int last16 = min(most16, 15); // behind the heads of an item there is one row of zeros
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = heads / keyHeads, packs = (group + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE, lines = keyHeads * packs, mostHeads = min(group, HEADS_AT_ONCE);
+    const int lastHead = min(mostHeads, HEADS_AT_ONCE - 1); // behind the heads of an item there is one row of zeros
     u8 *tiles = (u8 *)space + warp * AHEAD * (KEY_TILE + VALUE_TILE);
-    Element *qt = (Element *)((u8 *)space + WARPS * AHEAD * (KEY_TILE + VALUE_TILE));
-    float *merge = (float *)(qt + (last16 + 1) * QUERY_PITCH); // [WARPS][most16][HEAD]
+    Element *qt = (Element *)((u8 *)space + TEAM * AHEAD * (KEY_TILE + VALUE_TILE));
+    float *merge = (float *)(qt + (lastHead + 1) * QUERY_PITCH); // [TEAM][mostHeads][HEAD]
     auto keysOf = [&](int stage) { return tiles + stage * (KEY_TILE + VALUE_TILE); };
     auto valuesOf = [&](int stage) { return tiles + stage * (KEY_TILE + VALUE_TILE) + KEY_TILE; };
 #if CODED
-    __shared__ float sizes[16]; // of queries
+    __shared__ float sizes[HEADS_AT_ONCE]; // of queries
     uint2 keyScales[AHEAD], valueScales[AHEAD]; // of the row of the lane, by stage from the next on
-    auto fetchKeys = [&](int stage, i64 row, bool wanted) { Keys::fetch(keysOf(stage), (const u8 *)k, row, wanted); };
-    auto fetchValues = [&](int stage, i64 row, bool wanted) { Values::fetch(valuesOf(stage), (const u8 *)v, row, wanted); };
+    auto fetchKeys = [&](int stage, int row, bool wanted) { Keys::fetch(keysOf(stage), (const u8 *)k, row, wanted); };
+    auto fetchValues = [&](int stage, int row, bool wanted) { Values::fetch(valuesOf(stage), (const u8 *)v, row, wanted); };
 #else
-    auto fetchKeys = [&](int stage, i64 row, bool wanted) { fetchRows((Element *)keysOf(stage), (const Element *)k, row, wanted); };
-    auto fetchValues = [&](int stage, i64 row, bool wanted) { fetchRows((Element *)valuesOf(stage), (const Element *)v, row, wanted); };
+    auto fetchKeys = [&](int stage, int row, bool wanted) { fetchRows((Element *)keysOf(stage), (const Element *)k, row, wanted); };
+    auto fetchValues = [&](int stage, int row, bool wanted) { fetchRows((Element *)valuesOf(stage), (const Element *)v, row, wanted); };
 #endif
 
     // items of each row, and where they begin
@@ -140,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element
             int n = 0;
             if (base + lane < rows) {
                 int p = c.position(base + lane);
-                int part = p < 0 ? 1 : partOf(c, p, wanted);
+                int part = p < 0 ? 1 : partOf(c, p, wanted, grain);
                 n = p < 0 ? lines : min(p / part - c.first(p) / part + 1, most) * lines;
             }
             int sum = n;
@@ -169,8 +195,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element
         i.n = (number - starts[low]) / lines;
         i.count = (starts[low + 1] - starts[low]) / lines;
         i.head = i.line / packs;
-        int pack = i.line % packs * 16, last = c.position(low), first = last < 0 ? 0 : c.first(last), part = last < 0 ? 1 : partOf(c, last, wanted);
-        i.here = min(16, group - pack);
+        int pack = i.line % packs * HEADS_AT_ONCE, last = c.position(low), first = last < 0 ? 0 : c.first(last), part = last < 0 ? 1 : partOf(c, last, wanted, grain);
+        i.here = min(HEADS_AT_ONCE, group - pack);
         i.sequence = sequences[low];
         i.base = (first / part + i.n) * part;
         i.begin = max(first, i.base);
@@ -178,9 +204,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element
         i.at = (i64)low * heads + i.head * group + pack;
         return i;
     };
-    auto rowOf = [&](const Item &i, int from) { return from + lane >= i.begin && from + lane < i.end ? c.row(i.sequence, from + lane, i.head) : (i64)-1; };
+    auto rowOf = [&](const Item &i, int from) { return from + lane >= i.begin && from + lane < i.end ? (int)c.row(i.sequence, from + lane, i.head) : -1; };
     // What is behind the end is zeros; of codes anything, since all are finite numbers and have no weight.
-    auto prepareKeys = [&](int stage, i64 row) {
+    auto prepareKeys = [&](int stage, int row) {
         fetchKeys(stage, row, row >= 0);
 #if CODED
         keyScales[AHEAD - 1] = Keys::scales((const u8 *)k, numbers, row);
@@ -188,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element
         clearRows((Element *)keysOf(stage), row >= 0);
 #endif
     };
-    auto prepareValues = [&](int stage, i64 row) {
+    auto prepareValues = [&](int stage, int row) {
         fetchValues(stage, row, row >= 0);
 #if CODED
         valueScales[AHEAD - 1] = Values::scales((const u8 *)v, numbers, row);
@@ -208,7 +234,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element
     auto fetchFirst = [&](const Item &i) {
 #pragma unroll
         for (int s = 0; s < AHEAD; s++) {
-            i64 mine = rowOf(i, i.base + (s * WARPS + warp) * STEP);
+            int mine = rowOf(i, i.base + (s * TEAM + warp) * STEP);
             shift();
             prepareKeys(s, mine);
             commit();
@@ -218,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element
     };
     auto fetchQueries = [&](const Item &i) {
 #if CODED // to f16, divided by a power of two so that all fit
-        for (int n = threadIdx.x; n < 16 * CHUNKS; n += WARPS * 32) {
+        for (int n = threadIdx.x; n < (HEADS_AT_ONCE * CHUNKS + 31) / 32 * 32; n += TEAM * 32) {
             int r = n / CHUNKS, e = n % CHUNKS;
             float x[LANES] = {}, greatest = 0;
             if (r < i.here) load(q + (i.at + r) * HEAD + e * LANES, x);
@@ -229,13 +255,13 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element
             u32 size = __float_as_uint(greatest) & 0x7f800000u;
             if (size == 0) size = 0x3f800000u;
             float by = __uint_as_float(0x7f000000u - size);
-            if (r <= last16) {
+            if (r <= lastHead) {
                 *(uint4 *)(qt + r * QUERY_PITCH + e * LANES) = {twoHalves(x[0] * by, x[1] * by), twoHalves(x[2] * by, x[3] * by), twoHalves(x[4] * by, x[5] * by), twoHalves(x[6] * by, x[7] * by)};
                 if (e == 0) sizes[r] = __uint_as_float(size);
             }
         }
 #else
-        for (int n = threadIdx.x; n < (last16 + 1) * CHUNKS; n += WARPS * 32) {
+        for (int n = threadIdx.x; n < (lastHead + 1) * CHUNKS; n += TEAM * 32) {
             int r = n / CHUNKS, e = n % CHUNKS;
             uint4 x = {};
             if (r < i.here) x = *(const uint4 *)(q + (i.at + r) * HEAD + e * LANES);
@@ -251,17 +277,18 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element
     Item next = find(blockIdx.x);
     { // of the sequence, positions from fresh on may be written by the kernel before
         int fresh = 1 << 30;
-        for (int i = threadIdx.x; i < rows; i += WARPS * 32)
+        for (int i = threadIdx.x; i < rows; i += TEAM * 32)
             if (sequences[i] == next.sequence && positions[i] >= 0) fresh = min(fresh, positions[i]);
         fresh = __reduce_min_sync(0xffffffffu, fresh);
         if (lane == 0) shared[warp] = fresh;
         __syncthreads();
-        fresh = min(min(shared[0], shared[1]), min(shared[2], shared[3]));
-        i64 mine[AHEAD];
+        #pragma unroll
+        for (int i = 0; i < TEAM; i++) fresh = min(fresh, shared[i]);
+        int mine[AHEAD];
         bool old[AHEAD];
 #pragma unroll
         for (int s = 0; s < AHEAD; s++) {
-            const int from = next.base + (s * WARPS + warp) * STEP;
+            const int from = next.base + (s * TEAM + warp) * STEP;
             mine[s] = rowOf(next, from);
             old[s] = mine[s] >= 0 && from + lane < fresh;
             fetchKeys(s, mine[s], old[s]);
@@ -291,121 +318,148 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element
     }
     for (int item = blockIdx.x; item < total; item += gridDim.x) {
         const Item now = next;
-        Left a[SLABS];
-        float out[HEAD / 8][4], top[2] = {-INFINITE, -INFINITE}, sum[2] = {}, unit = scale * LOG2E;
+        u32 b[SLABS][2];
+        float out[HEAD / 16][4], top[2] = {-INFINITE, -INFINITE}, sum[2] = {}, unit = scale * LOG2E;
+        const int g = lane >> 2, t = lane & 3;
 #if CODED
-        const int upper = min(lane >> 2, last16), lower = min((lane >> 2) + 8, last16);
-        Keys::query(a, (const u16 *)(qt + upper * QUERY_PITCH), (const u16 *)(qt + lower * QUERY_PITCH));
-        const float size[2] = {sizes[upper] * Keys::factor(), sizes[lower] * Keys::factor()};
-        float largest = 0; // scale of values so far: sums are in units of it
+        Keys::query(b, (const u16 *)(qt + min(g, lastHead) * QUERY_PITCH));
+        const float size[2] = {sizes[min(2 * t, lastHead)] * Keys::factor(), sizes[min(2 * t + 1, lastHead)] * Keys::factor()};
+        float largest = 0;   // scale of values so far: sums are in units of it
+        float ones[4] = {};  // what codes of values are too large by, for each head
+        float extra[2] = {}; // what scores are
+        if (Keys::more > 0) {
+            float more[4] = {};
+#pragma unroll
+            for (int d = 0; d < SLABS; d++) mmaHalves(more, Left{{HALVES(Keys::more), HALVES(Keys::more), HALVES(Keys::more), HALVES(Keys::more)}}, b[d][0], b[d][1]);
+            extra[0] = more[0];
+            extra[1] = more[1];
+        }
 #else
 #pragma unroll
-        for (int d = 0; d < SLABS; d++) leftOf(a[d], qt, last16, d * 16);
+        for (int d = 0; d < SLABS; d += 2) {
+            u32 two[4];
+            queryOf(two, qt, lastHead, d * 16);
+            b[d][0] = two[0];
+            b[d][1] = two[1];
+            b[d + 1][0] = two[2];
+            b[d + 1][1] = two[3];
+        }
 #endif
         zero(out);
         int stage = 0;
-        for (int from = now.base + warp * STEP; from < now.end; from += WARPS * STEP, stage = stage + 1 == AHEAD ? 0 : stage + 1) {
-            const int then = from + AHEAD * WARPS * STEP;
-            i64 mine = then < now.end ? rowOf(now, then) : -1;
+        for (int from = now.base + warp * STEP; from < now.end; from += TEAM * STEP, stage = stage + 1 == AHEAD ? 0 : stage + 1) {
+            const int then = from + AHEAD * TEAM * STEP;
+            int mine = then < now.end ? rowOf(now, then) : -1;
             await<PENDING>();
             __syncwarp();
-            float s[STEP / 8][4];
+            float s[2][4], rest[2][4]; // by position and head
             zero(s);
+            zero(rest);
 #if CODED
             const uint2 keyScale = keyScales[0], valueScale = valueScales[0];
             shift();
-            Keys::addScores(s, a, keysOf(stage), keyScale);
-#pragma unroll
-            for (int j = 0; j < STEP / 8; j++)
-#pragma unroll
-                for (int x = 0; x < 2; x++) {
-                    float by = 1;
-                    if (KEY_CODE != I4ROW) by = __uint_as_float(__shfl_sync(0xffffffffu, keyScale.x, j * 8 + (lane & 3) * 2 + x));
-                    s[j][x] *= by * size[0];
-                    s[j][2 + x] *= by * size[1];
-                }
+            Keys::addScores(s, rest, b, keysOf(stage), keyScale);
 #else
             const Element *kt = (const Element *)keysOf(stage), *vt = (const Element *)valuesOf(stage);
 #pragma unroll
             for (int d = 0; d < SLABS; d++)
 #pragma unroll
-                for (int j = 0; j < STEP / 16; j++) {
-                    Right f;
-                    rightOf(f, kt, j * 16, d * 16);
-                    mma(s[2 * j], a[d], f, 0);
-                    mma(s[2 * j + 1], a[d], f, 1);
+                for (int m = 0; m < 2; m++) {
+                    Left a;
+                    leftOf(a, kt, m * 16, d * 16);
+                    mmaOf(d & 1 ? rest[m] : s[m], a, b[d][0], b[d][1]);
                 }
 #endif
             __syncwarp(); // keys are used up
             if (then < now.end) prepareKeys(stage, mine);
             commit();
+#pragma unroll
+            for (int m = 0; m < 2; m++)
+#pragma unroll
+                for (int x = 0; x < 4; x++) {
+                    s[m][x] += rest[m][x];
+#if CODED
+                    s[m][x] -= extra[x & 1];
+                    float by = size[x & 1];
+                    if (KEY_CODE != I4ROW) by *= __uint_as_float(__shfl_sync(0xffffffffu, keyScale.x, m * 16 + (x >> 1) * 8 + g));
+                    s[m][x] *= by;
+#endif
+                }
             if (from < now.begin || from + STEP > now.end)
 #pragma unroll
-                for (int j = 0; j < STEP / 8; j++)
+                for (int m = 0; m < 2; m++)
 #pragma unroll
                     for (int x = 0; x < 4; x++) {
-                        int p = from + j * 8 + (lane & 3) * 2 + (x & 1);
-                        if (p < now.begin || p >= now.end) s[j][x] = -INFINITE;
+                        int p = from + m * 16 + (x >> 1) * 8 + g;
+                        if (p < now.begin || p >= now.end) s[m][x] = -INFINITE;
                     }
-            float turn = 1;
+            float turn = 1, shrinks[2];
 #if CODED
             if (VALUE_CODE != I4ROW) {
                 const float most = __uint_as_float(__reduce_max_sync(0xffffffffu, max(valueScale.x, __float_as_uint(largest))));
-                turn = largest / fmaxf(most, 1e-30f);
+                turn = __fdividef(largest, fmaxf(most, 1e-30f));
                 largest = most;
             }
+            const float over = __fdividef(1.0f, fmaxf(largest, 1e-30f));
 #endif
 #pragma unroll
-            for (int y = 0; y < 2; y++) {
-                float greatest = top[y], w = 0;
+            for (int x = 0; x < 2; x++) {
+                float greatest = columnMax(fmaxf(fmaxf(s[0][x], s[0][2 + x]), fmaxf(s[1][x], s[1][2 + x])));
+                greatest = fmaxf(greatest, top[x]);
+                const float base = greatest == -INFINITE ? 0 : greatest * unit;
+                float shrink = power2(top[x] * unit - base), w = 0;
+                top[x] = greatest;
 #pragma unroll
-                for (int j = 0; j < STEP / 8; j++) greatest = fmaxf(greatest, fmaxf(s[j][2 * y], s[j][2 * y + 1]));
-                greatest = lineMax(greatest);
-                float base = greatest == -INFINITE ? 0 : greatest * unit, shrink = power2(top[y] * unit - base);
-                top[y] = greatest;
+                for (int m = 0; m < 2; m++)
 #pragma unroll
-                for (int j = 0; j < STEP / 8; j++)
-#pragma unroll
-                    for (int x = 0; x < 2; x++) {
-                        s[j][2 * y + x] = power2(s[j][2 * y + x] * unit - base);
-                        w += s[j][2 * y + x];
+                    for (int y = 0; y < 2; y++) {
+                        s[m][2 * y + x] = power2(s[m][2 * y + x] * unit - base);
+                        w += s[m][2 * y + x];
                     }
-                sum[y] = sum[y] * shrink + w;
+                sum[x] = sum[x] * shrink + w;
                 if (CODED) shrink *= turn;
+                shrinks[x] = shrink;
 #pragma unroll
-                for (int d = 0; d < HEAD / 8; d++) {
-                    out[d][2 * y] *= shrink;
-                    out[d][2 * y + 1] *= shrink;
+                for (int d = 0; d < HEAD / 16; d++) {
+                    out[d][x] *= shrink;
+                    out[d][2 + x] *= shrink;
                 }
             }
+            u32 p[2][2];
+#pragma unroll
+            for (int m = 0; m < 2; m++)
+#pragma unroll
+                for (int y = 0; y < 2; y++) {
+#if CODED
+                    float by = 1;
+                    if (VALUE_CODE != I4ROW) by = __uint_as_float(__shfl_sync(0xffffffffu, valueScale.x, m * 16 + y * 8 + g)) * over;
+                    p[m][y] = turned(twoHalves(s[m][2 * y] * by, s[m][2 * y + 1] * by));
+#else
+                    p[m][y] = turned(two(s[m][2 * y], s[m][2 * y + 1]));
+#endif
+                }
             await<PENDING>();
             __syncwarp();
 #if CODED
-            Left p[2];
-            const float over = 1.0f / fmaxf(largest, 1e-30f);
+            if (Values::more > 0) {
 #pragma unroll
-            for (int j = 0; j < STEP / 8; j++) {
-                float by[2] = {1, 1};
-                if (VALUE_CODE != I4ROW)
+                for (int x = 0; x < 2; x++) {
+                    ones[x] *= shrinks[x];
+                    ones[2 + x] *= shrinks[x];
+                }
 #pragma unroll
-                    for (int x = 0; x < 2; x++) by[x] = __uint_as_float(__shfl_sync(0xffffffffu, valueScale.x, j * 8 + (lane & 3) * 2 + x)) * over;
-                p[j / 2].x[j % 2 * 2] = twoHalves(s[j][0] * by[0], s[j][1] * by[1]);
-                p[j / 2].x[j % 2 * 2 + 1] = twoHalves(s[j][2] * by[0], s[j][3] * by[1]);
+                for (int m = 0; m < 2; m++) mmaHalves(ones, Left{{HALVES(Values::more), HALVES(Values::more), HALVES(Values::more), HALVES(Values::more)}}, p[m][0], p[m][1]);
             }
             Values::addValues(out, p, valuesOf(stage), valueScale);
 #else
 #pragma unroll
-            for (int j = 0; j < STEP / 16; j++) {
-                Left p;
-                asLeft(p, s[2 * j], s[2 * j + 1]);
+            for (int m = 0; m < 2; m++)
 #pragma unroll
-                for (int d = 0; d < SLABS; d++) {
-                    Right f;
-                    downOf(f, vt, j * 16, d * 16);
-                    mma(out[2 * d], p, f, 0);
-                    mma(out[2 * d + 1], p, f, 1);
+                for (int d = 0; d < HEAD / 16; d++) {
+                    Left a;
+                    turnedOf(a, vt, m * 16, d * 16);
+                    mmaOf(out[d], a, p[m][0], p[m][1]);
                 }
-            }
 #endif
             __syncwarp(); // values are used up
             if (then < now.end) prepareValues(stage, mine);
@@ -418,37 +472,44 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element
             next = find(item + gridDim.x);
             fetchFirst(next);
         }
-        // the warps' results, by row of the tile
+        // the warps' results, by head
 #pragma unroll
-        for (int y = 0; y < 2; y++) {
-            int r = (lane >> 2) + 8 * y;
-            float w = lineSum(sum[y]);
-            if ((lane & 3) == 0) {
-                tops[warp][r] = top[y] * unit;
+        for (int x = 0; x < 2; x++) {
+            const int r = 2 * t + x;
+            const float w = columnSum(sum[x]);
+            if (g == 0) {
+                tops[warp][r] = top[x] * unit;
                 weights[warp][r] = w;
             }
-            if (r < now.here)
+            if (r < now.here) {
+                float *to = merge + (warp * mostHeads + r) * HEAD;
 #if CODED
-                Values::put(merge + (warp * most16 + r) * HEAD, out, y, VALUE_CODE == I4ROW ? 1.0f : largest * Values::factor());
+                Values::put(to, out, x, ones[x], VALUE_CODE == I4ROW ? 1.0f : largest * Values::factor());
 #else
 #pragma unroll
-                for (int d = 0; d < HEAD / 8; d++) *(float2 *)(merge + (warp * most16 + r) * HEAD + d * 8 + (lane & 3) * 2) = {out[d][2 * y], out[d][2 * y + 1]};
+                for (int d = 0; d < HEAD / 16; d++) {
+                    to[d * 16 + g] = out[d][x];
+                    to[d * 16 + 8 + g] = out[d][2 + x];
+                }
 #endif
+            }
         }
         __syncthreads();
         if (more) fetchQueries(next);
-        for (int r = warp; r < now.here; r += WARPS) {
-            float greatest = fmaxf(fmaxf(tops[0][r], tops[1][r]), fmaxf(tops[2][r], tops[3][r])), w = 0, share[WARPS];
+        for (int r = warp; r < now.here; r += TEAM) {
+            float greatest = -INFINITE, w = 0, share[TEAM];
 #pragma unroll
-            for (int i = 0; i < WARPS; i++) {
+            for (int i = 0; i < TEAM; i++) greatest = fmaxf(greatest, tops[i][r]);
+#pragma unroll
+            for (int i = 0; i < TEAM; i++) {
                 share[i] = tops[i][r] == -INFINITE ? 0.0f : power2(tops[i][r] - greatest);
                 w += weights[i][r] * share[i];
             }
             for (int d = lane; d < HEAD; d += 32) {
                 float x = 0;
 #pragma unroll
-                for (int i = 0; i < WARPS; i++)
-                    if (share[i] > 0) x += merge[(i * most16 + r) * HEAD + d] * share[i];
+                for (int i = 0; i < TEAM; i++)
+                    if (share[i] > 0) x += merge[(i * mostHeads + r) * HEAD + d] * share[i];
                 if (now.count > 1) parts[((now.at + r) * most + now.n) * HEAD + d] = x;
                 else narrow(w > 0 ? x / w : 0.0f, o + (now.at + r) * HEAD + d);
             }
@@ -465,7 +526,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element
             __syncthreads();
             if (lastOne) {
                 __threadfence();
-                for (int r = warp; r < now.here; r += WARPS) {
+                for (int r = warp; r < now.here; r += TEAM) {
                     const float2 *from = stats + (now.at + r) * most;
                     const float *x = parts + (now.at + r) * most * HEAD;
                     float greatest = -INFINITE, w = 0;
@@ -477,7 +538,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) attend(const Element
                         float by = s.x == -INFINITE ? 0.0f : power2(s.x - greatest);
                         w += warpSum(s.y * by);
                         int some = min(32, now.count - base);
-#pragma unroll 8
+#pragma unroll 16
                         for (int i = 0; i < some; i++) {
                             float factor = __shfl_sync(0xffffffffu, by, i);
 #if HEAD == 128

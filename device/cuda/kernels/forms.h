@@ -57,7 +57,8 @@ struct GatedRows {
 
 // Heads are the matmuls with q, k and v of attention. Those with q and k are rotated: a tile
 // has eight elements of a head and the eight they are paired with. Those with k and v go to
-// the cache. Sums are rounded as by the ops by themselves.
+// the cache, or where there is no table of pages to rows [R keyHeads size]. Sums are rounded as by the
+// ops by themselves.
 struct Heads {
     const Element *biasQ, *biasK, *biasV;
     const float *freq;
@@ -68,6 +69,7 @@ struct Heads {
     int page, streams, table, count;
     __device__ int tiles() const { return (heads + 2 * keyHeads) * (size / 16); }
     __device__ void warm() const {
+        if (!pages) return;
         int sequence = *(const volatile int *)sequences, position = *(const volatile int *)positions;
         if (sequence >= 0 && sequence < streams && position >= 0) (void)*(const volatile int *)(pages + (i64)sequence * table + position / page % table);
         if ((threadIdx.x & 31) < half) (void)*(const volatile float *)(freq + (threadIdx.x & 31) * (half / 32 > 0 ? half / 32 : 1));
@@ -96,9 +98,13 @@ struct Heads {
             bias = value ? biasV : biasK;
             int sequence = sequences[x];
             if (position < 0 || sequence < 0 || sequence >= streams) return;
-            int n = pages[(i64)sequence * table + position / page % table];
-            n = min(max(n, 0), count - 1);
-            to = (value ? cacheV : cacheK) + (((i64)n * keyHeads + head) * page + position % page) * size;
+            i64 row = (i64)x * keyHeads + head;
+            if (pages) {
+                int n = pages[(i64)sequence * table + position / page % table];
+                n = min(max(n, 0), count - 1);
+                row = ((i64)n * keyHeads + head) * page + position % page;
+            }
+            to = (value ? cacheV : cacheK) + row * size;
         }
         if (bias) {
             low += wide(bias[head * size + a]);

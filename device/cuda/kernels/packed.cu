@@ -7,27 +7,33 @@
 // registers: y = x·Wᵀ.
 //
 // A tile is 16 rows of W. A block takes every gridDim.x-th tile: some of its warps fetch codes
-// through a ring in shared memory, WARPS warps multiply units of 256 elements of the rows in turn,
-// others add what they have found, in order, and store. Tensor cores multiply codes as numbers
+// through a ring in shared memory, in pieces of GROUP units of 256 elements, WARPS warps multiply a unit
+// each, groups of them a piece in turn, and one warp adds what they have found, in order, and
+// stores. Tensor cores multiply codes as numbers
 // (those of a format, or integers), W on the left. Their eight columns are not rows of x but its
 // parts: column j is part j of the unit, and of what part i of W makes only column i is used. So
 // scales multiply sums instead of weights, every lane needs those of few columns alone, and a row of
 // x gives the same bits however many rows there are.
 //
 // FIRST is the format of the matrices, a struct of tiles/ (tile.h stands for its file), and SECOND
-// that of the last of three. ROWS is R.
+// that of the last of three. ROWS is R. Sums of units are added in an order that does not depend on WARPS: a
+// warp has SETS of them.
 
 #if ELEMENT != 0
 
-#define FETCHERS 4
-#define STORERS 2
+#define FETCHERS 2
+#define STORERS 1
 #define PACKED_THREADS ((WARPS + FETCHERS + STORERS) * 32)
-#define MAX_STAGES 8
+#define MAX_STAGES 16
+#define GROUP 8 // units of a piece, and warps that multiply it
+#define GROUPS (WARPS / GROUP)
+#define SLOTS 16 // every 16th unit is added to the same sum
+#define SETS (SLOTS / WARPS)
 
-// pitchOf is how far rows of a piece lie apart in shared memory: WARPS units, and what keeps rows in
+// pitchOf is how far rows of a piece lie apart in shared memory: GROUP units, and what keeps rows in
 // different banks. Rows begin at any address; the 16 bytes that the first one is in are copied whole.
 template <class Tile> __device__ __forceinline__ constexpr int pitchOf() {
-    int bytes = WARPS * Tile::bytes + (Tile::bytes % 16 ? 16 : 0);
+    int bytes = GROUP * Tile::bytes + (Tile::bytes % 16 ? 16 : 0);
     return bytes + (Tile::bank - bytes % 128 + 128) % 128;
 }
 constexpr bool two = FIRST::id != SECOND::id;
@@ -35,6 +41,9 @@ constexpr int stageBytes = 16 * (two && pitchOf<SECOND>() > pitchOf<FIRST>() ? p
 constexpr bool integer = FIRST::integer;
 static_assert(FIRST::integer == SECOND::integer, "both formats are multiplied as integers, or both as numbers");
 constexpr bool needSums = FIRST::sums || two && SECOND::sums, needTable = FIRST::table || two && SECOND::table;
+
+// ENGINE: the copy engine fetches rows of pieces; else lanes fetch 16 bytes each.
+#define ENGINE (__CUDA_ARCH__ >= 900 && !PLAINLY)
 
 // Input is the few rows: x, and for those that are normalized first the weights of the norm.
 struct Input {
@@ -48,6 +57,13 @@ struct Input {
 template <class Form> struct Weights {
     Form form;
     Matrix matrix[3];
+    // of is one of them, chosen by value: parameters of a kernel have no address.
+    __device__ __forceinline__ Matrix of(int i) const {
+        Matrix m = matrix[0];
+        if (i == 1) m = {matrix[1].in, matrix[1].n};
+        if (i == 2) m = {matrix[2].in, matrix[2].n};
+        return m;
+    }
 };
 
 __device__ __forceinline__ void barrierInit(u64 *b, int count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(sharedAt(b)), "r"(count) : "memory"); }
@@ -60,9 +76,6 @@ __device__ __forceinline__ void awaitTurn(u64 *b, u32 parity) {
     asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.test_wait.parity.shared.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(sharedAt(b)), "r"(parity) : "memory");
 #endif
 }
-
-// ENGINE: the copy engine fetches rows of pieces; else lanes fetch 16 bytes each.
-#define ENGINE (__CUDA_ARCH__ >= 900 && !PLAINLY)
 
 __device__ __forceinline__ void fetchRow(u8 *to, const u8 *from, int bytes, u64 *full, int lane) {
 #if ENGINE
@@ -77,7 +90,7 @@ __device__ __forceinline__ void fetchRow(u8 *to, const u8 *from, int bytes, u64 
 __device__ __forceinline__ void together() { asm volatile("bar.sync 1, %0;" ::"n"(WARPS * 32) : "memory"); }
 
 // Packs of the weights of a norm that a thread holds, fetched before what precedes has ended.
-#define PACKS 4
+#define PACKS 2
 #define STRIDE (WARPS * 32 * LANES)
 
 // digits makes integers of eight elements, those of four lanes in one unit, and stores their two digits, the
@@ -120,6 +133,7 @@ __device__ __forceinline__ void digits(const Lane &v, u8 *to, int width, float *
 __device__ __forceinline__ void share(const Input &in, const Lane (&norms)[PACKS], Element *xs, float *sums, float *units, float *partial) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     float inverse[ROWS];
+    Lane held[PACKS]; // the first packs of the last row
     if (in.norm) {
         for (int n = 0; n < ROWS; n++) {
             float squares = 0;
@@ -136,6 +150,7 @@ __device__ __forceinline__ void share(const Input &in, const Lane (&norms)[PACKS
                     if (i < in.width)
 #pragma unroll
                         for (int e = 0; e < LANES; e++) squares += wide(v[k].x[e]) * wide(v[k].x[e]);
+                    if (from == 0) held[k] = v[k];
                 }
             }
             squares = warpSum(squares);
@@ -157,7 +172,8 @@ __device__ __forceinline__ void share(const Input &in, const Lane (&norms)[PACKS
 #pragma unroll
             for (int k = 0; k < PACKS; k++) {
                 int i = from + threadIdx.x * LANES + k * STRIDE;
-                if (i < in.width) v[k] = *(const Lane *)(in.x + (i64)n * in.width + i); // for the second time where there is a norm
+                if (ROWS == 1 && in.norm && from == 0) v[k] = held[k];
+                else if (i < in.width) v[k] = *(const Lane *)(in.x + (i64)n * in.width + i); // for the second time where there is a norm
             }
 #pragma unroll
             for (int k = 0; k < PACKS; k++) {
@@ -181,57 +197,99 @@ struct Ring {
     u64 *full, *empty;
     int stages, stage;
     u32 turn;
-    __device__ void next() {
-        if (++stage == stages) stage = 0, turn ^= 1;
+    __device__ __forceinline__ void next(int pieces) {
+        stage += pieces;
+        if (stage >= stages) stage -= stages, turn ^= 1;
     }
 };
 
 // fetchTile fetches rows of a tile, those of the warp.
 template <class Tile> __device__ __forceinline__ void fetchTile(Ring &ring, const u8 *row, int mine, int units, int lane) {
-    const int skew = Tile::bytes % 16 ? (int)((u64)row & 15) : 0;
-    row -= skew;
-    for (int c = 0; c < units; c += WARPS, row += WARPS * Tile::bytes) {
-        int bytes = (skew + min(WARPS, units - c) * Tile::bytes + 15) & ~15;
+    for (int c = 0; c < units; c += GROUP, row += GROUP * Tile::bytes) {
+        const int skew = Tile::bytes % 16 ? (int)((u64)row & 15) : 0, bytes = (skew + min(GROUP, units - c) * Tile::bytes + 15) & ~15;
         awaitTurn(ring.empty + ring.stage, ring.turn);
         u8 *to = ring.space + ring.stage * stageBytes;
 #if ENGINE
-        if (lane < 16 / FETCHERS) fetchRow(to + mine * pitchOf<Tile>(), row, mine < 0 ? 0 : bytes, ring.full + ring.stage, lane);
+        if (lane < 16 / FETCHERS) fetchRow(to + mine * pitchOf<Tile>(), row - skew, mine < 0 ? 0 : bytes, ring.full + ring.stage, lane);
         __syncwarp();
 #else
         for (int i = 0; i < 16 / FETCHERS; i++) { // what lane i knows of its row
-            const u8 *from = (const u8 *)__shfl_sync(0xffffffffu, (u64)row, i);
+            const u8 *from = (const u8 *)__shfl_sync(0xffffffffu, (u64)(row - skew), i);
             int of = __shfl_sync(0xffffffffu, mine, i), count = __shfl_sync(0xffffffffu, bytes, i);
             if (of >= 0) fetchRow(to + of * pitchOf<Tile>(), from, count, ring.full + ring.stage, lane);
         }
         asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(sharedAt(ring.full + ring.stage)) : "memory");
 #endif
-        ring.next();
+        ring.next(1);
     }
 }
 
-// multiplyTile gives the sums of a lane: of rows g and g+8 of the tile, over the units of its warp.
-template <class Tile> __device__ __forceinline__ void multiplyTile(Ring &ring, const Matrix &m, Place low, Place high, const Input &in, const Shared &shared,
-                                                                   float (&acc)[ROWS][2]) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, units = in.width / UNIT;
-    const int rowLow = max(low.row, 0), rowHigh = max(high.row, 0);
-    Tile tile;
-    tile.begin(m, in.width, rowLow, rowHigh, lane & 3);
-    int atLow = g * pitchOf<Tile>() + warp * Tile::bytes, atHigh = atLow + 8 * pitchOf<Tile>();
-    if (Tile::bytes % 16) {
-        atLow += (int)((u64)(m.in + (i64)rowLow * units * Tile::bytes) & 15);
-        atHigh += (int)((u64)(m.in + (i64)rowHigh * units * Tile::bytes) & 15);
-    }
-    tile.ahead(min(warp, units - 1));
-    for (int c = 0; c < units; c += WARPS) {
-        int unit = c + warp;
+// Work is a tile as a lane of the warps that multiply sees it: its matrix and rows, and the first unit of the warp.
+struct Work {
+    Matrix m;
+    int matrix, low, high, first;
+};
+template <class Form> __device__ __forceinline__ Work workOf(const Weights<Form> &w, int tile, int first, int lane) {
+    Place low = w.form.place(tile, lane >> 2), high = w.form.place(tile, (lane >> 2) + 8);
+    return {w.of(low.matrix), low.matrix, max(low.row, 0), max(high.row, 0), first};
+}
+
+// beginTile fetches the scales of the first unit of a tile, where they lie apart.
+template <class Tile> __device__ __forceinline__ void beginTile(Tile &tile, const Work &work, const Input &in, int lane) {
+    tile.begin(work.m, in.width, work.low, work.high, lane & 3);
+    tile.ahead(work.m, min(work.first, in.width / UNIT - 1));
+}
+
+// multiplyTile gives the sums of a lane: of rows g and g+8 of the tile, over the units of its warp. With the last of them
+// it begins the next tile.
+template <class Tile> __device__ __forceinline__ void multiplyTile(Tile &tile, Ring &ring, const Work &work, const Work &next, bool more, const Input &in, const Shared &shared,
+                                                                   float (&acc)[SETS][ROWS][2]) {
+    const int lane = threadIdx.x & 31, g = lane >> 2, units = in.width / UNIT;
+    const int first = work.first;
+    const int atLow = g * pitchOf<Tile>() + first % GROUP * Tile::bytes, atHigh = atLow + 8 * pitchOf<Tile>();
+    const u32 from = (u32)(u64)work.m.in + (u32)(first / GROUP * GROUP * Tile::bytes); // what matters are the last four bits
+    u32 skewLow = from + (u32)(work.low * units) * Tile::bytes, skewHigh = from + (u32)(work.high * units) * Tile::bytes;
+    if (first / GROUP * GROUP >= units && more) beginTile(tile, next, in, lane); // it has none here
+    for (int unit = first; unit / GROUP * GROUP < units; unit += WARPS) { // while the piece has any
         tile.take();
-        if (unit < units) tile.ahead(min(unit + WARPS, units - 1));
+        if ((unit + WARPS) / GROUP * GROUP < units) tile.ahead(work.m, min(unit + WARPS, units - 1));
+        else if (more) beginTile(tile, next, in, lane);
         awaitTurn(ring.full + ring.stage, ring.turn);
-        if (unit < units) tile.multiply(ring.space + ring.stage * stageBytes, atLow, atHigh, shared.of(unit), acc);
+        if (unit < units) tile.multiply(ring.space + ring.stage * stageBytes, atLow + (Tile::bytes % 16 ? skewLow & 15 : 0), atHigh + (Tile::bytes % 16 ? skewHigh & 15 : 0), shared.of(unit), acc[0]);
+        if (SETS > 1)
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int y = 0; y < 2; y++) { // the next unit is of the other set
+                    float other = acc[SETS - 1][r][y];
+                    acc[SETS - 1][r][y] = acc[0][r][y];
+                    acc[0][r][y] = other;
+                }
+        skewLow += WARPS * Tile::bytes, skewHigh += WARPS * Tile::bytes;
         __syncwarp();
         if (lane == 0) arrive(ring.empty + ring.stage);
-        ring.next();
+        ring.next(GROUPS);
     }
+}
+
+// Added is what a form adds to the sums of two rows, fetched before they are there.
+struct Added { float bias[2], plus[2]; };
+template <class Form> __device__ __forceinline__ Added addedTo(const Form &, int, int, int) { return {}; }
+__device__ __forceinline__ Added addedTo(const Plain &form, int tile, int g, int x) {
+    Added a = {};
+#pragma unroll
+    for (int y = 0; y < 2; y++) {
+        int row = tile * 16 + g + 8 * y;
+        if (row < form.n && form.bias) a.bias[y] = wide(form.bias[row]);
+        if (row < form.n && form.plus) a.plus[y] = wide(form.plus[(i64)x * form.n + row]);
+    }
+    return a;
+}
+template <class Form> __device__ __forceinline__ void putSums(const Form &form, int tile, int g, int x, float low, float high, const Added &) { form.put(tile, g, x, low, high); }
+__device__ __forceinline__ void putSums(const Plain &form, int tile, int g, int x, float low, float high, const Added &a) {
+    int row = tile * 16 + g;
+    if (row < form.n) narrow(low + a.bias[0] + a.plus[0], form.y + (i64)x * form.n + row);
+    if (row + 8 < form.n) narrow(high + a.bias[1] + a.plus[1], form.y + (i64)x * form.n + row + 8);
 }
 
 template <class Form> __device__ __forceinline__ void multiply(const Weights<Form> &w, const Input &in) {
@@ -239,19 +297,17 @@ template <class Form> __device__ __forceinline__ void multiply(const Weights<For
     __shared__ u32 table[needTable ? TABLE : 1]; // where the compiler knows its address
     __shared__ u64 full[MAX_STAGES], empty[MAX_STAGES], ready[2], drained[2];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
-    float *partial = (float *)(space + in.stages * stageBytes); // [2][WARPS][16][ROWS]
-    float *sums = partial + 2 * WARPS * 16 * ROWS;
-    float *scales = sums + (needSums ? ROWS * in.width / 16 : 0);
-    Element *xs = (Element *)(scales + (integer ? ROWS * in.width / 32 : 0));
+    float *partial = (float *)(space + in.stages * stageBytes); // [2][SLOTS][16][ROWS]
+    float *sums = partial + 2 * SLOTS * 16 * ROWS;
+    float *units32 = sums + (needSums ? ROWS * in.width / 16 : 0);
+    Element *xs = (Element *)(units32 + (integer ? ROWS * in.width / 32 : 0));
     const int units = in.width / UNIT, tiles = w.form.tiles();
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < in.stages; s++) {
-            barrierInit(full + s, ENGINE ? 16 : FETCHERS * 32);
-            barrierInit(empty + s, WARPS);
-        }
-        for (int s = 0; s < 2; s++) {
-            barrierInit(ready + s, WARPS);
-            barrierInit(drained + s, STORERS);
+    if (threadIdx.x < MAX_STAGES) {
+        barrierInit(full + threadIdx.x, ENGINE ? 16 : FETCHERS * 32);
+        barrierInit(empty + threadIdx.x, GROUP);
+        if (threadIdx.x < 2) {
+            barrierInit(ready + threadIdx.x, WARPS);
+            barrierInit(drained + threadIdx.x, STORERS);
         }
 #if __CUDA_ARCH__ >= 900
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -264,7 +320,7 @@ template <class Form> __device__ __forceinline__ void multiply(const Weights<For
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             int mine = (warp - WARPS) * (16 / FETCHERS) + lane % (16 / FETCHERS);
             Place p = w.form.place(tile, mine);
-            const Matrix &m = p.matrix == 0 ? w.matrix[0] : p.matrix == 1 ? w.matrix[1] : w.matrix[2];
+            const Matrix m = w.of(p.matrix);
             i64 row = max(p.row, 0);
             if (p.row < 0) mine = -1;
             if (two && p.matrix == 2) fetchTile<SECOND>(ring, m.in + row * units * SECOND::bytes, mine, units, lane);
@@ -281,18 +337,30 @@ template <class Form> __device__ __forceinline__ void multiply(const Weights<For
         w.form.warm();
         u32 n = 0;
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, n++) {
-            int half = n & 1;
+            int half = n & 1, mine = threadIdx.x - (WARPS + FETCHERS) * 32;
+            Added added = {};
+            float by[2] = {1, 1};
+            if (mine < 8 * ROWS) {
+                added = addedTo(w.form, tile, mine & 7, mine >> 3);
+                if (FIRST::scaled || SECOND::scaled)
+#pragma unroll
+                    for (int y = 0; y < 2; y++) {
+                        Place p = w.form.place(tile, (mine & 7) + 8 * y);
+                        if (p.row >= 0) by[y] = two && p.matrix == 2 ? SECOND::rowScale(w.of(2), p.row) : FIRST::rowScale(w.of(p.matrix), p.row);
+                    }
+            }
             awaitTurn(ready + half, n >> 1 & 1);
-            for (int e = threadIdx.x - (WARPS + FETCHERS) * 32; e < 8 * ROWS; e += STORERS * 32) {
+            for (int e = mine; e < 8 * ROWS; e += STORERS * 32) {
                 int row = e & 7, x = e >> 3;
+                if (e != mine) added = addedTo(w.form, tile, row, x);
                 float low = 0, high = 0;
 #pragma unroll
-                for (int k = 0; k < WARPS; k++) {
-                    const float *part = partial + (half * WARPS + k) * 16 * ROWS;
+                for (int k = 0; k < SLOTS; k++) {
+                    const float *part = partial + (half * SLOTS + k) * 16 * ROWS;
                     low += part[row * ROWS + x];
                     high += part[(row + 8) * ROWS + x];
                 }
-                w.form.put(tile, row, x, low, high);
+                putSums(w.form, tile, row, x, __fmul_rn(low, by[0]), __fmul_rn(high, by[1]), added);
             }
             __syncwarp();
             if (lane == 0) arrive(drained + half);
@@ -308,45 +376,61 @@ template <class Form> __device__ __forceinline__ void multiply(const Weights<For
         }
     if (FIRST::table) FIRST::fill(table);
     else if (two && SECOND::table) SECOND::fill(table);
-    awaitPrevious();
-    share(in, norms, xs, sums, scales, partial);
-    const Shared shared = {xs, sums, scales, table, in.width, lane};
     u32 n = 0;
+    int piece = warp / GROUP; // the next of the warp, counted from where its tile begins
+    ring.next(piece);
+    Work work = workOf(w, blockIdx.x, piece * GROUP + warp % GROUP, lane);
+    FIRST scales;
+    beginTile(scales, work, in, lane);
+    awaitPrevious();
+    share(in, norms, xs, sums, units32, partial);
+    const Shared shared = {xs, sums, units32, table, in.width, lane};
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, n++) {
-        float acc[ROWS][2] = {};
-        Place low = w.form.place(tile, g), high = w.form.place(tile, g + 8);
-        const Matrix &m = low.matrix == 0 ? w.matrix[0] : low.matrix == 1 ? w.matrix[1] : w.matrix[2];
-        if (two && low.matrix == 2) multiplyTile<SECOND>(ring, m, low, high, in, shared, acc);
-        else multiplyTile<FIRST>(ring, m, low, high, in, shared, acc);
+        const int first = work.first;
+        piece = ((piece - (units + GROUP - 1) / GROUP) % GROUPS + GROUPS) % GROUPS;
+        const bool more = tile + gridDim.x < tiles;
+        const Work next = workOf(w, more ? tile + gridDim.x : tile, piece * GROUP + warp % GROUP, lane);
+        float acc[SETS][ROWS][2] = {};
+        if (two && work.matrix == 2) {
+            SECOND other;
+            beginTile(other, work, in, lane);
+            multiplyTile(other, ring, work, next, false, in, shared, acc);
+        } else
+            multiplyTile(scales, ring, work, next, more && !(two && next.matrix == 2), in, shared, acc);
+        work = next;
         int half = n & 1;
         if (n >= 2) awaitTurn(drained + half, (n >> 1 & 1) ^ 1);
-        float *mine = partial + (half * WARPS + warp) * 16 * ROWS;
+        const int turned = SETS > 1 ? max(units - first / GROUP * GROUP + WARPS - 1, 0) / WARPS & 1 : 0; // which set is in front
 #pragma unroll
-        for (int r = 0; r < ROWS; r++)
+        for (int s = 0; s < SETS; s++) {
+            float *mine = partial + (half * SLOTS + first + (s ^ turned) * WARPS) * 16 * ROWS;
 #pragma unroll
-            for (int y = 0; y < 2; y++) {
-                float sum = acc[r][y];
-                sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-                sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-                if (t == 0) mine[(g + 8 * y) * ROWS + r] = sum;
-            }
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int y = 0; y < 2; y++) {
+                    float sum = acc[s][r][y];
+                    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+                    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+                    if (t == 0) mine[(g + 8 * y) * ROWS + r] = sum;
+                }
+        }
         __syncwarp();
         if (lane == 0) arrive(ready + half);
     }
 }
 
 // The kernels. Rows of gate and up, and of q and k, are of one format.
-extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(PACKED_THREADS, 1)
     packedRows(const Element *x, const u8 *w, const Element *bias, const Element *plus, Element *y, int n, int k, int stages) {
     multiply(Weights<Plain>{{bias, plus, y, n}, {{w, (i64)n * k}}}, Input{x, 0, 0, k, stages});
 }
 
-extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(PACKED_THREADS, 1)
     packedGated(const Element *x, const Element *norm, const u8 *gate, const u8 *up, Element *y, int n, int k, int function, float eps, int stages) {
     multiply(Weights<GatedRows>{{y, n, function}, {{gate, (i64)n * k}, {up, (i64)n * k}}}, Input{x, norm, eps, k, stages});
 }
 
-extern "C" __global__ void __launch_bounds__(PACKED_THREADS, ROWS <= 2 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(PACKED_THREADS, 1)
     packedHeads(const Element *x, const Element *norm, const u8 *q, const u8 *k, const u8 *v, const Element *biasQ, const Element *biasK, const Element *biasV,
                 const float *freq, const int *positions, const int *sequences, const int *pages, Element *cacheK, Element *cacheV, Element *y, int width, float eps,
                 int heads, int keyHeads, int size, int half, float scale, int page, int streams, int table, int count, int stages) {

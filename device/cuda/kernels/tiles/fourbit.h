@@ -10,10 +10,10 @@
 template <int VALUES, int SCALE> struct FourBitTile {
     static const int id = 8 + VALUES, bytes = 128, bank = 32;
     static const bool integer = false, sums = false, table = true;
-    const u8 *scales[2];
-    const float *groups;
-    i64 at[2];
-    float offset, group[2], nextGroup[2];
+    static const bool scaled = false;
+    __device__ __forceinline__ static float rowScale(const Matrix &, int) { return 1; }
+    int block[2]; // of 64, where the rows begin
+    float offset, nextOffset, group[2], nextGroup[2];
     u8 code[2], nextCode[2];
     int t;
 
@@ -31,23 +31,24 @@ template <int VALUES, int SCALE> struct FourBitTile {
 
     __device__ __forceinline__ void begin(const Matrix &m, int width, int low, int high, int which) {
         t = which;
-        at[0] = (i64)low * width;
-        at[1] = (i64)high * width;
+        block[0] = low * (width / 64) + t;
+        block[1] = high * (width / 64) + t;
         const u8 *all = m.in + m.n / 2;
-        groups = (const float *)(all + m.n / 64);
-        offset = groups[(m.n / 64 + 255) / 256];
-        for (int y = 0; y < 2; y++) scales[y] = all + at[y] / 64 + t;
+        nextOffset = *(const float *)(all + m.n / 64 + (m.n / 64 + 255) / 256 * 4);
     }
-    __device__ __forceinline__ void ahead(int unit) {
+    __device__ __forceinline__ void ahead(const Matrix &m, int unit) {
+        const u8 *all = m.in + m.n / 2;
 #pragma unroll
         for (int y = 0; y < 2; y++) {
-            nextCode[y] = scales[y][unit * 4];
-            nextGroup[y] = groups[(at[y] + unit * UNIT) / 16384];
+            int at = block[y] + unit * 4;
+            nextCode[y] = all[at];
+            nextGroup[y] = ((const float *)(all + m.n / 64))[at / 256];
         }
     }
     __device__ __forceinline__ void take() {
 #pragma unroll
         for (int y = 0; y < 2; y++) code[y] = nextCode[y], group[y] = nextGroup[y];
+        offset = nextOffset;
     }
 
     // pair is the numbers of byte i of a word.

@@ -6,14 +6,8 @@
 struct Tile_i8row : Together {
     static const int id = 6, bytes = 256, bank = 32;
     static const bool integer = true, sums = false, table = false;
-    float scale[2];
-
-    __device__ __forceinline__ void begin(const Matrix &m, int, int low, int high, int which) {
-        t = which;
-        const float *scales = (const float *)(m.in + m.n);
-        scale[0] = 7.874015718698502e-3f * scales[low]; // a 127th
-        scale[1] = 7.874015718698502e-3f * scales[high];
-    }
+    static const bool scaled = true;
+    __device__ __forceinline__ static float rowScale(const Matrix &m, int row) { return 7.874015718698502e-3f * ((const float *)(m.in + m.n))[row]; } // a 127th
 
     __device__ __forceinline__ void multiply(const u8 *space, int low, int high, const Columns &x, float (&acc)[ROWS][2]) {
 #pragma unroll
@@ -37,7 +31,7 @@ struct Tile_i8row : Together {
             for (int r = 0; r < ROWS; r++) {
                 float unit = x.unit(r, 4 * half + t);
 #pragma unroll
-                for (int y = 0; y < 2; y++) acc[r][y] = __fmaf_rn(scale[y] * unit, (float)sum[r][y], acc[r][y]);
+                for (int y = 0; y < 2; y++) acc[r][y] = __fmaf_rn(unit, (float)sum[r][y], acc[r][y]);
             }
         }
     }

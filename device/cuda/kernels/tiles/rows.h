@@ -7,18 +7,12 @@
 template <class Pair> struct RowTile : Together {
     static const int id = Pair::id, bytes = 256, bank = 32;
     static const bool integer = false, sums = false, table = false;
-    float scale[2];
-
-    __device__ __forceinline__ void begin(const Matrix &m, int, int low, int high, int which) {
-        t = which;
-        const float *scales = (const float *)(m.in + m.n);
-        scale[0] = Pair::factor * scales[low];
-        scale[1] = Pair::factor * scales[high];
-    }
+    static const bool scaled = true;
+    __device__ __forceinline__ static float rowScale(const Matrix &m, int row) { return Pair::factor * ((const float *)(m.in + m.n))[row]; }
 
     __device__ __forceinline__ void multiply(const u8 *space, int low, int high, const Columns &x, float (&acc)[ROWS][2]) {
         const int g = x.lane >> 2;
-        const float f[2][2] = {{scale[0], scale[0]}, {scale[1], scale[1]}};
+        const float f[2][2] = {{1, 1}, {1, 1}};
         u32 b[ROWS][4];
 #pragma unroll
         for (int r = 0; r < ROWS; r++) x.eight(r, 32 * g + 8 * t, b[r]);

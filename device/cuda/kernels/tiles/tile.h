@@ -7,8 +7,9 @@
 //   sums, table            whether it needs the sums of x, or a table, in shared memory
 //   begin(m, K, low, high, t)   before the rows low and high of a matrix, of which the lane is the t-th
 //                          of four
-//   ahead(unit), take()    fetch scales that lie apart, and use what was fetched
+//   ahead(m, unit), take() fetch scales that lie apart, and use what was fetched
 //   multiply(space, low, high, x, acc)   a unit of both rows, which begin at offsets of shared memory
+//   scaled, rowScale(m, row)   whether a row has a scale besides, and which
 //
 // A warp multiplies 16 rows at once: lane 4g+t has the t-th part of rows g and g+8, and of column g of x.
 //
@@ -18,7 +19,6 @@
 
 #if ELEMENT != 0
 
-#define WARPS 8  // that multiply
 #define UNIT 256 // elements
 
 // Words of the table, for every lane those of all pairs of 4-bit codes, and 256 scales.
@@ -132,6 +132,13 @@ __device__ __forceinline__ u32 wordAt(const u8 *space, int base, int at) {
     return *(const u32 *)(p + at);
 }
 
+// oddAt is four bytes at any offset from a multiple of four, known to the compiler.
+__device__ __forceinline__ u32 oddAt(const u8 *space, int base, int at) {
+    const u8 *p = space + base + (at & ~3);
+    if (at % 4 == 0) return *(const u32 *)p;
+    return __byte_perm(*(const u32 *)p, *(const u32 *)(p + 4), 0x3210 + 0x1111 * (at & 3));
+}
+
 // Whole is integer sums: of row g and of row g+8, each digit by itself.
 __device__ __forceinline__ void whole32(int (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, uint2 b) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
@@ -154,9 +161,11 @@ __device__ __forceinline__ void keepPart(int s, const int (&c)[4], int t, int (&
 
 // Together is for formats whose scales are all in a unit.
 struct Together {
+    static const bool scaled = false;
+    __device__ __forceinline__ static float rowScale(const Matrix &, int) { return 1; }
     int t;
     __device__ __forceinline__ void begin(const Matrix &, int, int, int, int which) { t = which; }
-    __device__ __forceinline__ void ahead(int) {}
+    __device__ __forceinline__ void ahead(const Matrix &, int) {}
     __device__ __forceinline__ void take() {}
     __device__ __forceinline__ static void fill(u32 *) {}
 };
