@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spillway/eventlog"
+	"spillway/generate"
 	"spillway/plan"
 	"spillway/run"
 	"spillway/train"
@@ -66,5 +67,42 @@ func BenchmarkReport(b *testing.B) {
 	for b.Loop() {
 		report.Iteration++
 		r.Report(report, 0)
+	}
+}
+
+// What recording adds to a step of generating is below 0.2% of one of 1 ms, and allocates nothing.
+func TestRecordingGenerationCosts(t *testing.T) {
+	log, err := eventlog.Open(filepath.Join(t.TempDir(), eventlog.FileName), eventlog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &GenerationRecorder{chronicle: chronicle{run: &run.Run{}, log: log}, phases: map[string]*phaseSteps{}}
+	g.run.Plan = &plan.Plan{}
+	report := generate.StepReport{Phase: "step of 1", Rows: 1, New: 1, Took: time.Millisecond, Sequences: 1, PagesUsed: 1, Pages: 2, PageTokens: 64}
+	step := func() {
+		g.Before(&report)
+		g.After(&report)
+	}
+	for range 100 {
+		step()
+	}
+	if n := testing.AllocsPerRun(200, step); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	const most = 2 * time.Microsecond
+	best := time.Hour
+	for range 50 {
+		began := time.Now()
+		for range 100 {
+			step()
+		}
+		best = min(best, time.Since(began)/100)
+	}
+	t.Logf("a step is recorded in %v: %.3f%% of 1 ms", best, 100*best.Seconds()/0.001)
+	if best > most {
+		t.Errorf("a step is recorded in %v, at most %v are allowed", best, most)
+	}
+	if err := log.Close(); err != nil {
+		t.Error(err)
 	}
 }

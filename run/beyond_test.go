@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -42,6 +43,26 @@ func TestGeneratingBeyondTheDevice(t *testing.T) {
 			t.Log(job.Plan.Strategy, job.Plan.Peak())
 			if !slices.Equal(job.Plan.Strategies, c.strategies) {
 				t.Fatalf("the plan is %s", job.Plan.Strategy)
+			}
+			var file bytes.Buffer // the plan is the same from a file, and one that was changed is refused
+			if err := job.Plan.Write(&file); err != nil {
+				t.Fatal(err)
+			}
+			again, err := plan.Read(bytes.NewReader(file.Bytes()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if job, err = open(t, s.dir).UsePlan(again, o); err != nil {
+				t.Fatal(err)
+			}
+			if by := slices.Contains(c.strategies, "cpu-compute"); by {
+				other, err := plan.Read(bytes.NewReader(bytes.Replace(file.Bytes(), []byte(`"cpu_rows":[`), []byte(`"cpu_rows":[3,`), 1)))
+				if err == nil {
+					_, err = open(t, s.dir).UsePlan(other, o)
+				}
+				if err == nil {
+					t.Error("a plan whose CPU computes other blocks was taken")
+				}
 			}
 			if err := job.Start(); err != nil {
 				t.Fatal(err)

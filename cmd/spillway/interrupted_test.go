@@ -38,6 +38,7 @@ func TestInterruptedGeneration(t *testing.T) {
 		{"generate", "./slow", "--prompt", "to be", "--max-new-tokens", "8000", "--ignore-eos"},
 		{"generate", "./slow", "--prompt", strings.Repeat("to be or not ", 500), "--max-new-tokens", "500", "--ignore-eos"},
 		{"generate", "./slow", "--prompt", "to be", "--max-new-tokens", "2000", "--num-beams", "3"},
+		{"generate", "./slow", "--prompt", "to be", "--max-new-tokens", "8000", "--ignore-eos", "--dashboard", "--profile"},
 		{"generate", "./slow", "--prompts", "-", "--max-new-tokens", "2000", "--ignore-eos", "--streams", "4", "--json"},
 		{"eval", "./slow", "--questions", "many.jsonl"},
 		{"eval", "./slow", "--data", "book.txt", "--seq-len", "32"},

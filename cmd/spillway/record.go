@@ -93,7 +93,7 @@ func (o *recordFlags) begin(sh shell, e *inference.Engine, flags *pflag.FlagSet,
 		if r.page, err = startDashboard(sh, o.dashboard, []string{dir}); err != nil {
 			return nil, errors.Join(err, r.End(context.Background(), err))
 		}
-		line.Print("dashboard       " + r.page.url)
+		line.Print("dashboard       " + r.page.url + " while it runs; spillway dashboard shows it after")
 	}
 	return r, nil
 }

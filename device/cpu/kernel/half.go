@@ -15,6 +15,8 @@ type half struct {
 	width     int // columns of a stream
 	streams   [maxStreamRows + 1]streamsFunc
 	transpose packHalfFunc
+	// widenRows widens k rows of widenedCols: dst[p*step+j] is src[p*srcStep+j].
+	widenRows halfStripFunc
 	// The same for interleaved weights: see interleavedFunc, and widening eight columns.
 	interleaved  [maxStreamRows + 1]interleavedFunc
 	deinterleave func(dst *float32, step int, src *uint16, k int)
@@ -75,7 +77,7 @@ func portableHalf(of dtype.Type) half {
 			}
 		}
 	}
-	h.transpose, h.deinterleave = h.transposePlainly, h.deinterleavePlainly
+	h.widenRows, h.transpose, h.deinterleave = h.widenRowsPlainly, h.transposePlainly, h.deinterleavePlainly
 	return h
 }
 
@@ -127,6 +129,17 @@ func (h *half) transposePlainly(dst *float32, step int, src *uint16, srcStep, k,
 	for j := range width {
 		for p, v := range unsafe.Slice(codeAt(src, j*srcStep), k) {
 			*at(dst, p*step+j) = h.widen(v)
+		}
+	}
+}
+
+// widenedCols is how many columns widenRows takes.
+const widenedCols = 16
+
+func (h *half) widenRowsPlainly(dst *float32, step int, src *uint16, srcStep, k int) {
+	for p := range k {
+		for j := range widenedCols {
+			*at(dst, p*step+j) = h.widen(*codeAt(src, p*srcStep+j))
 		}
 	}
 }

@@ -189,3 +189,30 @@ TEXT ·transposeBF16AVX2(SB), NOSPLIT, $0-40
 // func transposeF16AVX2(dst *float32, dstStep int, src *uint16, srcStep, k int)
 TEXT ·transposeF16AVX2(SB), NOSPLIT, $0-40
 	TRANSPOSE(FIRST_F16, SECOND_F16, halves<>(SB))
+
+// Rows of 16 codes, R9 bytes apart, widened to rows R12 bytes apart. Rows that come later are fetched.
+#define SIXTEEN_BF16 VPMOVZXWD (SI), Y0; VPMOVZXWD 16(SI), Y1; VPSLLD $16, Y0, Y0; VPSLLD $16, Y1, Y1
+#define SIXTEEN_F16 VCVTPH2PS (SI), Y0; VCVTPH2PS 16(SI), Y1
+#define WIDEN_ROWS(SIXTEEN) \
+	MOVQ dst+0(FP), DI; \
+	MOVQ dstStep+8(FP), R12; SHLQ $2, R12; \
+	MOVQ src+16(FP), SI; \
+	MOVQ srcStep+24(FP), R9; SHLQ $1, R9; \
+	MOVQ k+32(FP), CX; \
+row: \
+	PREFETCHT0 (SI)(R9*8); \
+	SIXTEEN; \
+	VMOVUPS Y0, (DI); VMOVUPS Y1, 32(DI); \
+	ADDQ R9, SI; ADDQ R12, DI; \
+	DECQ CX; \
+	JNZ row; \
+	VZEROUPPER; \
+	RET
+
+// func widenRowsBF16AVX2(dst *float32, dstStep int, src *uint16, srcStep, k int)
+TEXT ·widenRowsBF16AVX2(SB), NOSPLIT, $0-40
+	WIDEN_ROWS(SIXTEEN_BF16)
+
+// func widenRowsF16AVX2(dst *float32, dstStep int, src *uint16, srcStep, k int)
+TEXT ·widenRowsF16AVX2(SB), NOSPLIT, $0-40
+	WIDEN_ROWS(SIXTEEN_F16)

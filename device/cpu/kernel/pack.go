@@ -92,11 +92,13 @@ func (m *Matrix) packHalf(h *half, panels []float32, step, first, n, p0, kc int,
 	for i := 0; i < n && along; i += step {
 		h.transpose(&panels[i*kc], step, &m.Codes[(first+i)*m.Step+p0], m.Step, kc, min(step, n-i))
 	}
-	for p := 0; p < kc && !along; p++ {
-		row := m.Codes[(p0+p)*m.Step+first:][:n]
-		for i := 0; i < n; i += step {
-			w := min(step, n-i)
-			m.Type.Widen(panels[i*kc+p*step:][:w], row[i:i+w])
+	for i := 0; i < n && !along; i += step {
+		w, j := min(step, n-i), 0
+		for ; j+widenedCols <= w; j += widenedCols {
+			h.widenRows(&panels[i*kc+j], step, &m.Codes[p0*m.Step+first+i+j], m.Step, kc)
+		}
+		for p := 0; p < kc && j < w; p++ {
+			m.Type.Widen(panels[i*kc+p*step+j:][:w-j], m.Codes[(p0+p)*m.Step+first+i+j:][:w-j])
 		}
 	}
 }
