@@ -1,6 +1,6 @@
 # Everything here is also an ordinary go command; this file only remembers them.
 
-.PHONY: test race ci demo fuzz bench golden tokenizers templates kill metamorphic memory states gpu-bundle pictures strategies dist
+.PHONY: test race ci demo fuzz bench golden tokenizers templates kill metamorphic memory states gpu-bundle pictures screens strategies dist
 
 test:            ## the whole suite
 	go test ./...
@@ -37,6 +37,9 @@ tokenizers:      ## fetch real tokenizer files for the tests that want them
 
 templates:       ## fetch chat templates of published models and render them with Jinja, for the tests that want them
 	bash tools/reference/templates.sh
+
+screens:         ## take the pictures of the dashboard again; it needs Debian's chromium-headless-shell
+	go test ./dashboard -run TestScreens -count=1 -timeout 20m -screenshots $(CURDIR)/docs/pictures
 
 pictures:        ## docs/packages.svg and docs/iteration.svg again, from the code
 	go run ./tools/pictures

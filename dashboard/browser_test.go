@@ -47,7 +47,11 @@ func browser(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	within := 2 * time.Minute
+	if *screenshots != "" {
+		within = 10 * time.Minute
+	}
+	ctx, cancel = context.WithTimeout(ctx, within)
 	t.Cleanup(cancel)
 	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 900)); err != nil {
 		t.Skipf("the browser does not start: %v", err)
@@ -68,12 +72,20 @@ func eval[T any](t *testing.T, ctx context.Context, script string) T {
 // becomes waits until a script gives true.
 func becomes(t *testing.T, ctx context.Context, script string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience()); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if eval[bool](t, ctx, "!!("+script+")") {
 			return
 		}
 	}
 	t.Fatalf("%s does not become true; the page has %s", script, eval[string](t, ctx, "document.body.innerText"))
+}
+
+// patience is how long a page may take; plans of real models take longer.
+func patience() time.Duration {
+	if *screenshots != "" {
+		return 4 * time.Minute
+	}
+	return 30 * time.Second
 }
 
 func scheme(t *testing.T, ctx context.Context, name string) {
@@ -276,51 +288,56 @@ func TestManyInstructions(t *testing.T) {
 	}
 }
 
-var screenRuns = flag.String("runs", "", "folders of runs, separated by commas, of which -screenshots are taken")
+var screenRuns = flag.String("runs", "", "take the -screenshots of TestScreens of these folders, separated by commas: the first is shown, next to the others (default: a run on an H200 in testdata)")
 
-// Screenshots of real runs, for the docs: go test ./dashboard -run TestScreens -runs run -screenshots DIR.
+// Screenshots for the docs, of a run that took place: make screens. GPT-2 medium was trained on an
+// H200 with a limit of 3 GiB of its memory, and without.
 func TestScreens(t *testing.T) {
-	if *screenRuns == "" || *screenshots == "" {
-		t.Skip("no -runs and -screenshots are given")
+	if *screenshots == "" {
+		t.Skip("no -screenshots are wanted")
 	}
-	dirs := strings.Split(*screenRuns, ",")
+	dirs := []string{"testdata/h200/gpt2-medium-3GiB", "testdata/h200/gpt2-medium"}
+	if *screenRuns != "" {
+		dirs = strings.Split(*screenRuns, ",")
+	}
 	_, h := serve(t, Options{Runs: dirs, Replan: func(_ context.Context, dir string, memory int64) (*plan.Plan, error) {
 		return finetune.Replan(dir, memory)
 	}})
 	ctx := browser(t)
-	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 800, chromedp.EmulateScale(1.5))); err != nil {
-		t.Fatal(err)
-	}
-	for i, dir := range dirs {
-		abs, err := filepath.Abs(dir)
-		if err != nil {
+	size := func(high int) {
+		t.Helper()
+		if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, int64(high), chromedp.EmulateScale(1.25))); err != nil {
 			t.Fatal(err)
 		}
-		prefix := ""
-		if i > 0 {
-			prefix = filepath.Base(dir) + "-"
+	}
+	size(860)
+	first, err := filepath.Abs(dirs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := chromedp.Do(ctx, chromedp.Navigate(h.URL+"/#now/"+idOf(first))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"now", "runs", "memory", "iteration", "map", "forecast", "plans"} {
+		eval[bool](t, ctx, `(location.hash = "`+name+`/`+idOf(first)+`", true)`)
+		becomes(t, ctx, `document.documentElement.dataset.ready === "`+name+`" && [...document.querySelectorAll(".picture")].every((p) => p.firstChild)`)
+		switch name {
+		case "now":
+			becomes(t, ctx, `document.querySelectorAll("figure svg").length === 4`)
+		case "runs":
+			eval[bool](t, ctx, `(document.querySelectorAll("input[type=checkbox]:not(:disabled)").forEach((b) => b.click()), true)`)
+			becomes(t, ctx, `document.querySelectorAll("figure svg").length > 1`)
+		case "plans":
+			eval[bool](t, ctx, `([...document.querySelectorAll("button")].find((b) => b.textContent.includes("range")).click(), true)`)
+			becomes(t, ctx, `document.getElementById("memory").value === "100" && document.querySelector("#answer strong") && !document.querySelector("[aria-busy]")`)
+		case "map":
+			eval[bool](t, ctx, `(map.go(0.62), true)`)
+		case "iteration":
+			eval[bool](t, ctx, `(gantt.select({row: 1, at: Math.floor(gantt.rows[1].bars.length / 2)}), true)`)
 		}
-		for _, name := range []string{"now", "runs", "memory", "iteration", "map", "forecast", "plans"} {
-			if i == 0 && name == "now" {
-				if err := chromedp.Do(ctx, chromedp.Navigate(h.URL+"/#now/"+idOf(abs))); err != nil {
-					t.Fatal(err)
-				}
-			}
-			eval[bool](t, ctx, `(location.hash = "`+name+`/`+idOf(abs)+`", true)`)
-			becomes(t, ctx, `document.documentElement.dataset.ready === "`+name+`" && [...document.querySelectorAll(".picture")].every((p) => p.firstChild)`)
-			switch name {
-			case "runs":
-				eval[bool](t, ctx, `(document.querySelectorAll("input[type=checkbox]:not(:disabled)").forEach((b) => b.click()), true)`)
-				becomes(t, ctx, `document.querySelectorAll("figure svg").length > 1`)
-			case "plans":
-				eval[bool](t, ctx, `([...document.querySelectorAll("button")].find((b) => b.textContent.includes("range")).click(), true)`)
-				becomes(t, ctx, `document.getElementById("memory").value === "100" && document.querySelector("#answer strong") && !document.querySelector("[aria-busy]")`)
-			case "map":
-				eval[bool](t, ctx, `(map.go(0.62), true)`)
-			case "iteration":
-				eval[bool](t, ctx, `(document.querySelector("canvas").dispatchEvent(new KeyboardEvent("keydown", {key: "n"})), true)`)
-			}
-			shot(t, ctx, prefix+name)
-		}
+		// As high as what there is to see.
+		size(eval[int](t, ctx, `Math.round(Math.min(Math.max(document.getElementById("main").lastElementChild.getBoundingClientRect().bottom + 16, 360), 860))`))
+		shot(t, ctx, "dashboard-"+name)
+		size(860)
 	}
 }

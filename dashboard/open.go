@@ -43,7 +43,7 @@ const (
 	maxOpen = 32
 	// freshEvery is how long a run is shown as it is before its log is looked at again: steps of
 	// milliseconds do not mean a thousand pictures a second.
-	freshEvery = 400 * time.Millisecond
+	freshEvery = 900 * time.Millisecond
 	// maxAnswers is how many bytes of answers a run keeps.
 	maxAnswers = 32 << 20
 )

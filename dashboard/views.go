@@ -166,8 +166,11 @@ func nowOf(r *view.Run) (Now, error) {
 		n.Damaged = r.Damaged.Error()
 	}
 	p, err := r.Plan()
+	if err != nil && n.Damaged == "" {
+		n.Damaged = err.Error() // the rest of the run is shown
+	}
 	if err != nil || p == nil {
-		return n, err
+		return n, nil
 	}
 	n.Strategy, n.Reason = p.Strategy, p.Reason
 	peak := p.Peak()

@@ -24,7 +24,8 @@ type Replan func(ctx context.Context, dir string, memory int64) (*plan.Plan, err
 // Plans are the plan of a run among others, and what may be asked.
 type Plans struct {
 	List []plan.Alternative `json:"plans"`
-	// Low and High are limits of device memory worth asking for; Budget is what the run had.
+	// Low and High are limits of device memory worth asking for; Budget is the
+	// limit that the run had, as --max-memory counts it.
 	Low    int64 `json:"low_bytes"`
 	High   int64 `json:"high_bytes"`
 	Budget int64 `json:"budget_bytes"`
@@ -34,13 +35,13 @@ type Plans struct {
 
 // plansOf are a run's.
 func (s *Server) plansOf(p *plan.Plan) Plans {
-	l := Plans{List: view.PlansOf(p), Low: math.MaxInt64, Budget: p.Devices[0].Budget}
+	l := Plans{List: view.PlansOf(p), Low: math.MaxInt64, Budget: p.Devices[0].Budget + p.Devices[0].Context}
 	for _, a := range l.List {
 		if n := a.PeakBytes[plan.OnDevice]; n > 0 {
 			l.Low, l.High = min(l.Low, n), max(l.High, n)
 		}
 	}
-	l.Low, l.High = max(l.Low/2, 1), l.High+l.High/4
+	l.Low, l.High = max(l.Low/4, 1), l.High+l.High/4
 	if s.o.Replan == nil {
 		l.Closed = "this page cannot ask the planner; spillway plan --max-memory SIZE does"
 	}

@@ -338,6 +338,9 @@ func (r *Recipe) WriteRun(dir string) error {
 	return vfs.Replace(vfs.OS, filepath.Join(dir, RunName), func(w io.Writer) error {
 		return r.writeAs(w, func(name, value string) (string, bool) {
 			there, err := vfs.Exists(vfs.OS, value)
+			if name == ModelKey && sameFolder(value, dir) {
+				there = false // the run's own folder came after: the model is a preset of the same name
+			}
 			if slices.Contains(named, name) && (there && err == nil || name == "disk" || name == "log" || name == "timeline") {
 				if path, err := filepath.Abs(value); err == nil {
 					value = path
@@ -346,6 +349,16 @@ func (r *Recipe) WriteRun(dir string) error {
 			return value, !slices.Contains([]string{"out", "resume", "allow-changes"}, name)
 		})
 	})
+}
+
+// sameFolder says whether two names are of the same folder.
+func sameFolder(a, b string) bool {
+	x, err := filepath.Abs(a)
+	if err != nil {
+		return false
+	}
+	y, err := filepath.Abs(b)
+	return err == nil && x == y
 }
 
 // ReadRun takes what is not set yet from the recipe in the folder of the run that is

@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"flag"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -148,5 +149,24 @@ func readAll(t *testing.T, text string) {
 	var second strings.Builder
 	if err := again.Write(&second); err != nil || second.String() != b.String() {
 		t.Fatalf("%v\n%s\nbecame\n%s", err, b.String(), second.String())
+	}
+}
+
+// A preset stays a preset where the folder of its run has the same name.
+func TestRunFolderIsNotTheModel(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("tiny-llama", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := New()
+	if err := r.Flags().Set(ModelKey, "tiny-llama"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WriteRun("tiny-llama"); err != nil {
+		t.Fatal(err)
+	}
+	again := New()
+	if err := again.Read("tiny-llama/" + RunName); err != nil || again.Model != "tiny-llama" {
+		t.Errorf("%v: the model is %q", err, again.Model)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 
 	"spillway/units"
@@ -16,6 +17,8 @@ type Chart struct {
 	X     string `json:"x"` // what the axis counts
 	Unit  Unit   `json:"unit"`
 	Lines []Line `json:"lines"`
+
+	several bool // runs are shown, each in a colour of its own
 }
 
 // Line is a curve. Where a run has more points than can be seen, one of these is several of
@@ -27,6 +30,8 @@ type Line struct {
 	Low    []float64 `json:"low,omitempty"`
 	High   []float64 `json:"high,omitempty"`
 	Dashed bool      `json:"dashed,omitempty"`
+
+	colour int // of lineColours
 }
 
 // Unit says how numbers are written.
@@ -205,17 +210,19 @@ func (c Chart) extent() (x, y span) {
 	if lowX > highX {
 		lowX, highX, lowY, highY = 0, 1, 0, 1
 	}
+	x = nice(lowX, highX, 6)
+	x.marks = slices.DeleteFunc(x.marks, func(m float64) bool { return m != math.Trunc(m) }) // there is no half of a step
 	if c.Unit == Bytes {
-		return nice(lowX, highX, 6), niceBytes(highY*1.05, 6)
+		return x, niceBytes(highY*1.05, 6)
 	}
 	if c.Unit != Plain {
 		lowY = 0
 	}
 	pad := (highY - lowY) * 0.04
 	if lowY == 0 {
-		return nice(lowX, highX, 6), nice(0, highY+pad, 5)
+		return x, nice(0, highY+pad, 5)
 	}
-	return nice(lowX, highX, 6), nice(lowY-pad, highY+pad, 5)
+	return x, nice(lowY-pad, highY+pad, 5)
 }
 
 // Picture draws the chart.
@@ -237,12 +244,12 @@ func (c Chart) Picture() Picture {
 	d.label(right, bottom+33, "end", c.X, labelSize, ink("faint"))
 	var names []string
 	var colours []Colour
-	for i, l := range c.Lines {
-		colour := lineColour(i)
+	for _, l := range c.Lines {
+		colour := lineColour(l.colour)
 		names, colours = append(names, l.Name), append(colours, colour)
 		c.curve(d, l, colour, x, y)
 	}
-	if len(names) > 1 {
+	if len(names) > 1 || c.several {
 		d.legend(left, chartHeight-14, plotWidth-60, names, colours)
 	}
 	d.Title, d.Describe = c.Title, c.describe()

@@ -79,6 +79,8 @@ const (
 	minRepeats, shownRepeats = 12, 3
 	// maxPeriod is the most instructions of a lane that may repeat.
 	maxPeriod = 96
+	// leastFolded is the share of the step that must go, or leaving it out helps nobody.
+	leastFolded = 0.15
 )
 
 // folds finds what repeats, in the lane that computes most.
@@ -118,7 +120,10 @@ func (t *Timeline) folds() (list []Fold) {
 			continue
 		}
 		from, to := lane.Bars[at+2*period], lane.Bars[at+(repeats-1)*period]
-		list = append(list, Fold{repeats - shownRepeats, period, from.Start, to.Start, from.MeasuredAt, to.MeasuredAt})
+		f := Fold{repeats - shownRepeats, period, from.Start, to.Start, from.MeasuredAt, to.MeasuredAt}
+		if float64(f.To-f.From)/1e9 >= leastFolded*t.ForecastSeconds && float64(f.ToRan-f.FromRan)/1e9 >= leastFolded*t.MeasuredSeconds {
+			list = append(list, f)
+		}
 		at += repeats * period
 	}
 	return list

@@ -84,7 +84,11 @@ func (c ForecastCheck) Picture() Picture {
 		d.line(left, y, right, y, ink("grid"))
 		d.line(x, top, x, bottom, ink("grid"))
 		d.label(left-8, y+4, "end", Duration(math.Pow(10, e)), labelSize, ink("faint"))
-		d.label(x, bottom+17, "middle", Duration(math.Pow(10, e)), labelSize, ink("faint"))
+		anchor := "middle"
+		if e == last {
+			anchor = "end" // the picture ends there
+		}
+		d.label(x, bottom+17, anchor, Duration(math.Pow(10, e)), labelSize, ink("faint"))
 	}
 	d.line(left, bottom, right, top, ink("faint"))
 	d.label(right, bottom+34, "end", "forecast", labelSize, ink("faint"))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image"
 	"image/color"
+	"image/draw"
 	"image/png"
 	"io"
 	"math"
@@ -140,9 +141,20 @@ func (c *canvas) fill(lines []outline, colour color.RGBA) {
 	c.paint(area, colour)
 }
 
-// paint puts a colour where the rasterizer is covered.
+// paint puts a colour where the rasterizer is covered. What lies outside of the picture is cut
+// off, which the rasterizer does not do by itself.
 func (c *canvas) paint(area image.Rectangle, colour color.RGBA) {
-	c.raster.Draw(c.RGBA, area, image.NewUniform(colour), image.Point{})
+	if area.In(c.Bounds()) {
+		c.raster.Draw(c.RGBA, area, image.NewUniform(colour), image.Point{})
+		return
+	}
+	const most = 1 << 14 // pixels; nobody draws so far outside
+	if area.Dx() > most || area.Dy() > most {
+		return
+	}
+	mask := image.NewAlpha(image.Rect(0, 0, area.Dx(), area.Dy()))
+	c.raster.Draw(mask, mask.Bounds(), image.Opaque, image.Point{})
+	draw.DrawMask(c.RGBA, area, image.NewUniform(colour), image.Point{}, mask, image.Point{}, draw.Over)
 }
 
 // stroke draws along points.

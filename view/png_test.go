@@ -91,3 +91,22 @@ func TestPNGWritesTexts(t *testing.T) {
 		}
 	}
 }
+
+// What reaches over the edges is cut off there.
+func TestPNGEndsAtItsEdges(t *testing.T) {
+	p := Picture{Width: 40, Height: 20}
+	p.label(38, 19.5, "start", "over the edge", 12, ink("ink"))
+	p.label(2, 2, "end", "before it", 12, ink("ink"))
+	p.rect(-5, -5, 10, 10, ink("late"), "")
+	p.line(-10, 10, 60, 10, ink("ink"))
+	p.path([]float64{-20, 20, 70}, []float64{-9, 30, 4}, ink("faint"))
+	p.area([]float64{30, 90, 30}, []float64{5, 12, 18}, ink("late"), 0.5)
+	drawn := p.draw(Light, pngScale)
+	late := (&canvas{}).rgba(ink("late"))
+	if got := drawn.RGBAAt(2, 2); got != late {
+		t.Errorf("the corner is %v", got)
+	}
+	if got := drawn.RGBAAt(79, 20); got == (color.RGBA{255, 255, 255, 255}) {
+		t.Error("the line does not reach the edge")
+	}
+}

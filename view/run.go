@@ -150,11 +150,13 @@ func FindMetric(name string) (Metric, error) {
 // Curves are a metric of several runs over their steps, with at most so many points each; 0 for
 // all.
 func Curves(runs []*Run, m Metric, points int) Chart {
-	c := Chart{Title: m.Title, X: "step", Unit: m.Unit, Lines: []Line{}}
-	for _, r := range runs {
+	c := Chart{Title: m.Title, X: "step", Unit: m.Unit, Lines: []Line{}, several: len(runs) > 1}
+	for i, r := range runs {
 		xs, ys := m.points(r)
 		if len(xs) > 0 {
-			c.Lines = append(c.Lines, reduce(r.Name, xs, ys, points))
+			l := reduce(r.Name, xs, ys, points)
+			l.colour = i
+			c.Lines = append(c.Lines, l)
 		}
 	}
 	if (m.Name == "seconds" || m.Name == "decode_seconds") && len(runs) == 1 {
@@ -223,6 +225,6 @@ func forecastLine(r *Run, generates bool, points int) []Line {
 		return nil
 	}
 	l := reduce("forecast", xs, ys, points)
-	l.Low, l.High, l.Dashed = nil, nil, true
+	l.Low, l.High, l.Dashed, l.colour = nil, nil, true, 1
 	return []Line{l}
 }

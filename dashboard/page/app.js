@@ -3,7 +3,7 @@
 
 import {Gantt} from "./gantt.js";
 import {MapView} from "./map.js";
-import {ask, bytes, figure, make, number, numbers, percent, rows, seconds, takeAlong, tile, wide} from "./parts.js";
+import {ask, bytes, figure, make, number, numbers, percent, roofline, rows, seconds, takeAlong, tile, wide} from "./parts.js";
 
 const main = document.getElementById("main"), chooser = document.getElementById("run"), live = document.getElementById("live");
 let state = {runs: [], gpus: [], host: {}, notes: []};
@@ -62,7 +62,7 @@ function trainingTiles(now) {
     tile("step", it.step ? `${number(it.step)}${it.max_steps ? " of " + number(it.max_steps) : ""}` : "", now.checkpoint ? `saved at step ${number(now.checkpoint.step)}` : "no checkpoint yet"),
     tile("loss", number(it.loss), it.best_eval ? `best eval loss ${number(it.best_eval)}` : ""),
     tile("tokens/s", it.step ? number(Math.round(it.tokens_per_second)) : "", it.seconds_per_step ? `${seconds(it.seconds_per_step)} per step` : ""),
-    tile("share of roofline", percent(it.share_of_roofline), it.bound ? `limited by ${it.bound}` : ""),
+    tile("share of roofline", roofline(it.share_of_roofline), it.bound ? `limited by ${it.bound}` : ""),
     tile("measured / forecast", ratio ? ratio.toFixed(2) : "", it.forecast_seconds ? `forecast ${seconds(it.forecast_seconds)}` : ""),
     tile("time left", seconds(it.eta_s || 0), it.lr ? `learning rate ${it.lr.toPrecision(3)}` : ""),
   ];
@@ -76,7 +76,7 @@ function generationTiles(now) {
     tile("sequences", number(g.sequences), `${g.waiting ? number(g.waiting) + " wait, " : ""}${number(g.finished)} finished`),
     tile("cache in use", g.pages ? percent(g.pages_used / g.pages) || "0%" : "", g.pages ? `${number(g.pages_used)} of ${number(g.pages)} pages, ${bytes(g.cache_bytes)}` : ""),
     tile("measured / forecast", ratio ? ratio.toFixed(2) : "", g.forecast_seconds ? `forecast ${seconds(g.forecast_seconds)} per token` : ""),
-    tile("share of roofline", percent(g.share_of_roofline), g.bound ? `limited by ${g.bound}` : ""),
+    tile("share of roofline", roofline(g.share_of_roofline), g.bound ? `limited by ${g.bound}` : ""),
   ];
 }
 
@@ -113,22 +113,23 @@ function computer() {
 // Runs
 
 const rate = (r) => r.last ? r.last.tokens_per_second : r.generated && r.generated.decode_seconds ? r.generated.new_tokens / r.generated.decode_seconds : undefined;
+const texts = ["name", "state", "model"];
 const columns = [
   ["name", "run", (r) => r.name], ["state", "state", (r) => r.error ? "unreadable" : r.state], ["model", "model", (r) => (r.start && r.start.model) || ""],
   ["step", "step", (r) => (r.last && r.last.step) || (r.generated && r.generated.step) || undefined, number],
   ["loss", "loss", (r) => r.last ? r.last.loss : undefined, number], ["eval", "best eval loss", (r) => (r.last && r.last.best_eval) || undefined, number], ["speed", "tokens/s", rate, (v) => v === undefined ? "" : number(Math.round(v))],
-  ["roofline", "roofline", (r) => (r.last || r.generated || {}).share_of_roofline, percent], ["memory", "device memory", (r) => (r.last || r.generated || {}).measured_bytes, (v) => v ? bytes(v) : ""],
+  ["roofline", "roofline", (r) => (r.last || r.generated || {}).share_of_roofline, roofline], ["memory", "device memory", (r) => (r.last || r.generated || {}).measured_bytes, (v) => v ? bytes(v) : ""],
   ["changed", "last written", (r) => r.changed, (v) => v && !v.startsWith("0001") ? new Date(v).toLocaleString("sv") : ""],
 ];
 
 function showRuns() {
   const body = make("tbody"), overlay = make("div", {class: "plots"}), tables = make("div"), caption = make("caption");
   const search = make("input", {type: "search", "aria-label": "only runs whose name has", placeholder: "only runs whose name has", value: filter, oninput: () => { filter = search.value; fill(); }});
-  const header = make("tr", {}, make("th", {scope: "col"}, "compare"), ...columns.map(([key, title]) => make("th", {scope: "col", "data-key": key},
+  const header = make("tr", {}, make("th", {scope: "col"}, "compare"), ...columns.map(([key, title]) => make("th", {scope: "col", "data-key": key, class: texts.includes(key) ? "text" : ""},
     make("button", {onclick: () => { sort = {key, up: sort.key === key ? !sort.up : key === "name"}; fill(); }}, title))));
   const line = (r) => make("tr", {}, make("td", {}, make("input", {type: "checkbox", "aria-label": `compare ${r.name}`, ...(compared.has(r.id) ? {checked: ""} : {}), ...(r.error ? {disabled: ""} : {}),
     onchange: (e) => { if (e.target.checked) compared.add(r.id); else compared.delete(r.id); draw(); }})),
-    ...columns.map(([key, , of, text]) => make("td", {class: key === "name" ? "text" : ""}, key === "name" ? make("a", {class: "out", href: `#now/${r.id}`}, r.name, r.error ? make("small", {class: "bad"}, r.error) : null) : text ? text(of(r)) : of(r) || "")));
+    ...columns.map(([key, , of, text]) => make("td", {class: texts.includes(key) ? "text" : ""}, key === "name" ? make("a", {class: "out", href: `#now/${r.id}`}, r.name, r.error ? make("small", {class: "bad"}, r.error) : null) : text ? text(of(r)) : of(r) || "")));
   const fill = () => {
     const [, , value] = columns.find(([key]) => key === sort.key), none = (v) => v === undefined || v === null || v === "";
     const order = (a, b) => none(a) || none(b) ? none(a) - none(b) : (sort.up ? 1 : -1) * (a < b ? -1 : a > b ? 1 : 0);
@@ -244,7 +245,7 @@ function asking(id, plans, tradeoff) {
   if (plans.closed) return make("p", {class: "faint"}, plans.closed);
   const positions = 100, memoryAt = (at) => Math.round(plans.low_bytes * Math.pow(plans.high_bytes / plans.low_bytes, at / positions) / 1024) * 1024 || 1024;
   const first = plans.plans[0], mine = first.peak_bytes.device, place = (memory) => Math.round(positions * Math.log(memory / plans.low_bytes) / Math.log(plans.high_bytes / plans.low_bytes));
-  const output = make("output", {for: "memory"}), says = make("div", {role: "status", id: "answer"}, make("p", {class: "faint"}, "Move the slider: the planner says what the run would be with so much memory. The run itself is not changed."));
+  const output = make("output", {for: "memory"}), says = make("div", {role: "status", id: "answer"}, make("p", {class: "faint"}, "Move the slider: the planner says what the run would be with so much memory. The run itself is not changed. No device is opened to plan: another computer's kernels may take a little more or less memory."));
   const slider = make("input", {type: "range", id: "memory", min: "0", max: String(positions), value: String(place(mine)), "aria-label": "device memory that a plan may take"});
   let waits, asked, sweeping = false;
   const label = () => { output.textContent = bytes(memoryAt(Number(slider.value))); slider.setAttribute("aria-valuetext", output.textContent); };
@@ -256,10 +257,11 @@ function asking(id, plans, tradeoff) {
     if (!answer.ok) { let error = text; try { error = JSON.parse(text).error; } catch { /* it is plain */ } throw new Error(error); }
     return JSON.parse(text);
   };
+  let own; // the run's own limit, asked for in the same way: without the device at hand plans are a little different
   const tell = (a) => {
     if (!a.fits) { says.replaceChildren(make("p", {class: "bad"}, `No plan fits in ${bytes(a.limit_bytes)}: ${a.reason}.`)); return; }
-    const ratio = first.step_seconds ? a.step_seconds / first.step_seconds : 0;
-    const speed = !ratio ? "" : Math.abs(ratio - 1) < 0.005 ? "as fast as the plan of the run" : ratio > 1 ? `${(100 * (ratio - 1)).toFixed(0)}% slower than the plan of the run` : `${(100 * (1 - ratio)).toFixed(0)}% faster than the plan of the run`;
+    const ratio = own && own.fits ? a.step_seconds / own.step_seconds : 0, than = `the limit of the run, ${bytes(plans.budget_bytes)}`;
+    const speed = !ratio ? "" : Math.abs(ratio - 1) < 0.005 ? `as fast as with ${than}` : ratio > 1 ? `${(100 * (ratio - 1)).toFixed(0)}% slower than with ${than}` : `${(100 * (1 - ratio)).toFixed(0)}% faster than with ${than}`;
     says.replaceChildren(make("p", {}, make("strong", {}, `${seconds(a.step_seconds)} per step`), speed ? `, ${speed}` : "", a.bound ? `; limited by ${a.bound}` : ""), make("p", {}, `${a.plan}: ${a.reason}`),
       make("div", wide, rows("memory", ["", "with " + bytes(a.limit_bytes), "the run"], ["device", "pinned", "host", "disk"].filter((t) => a.peak_bytes[t] || first.peak_bytes[t]).map((t) => [t, bytes(a.peak_bytes[t] || 0), bytes(first.peak_bytes[t] || 0)]))),
       memoryOf(a));
@@ -272,7 +274,13 @@ function asking(id, plans, tradeoff) {
   const inquire = async (memory) => {
     says.setAttribute("aria-busy", "true");
     output.textContent = `${bytes(memory)}, asking the planner`;
-    try { const a = await query(memory); tell(a); tradeoff.refresh(); label(); } catch (error) {
+    try {
+      if (!own) own = await query(plans.budget_bytes);
+      const a = await query(memory);
+      tell(a);
+      tradeoff.refresh();
+      label();
+    } catch (error) {
       if (error.name === "AbortError") return;
       says.replaceChildren(make("p", {class: "bad"}, error.message));
       label();
@@ -328,7 +336,7 @@ function merge(next) {
   state = {...next, runs: state.runs.map((r) => changed.get(r.id) || r)};
 }
 
-let beats = 0;
+let beats = 0, changed = 0;
 async function receive(next) {
   const first = state.runs.length === 0, before = state.runs.map((r) => r.id + r.name).join();
   merge(next);
@@ -341,8 +349,8 @@ async function receive(next) {
   if (!run && state.runs.length) { run = (state.runs.find((r) => r.state === "running" && !r.error) || state.runs.find((r) => !r.error) || state.runs[0]).id; if (first) { show(); return; } }
   if (main.listed && (next.whole || next.runs.length) && document.activeElement?.type !== "checkbox") main.listed();
   if (main.update && shown === `${view}/${run}`) {
-    const mine = next.whole || next.runs.some((r) => r.id === run);
-    if (!mine && view === "now") return;
+    if (next.whole || next.runs.some((r) => r.id === run)) changed = performance.now();
+    if (view === "now" && performance.now() - changed > 3000) return; // the server looks at a log once a second
     try { await main.update(); } catch { /* the next second tries again */ }
     if (++beats % 3 === 0) for (const f of figures) f.refresh();
   }

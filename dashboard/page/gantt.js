@@ -218,9 +218,10 @@ export class Gantt {
     const context = this.canvas.getContext("2d"), ratio = window.devicePixelRatio || 1, width = this.width(), scale = width / (this.to - this.from);
     this.frames++;
     this.drawn = 0;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.setTransform(1, 0, 0, 1, 0, 0);
     context.fillStyle = this.ink.paper;
-    context.fillRect(0, 0, this.canvas.clientWidth, this.height);
+    context.fillRect(0, 0, this.canvas.width, this.canvas.height);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.font = "12px Helvetica Neue,Helvetica,Arial,DejaVu Sans,sans-serif";
     this.drawAxis(context, scale);
     this.buffer.fill(0);
@@ -276,9 +277,10 @@ export class Gantt {
     for (let at = firstVisible(row.ends, this.from, 0, n), written = 0; at < n && row.starts[at] < this.to && written < 60;) {
       const x = Math.max((row.starts[at] - this.from) * scale, 0), end = Math.min((row.ends[at] - this.from) * scale, width);
       if (end - x >= legible) {
-        const bar = row.bars[at], name = this.timeline.names[bar.name], text = (bar.verb === 1 && bar.block >= 0 ? `${bar.block} ` : "") + name.replace(/^model\./, "");
-        context.fillText(text.slice(0, Math.floor((end - x - 8) / letter)), left + x + 4, top + 14);
-        written++;
+        const bar = row.bars[at], name = this.timeline.names[bar.name], words = name.replace(/^(model|transformer)\./, "").split(" "), most = Math.floor((end - x - 8) / letter);
+        if (bar.verb === 1 && bar.block >= 0) words.unshift(String(bar.block));
+        while (words.length > 1 && words.join(" ").length > most) words.pop();
+        if (words.join(" ").length <= most) { context.fillText(words.join(" "), left + x + 4, top + 14); written++; }
       }
       // On to the next that could be as wide: it ends so far behind.
       const next = this.from + (Math.max(end, 0) + legible * 0.999) / scale;

@@ -106,9 +106,10 @@ export class MapView {
     if (this.canvas.width !== w || this.canvas.height !== h) { this.canvas.width = w; this.canvas.height = h; }
     const context = this.canvas.getContext("2d"), time = this.at * motion.seconds * 1e9, lit = motion.moves.length && (this.playing || this.at > 0) ? this.active(time) : new Map();
     this.lit = lit.size;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.setTransform(1, 0, 0, 1, 0, 0);
     context.fillStyle = this.colour.paper;
-    context.fillRect(0, 0, this.canvas.clientWidth, height);
+    context.fillRect(0, 0, w, h);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.font = "13px Helvetica Neue,Helvetica,Arial,DejaVu Sans,sans-serif";
     const gap = width > 6 ? 3 : width > 2 ? 1 : 0;
     map.rows.forEach((row, r) => {

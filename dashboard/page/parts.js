@@ -31,6 +31,8 @@ export function seconds(s) {
 }
 
 export const percent = (share) => share ? (100 * share).toFixed(0) + "%" : "";
+/** A share of roofline: one above it says that the roofline was measured too low. */
+export const roofline = (share) => share > 1.005 ? "over 100%" : percent(share);
 export const number = (n) => n === undefined || n === null ? "" : Number(n.toPrecision(Math.abs(n) >= 1e5 ? 12 : 5)).toLocaleString("en");
 
 /** Asks the server; its errors are texts for people. */
