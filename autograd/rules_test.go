@@ -1,10 +1,11 @@
-package autograd
+package autograd_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
+	"spillway/autograd"
+	"spillway/autograd/gradcheck"
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
@@ -20,45 +21,22 @@ var differentiable = map[op.Kind]int{
 func TestRulesAgreeWithFiniteDifferences(t *testing.T) {
 	tried := map[op.Kind]int{}
 	for _, c := range op.Cases(dtype.F32) {
-		if rules[c.Call.Kind] == nil || c.Large || c.Call.Attr.Accumulate || c.Call.Attr.OutlierThreshold > 0 { // rounded to integers, outputs have steps
+		if autograd.Rules[c.Call.Kind] == nil || c.Large || c.Call.Attr.Accumulate || c.Call.Attr.OutlierThreshold > 0 { // rounded to integers, outputs have steps
 			continue
 		}
 		tried[c.Call.Kind]++
 		t.Run(c.Name, func(t *testing.T) {
-			p, in := oneOp(t, c)
-			checkGradients(t, p, in, c.Args)
+			kind := c.Call.Kind
+			if err := gradcheck.Case(c, differentiable[kind], kind == op.Attention || kind == op.GroupNorm); err != nil {
+				t.Error(err)
+			}
 		})
 	}
-	for kind, rule := range rules {
+	for kind, rule := range autograd.Rules {
 		if rule != nil && tried[kind] == 0 {
 			t.Errorf("no case tries the rule of %s", kind)
 		}
 	}
-}
-
-// oneOp is a program that applies a case's call to params.
-func oneOp(t *testing.T, c op.Case) (*graph.Program, values) {
-	b := graph.NewBuilder(c.Name, graph.Config{})
-	limit, limited := differentiable[c.Call.Kind]
-	in, arrays := make([]graph.Value, len(c.Call.In)), values{}
-	for i, a := range c.Operands() {
-		name := fmt.Sprint(i)
-		if a.I != nil || limited && i >= limit {
-			in[i] = b.Part(name, a.Type.DType, a.Type.Shape...)
-		} else {
-			in[i] = b.Param(name, a.Type, false)
-		}
-		arrays[in[i]] = a
-	}
-	out := b.Apply(c.Call.Kind, c.Call.Attr, in...)
-	if c.Call.Kind == op.Attention || c.Call.Kind == op.GroupNorm {
-		out = out[:1]
-	}
-	p, err := b.Program(graph.Carry, out...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, arrays
 }
 
 func TestWhatHasNoGradientIsAnError(t *testing.T) {
@@ -92,7 +70,7 @@ func TestWhatHasNoGradientIsAnError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Differentiate(p, Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := autograd.Differentiate(p, autograd.Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q in it", c.name, err, c.want)
 		}
 	}
@@ -110,7 +88,7 @@ func TestInverseNormsAreConstants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := Differentiate(p, Options{})
+	j, err := autograd.Differentiate(p, autograd.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

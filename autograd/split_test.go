@@ -1,10 +1,11 @@
-package autograd
+package autograd_test
 
 import (
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"spillway/autograd"
 	"spillway/graph"
 	"spillway/internal/numtest"
 	"spillway/op"
@@ -25,7 +26,7 @@ func collect(p *graph.Program, all values) results {
 }
 
 // runSplit runs forward, passes on what is saved and nothing else, runs backward.
-func runSplit(t *testing.T, j *Joint, keep []graph.Value, accumulate func(int) bool, in values) (forward, backward results) {
+func runSplit(t *testing.T, j *autograd.Joint, keep []graph.Value, accumulate func(int) bool, in values) (forward, backward results) {
 	t.Helper()
 	f, b, err := j.Split(keep, accumulate)
 	if err != nil {
@@ -58,11 +59,11 @@ func only(ports []graph.Port, in values) values {
 	return some
 }
 
-func jointOf(t *testing.T, name string) (*Joint, values) {
+func jointOf(t *testing.T, name string) (*autograd.Joint, values) {
 	t.Helper()
 	p := trace(t, name)
 	in := inputs(p)
-	j := mustDifferentiate(t, p, Options{InputGrad: true})
+	j := mustDifferentiate(t, p, autograd.Options{InputGrad: true})
 	for i, g := range j.GradOut {
 		if g != 0 {
 			in[g] = numtest.Random(j.Program.Type(g), uint64(1000+i))
@@ -96,7 +97,7 @@ func TestRecomputeGivesTheSameBits(t *testing.T) {
 		for range 20 {
 			var keep []graph.Value
 			share := random.Float64()
-			for _, v := range j.made() {
+			for _, v := range j.Made() {
 				if random.Float64() < share {
 					keep = append(keep, v)
 				}
@@ -209,7 +210,7 @@ func TestFrozenParamsCostNothing(t *testing.T) {
 		for i := range p.Inputs {
 			p.Inputs[i].Frozen = p.Inputs[i].Role == graph.Param
 		}
-		j := mustDifferentiate(t, p, Options{})
+		j := mustDifferentiate(t, p, autograd.Options{})
 		if extra := len(j.Program.Nodes) - j.Forward; extra != 0 {
 			t.Errorf("%s: all frozen, no carry wanted, and %d gradient nodes", name, extra)
 		}
@@ -232,7 +233,7 @@ func TestOneTrainableParam(t *testing.T) {
 			for i, port := range p.Inputs {
 				p.Inputs[i].Frozen = port.Role == graph.Param && port.Index != alone
 			}
-			j := mustDifferentiate(t, p, Options{})
+			j := mustDifferentiate(t, p, autograd.Options{})
 			got := mustRun(t, j.Program, in, args)[j.GradParam[alone]]
 			if w := want[gradient]; !slices.Equal(got.F, w.F) {
 				t.Errorf("%s: param %d alone: %v", name, alone, numtest.Compare(got.F, w.F))
@@ -252,7 +253,7 @@ func TestFrozenParamsHaveNoGradientNodes(t *testing.T) {
 		for i := range p.Inputs {
 			p.Inputs[i].Frozen = p.Inputs[i].Role == graph.Param
 		}
-		j := mustDifferentiate(t, p, Options{InputGrad: true})
+		j := mustDifferentiate(t, p, autograd.Options{InputGrad: true})
 		for _, n := range j.Program.Nodes[j.Forward:] {
 			switch n.Kind {
 			case op.SumRows, op.EmbeddingGrad:
@@ -272,7 +273,7 @@ func TestFrozenParamsHaveNoGradientNodes(t *testing.T) {
 
 func TestKeepRefusesWhatForwardDoesNotMake(t *testing.T) {
 	j, _ := jointOf(t, "llama")
-	made := j.made()[0]
+	made := j.Made()[0]
 	for _, keep := range [][]graph.Value{{j.Program.Inputs[0].Value}, {made, made}, {0}, {graph.Value(len(j.Program.Types))}, {j.GradOut[0]}} {
 		if _, _, err := j.Split(keep, nil); err == nil {
 			t.Errorf("kept %v", keep)
@@ -285,7 +286,7 @@ func TestKeepRefusesWhatForwardDoesNotMake(t *testing.T) {
 func TestGradientsHaveValuesOfTheirOwn(t *testing.T) {
 	for name := range blocks {
 		j, _ := jointOf(t, name)
-		made := set{}
+		made := map[graph.Value]bool{}
 		for _, n := range j.Program.Nodes[j.Forward:] {
 			for _, v := range n.Out {
 				made[v] = true
@@ -297,7 +298,7 @@ func TestGradientsHaveValuesOfTheirOwn(t *testing.T) {
 			}
 			delete(made, out.Value)
 		}
-		for v, g := range j.gradients(trace(t, name)) {
+		for v, g := range gradients(j, trace(t, name)) {
 			if g != 0 && !j.Program.Type(g).Equal(j.Program.Type(v)) {
 				t.Errorf("%s: the gradient of a %v is %v", name, j.Program.Type(v), j.Program.Type(g))
 			}

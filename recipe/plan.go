@@ -112,7 +112,7 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 
 // Optimizer declares --optimizer, which Hugging Face calls --optim.
 func Optimizer(f *flag.FlagSet, to *optim.Config) {
-	parsed(f, to.String(), "optimizer", "`"+strings.Join(optim.Names(), "|")+"`, with "+optim.StorageEndings()+" for its state (paged_ is accepted: a plan may always keep\nthe state in host memory), and options if wanted: adamw_8bit:beta2=0.95", func(text string) (err error) {
+	parsed(f, to.String(), "optimizer", "update weights as `NAME` does: "+strings.Join(optim.Names(), ", ")+"; with "+optim.StorageEndings()+" for its state (paged_ is accepted: a plan may always keep\nthe state in host memory), and options if wanted: adamw_8bit:beta2=0.95", func(text string) (err error) {
 		*to, err = optim.Parse(text)
 		return err
 	}, optim.Names()...)

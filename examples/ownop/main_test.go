@@ -7,6 +7,7 @@ import (
 
 	"spillway"
 	"spillway/autograd"
+	"spillway/autograd/gradcheck"
 	"spillway/device"
 	"spillway/device/cpu"
 	"spillway/device/cpu/kernel"
@@ -64,8 +65,8 @@ func testKernels(t *testing.T, d device.Device) {
 	}
 }
 
-// Ops that go wrong: a kernel that panics, one that writes past its output, one without a gradient, and a gradient
-// of another shape.
+// Ops that go wrong: a kernel that panics, one that writes past its output, one without a gradient, a gradient
+// of another shape, and one that is twice what it should be.
 func init() {
 	like := func(_ op.Attr, in []op.Type) ([]op.Type, error) { return in[:1], nil }
 	copied := func(_ op.Call, in, out []op.Array, _ op.Args) { copy(out[0].F, in[0].F) }
@@ -74,6 +75,7 @@ func init() {
 		"test_overruns":   func(x, y []float32) { y[len(y)] = x[0] },
 		"test_endless":    func(x, y []float32) { copy(y, x) },
 		"test_misshapen":  func(x, y []float32) { copy(y, x) },
+		"test_doubles":    func(x, y []float32) { copy(y, x) },
 		"test_misbehaves": func(x, y []float32) { copy(y, x); x[0]++ },
 	} {
 		op.Register(op.Op{Kind: kind, Takes: 1, Infer: like, Reference: copied, Cases: func(l *op.CaseList) { l.Add("3x4", kind, op.Attr{}, l.X(3, 4)) }})
@@ -82,8 +84,11 @@ func init() {
 		})
 		if kind != "test_endless" {
 			autograd.Register(kind, func(r *autograd.Reverse, n graph.Node, dy []graph.Value) []graph.Value {
-				if kind == "test_misshapen" {
+				switch kind {
+				case "test_misshapen":
 					return []graph.Value{r.EmitOne(op.Reshape, op.Attr{Shape: []int64{1, r.TypeOf(dy[0]).Shape.Elements()}}, dy[0])}
+				case "test_doubles":
+					return []graph.Value{r.EmitOne(op.Scale, op.Attr{Scale: 2}, dy[0])}
 				}
 				return dy
 			})
@@ -138,9 +143,18 @@ func TestHostileOps(t *testing.T) {
 	d := cpu.Open(cpu.Options{Threads: 1})
 	defer d.Close()
 	for _, c := range op.Cases(dtype.F32) {
-		if c.Call.Kind == "test_misbehaves" {
+		switch c.Call.Kind {
+		case "test_misbehaves":
 			if err := devicetest.Case(d, c); err == nil || !strings.Contains(err.Error(), "outside its outputs") {
 				t.Errorf("an op that changes its operand: %v", err)
+			}
+		case "test_doubles": // nothing fails in training, only numbers are wrong
+			if err := gradcheck.Case(c, 0, false); err == nil || !strings.Contains(err.Error(), "test_doubles") || !strings.Contains(err.Error(), "differences give") {
+				t.Errorf("an op whose gradient is twice what it should be: %v", err)
+			}
+		case Clamp:
+			if err := gradcheck.Case(c, 0, false); err != nil {
+				t.Error(err)
 			}
 		}
 	}
