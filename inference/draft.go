@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"spillway/generate"
+	"spillway/plan"
 	"spillway/quant"
 	"spillway/units"
 )
@@ -26,7 +27,7 @@ type Draft struct {
 
 // StartDraft prepares who guesses tokens: DraftLookup, DraftSelf, or another model by its folder, which
 // must have the same tokens. A model that guesses is loaded before the one it guesses for, whose memory
-// is what the first leaves of a limit. The caller closes it, after the engine that it guesses for.
+// is what the first leaves of limits; it is never read from disk, from where guesses would not pay. The caller closes it, after the engine that it guesses for.
 func (m *Model) StartDraft(ctx context.Context, name string, most int, size Size) (d *Draft, err error) {
 	d = &Draft{Name: name, Most: most}
 	if name == DraftLookup {
@@ -34,7 +35,7 @@ func (m *Model) StartDraft(ctx context.Context, name string, most int, size Size
 		return d, nil
 	}
 	s := m.s
-	s.Model, s.Key, s.Value = name, 0, 0
+	s.Model, s.Key, s.Value, s.Disk, s.guesses = name, 0, 0, "", true
 	if name == DraftSelf {
 		s.Model, s.quantized = m.s.Model, quant.NF4
 	} else {
@@ -68,6 +69,14 @@ func (m *Model) StartDraft(ctx context.Context, name string, most int, size Size
 			return nil, errors.Join(fmt.Errorf("%s takes %v to guess, and both models may take %v; allow more, or guess with %s, which takes none", small.Name, taken, limit, DraftLookup), e.Close())
 		}
 		m.s.MaxMemory = fmt.Sprintf("%dB", int64(limit-taken))
+	}
+	if limit := m.s.MaxHost; limit > 0 {
+		peak := e.Run.Plan.Peak()
+		taken := units.Bytes(peak[plan.Pinned] + peak[plan.OnHost])
+		if taken >= limit {
+			return nil, errors.Join(fmt.Errorf("%s takes %v of host memory to guess, and both models may take %v; allow more, or guess with %s, which takes none", small.Name, taken, limit, DraftLookup), e.Close())
+		}
+		m.s.MaxHost -= taken
 	}
 	d.Engine, d.drafter = e, generate.NewModelDrafter(e.Engine)
 	return d, nil

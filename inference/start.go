@@ -10,12 +10,14 @@ import (
 	"spillway"
 	"spillway/dtype"
 	"spillway/generate"
+	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/rig"
 	"spillway/tokenizer"
+	"spillway/units"
 )
 
 // Size is what memory is planned for.
@@ -156,8 +158,8 @@ func (m *Model) prepare(ctx context.Context, task func(*rig.Rig) spillway.Option
 		}
 	}
 	var fit *planner.FitError
-	if errors.As(err, &fit) && fit.Tier != plan.OnDevice && m.s.Disk == "" {
-		err = fmt.Errorf("%w; or read weights from disk with --disk DIR", err)
+	if errors.As(err, &fit) && fit.Tier != plan.OnDevice && !m.s.guesses {
+		err = m.aboutDisk(fit, err)
 	}
 	if err != nil {
 		return on, nil, measuring, err
@@ -167,6 +169,19 @@ func (m *Model) prepare(ctx context.Context, task func(*rig.Rig) spillway.Option
 	}
 	job.Notice = m.s.Notice
 	return on, job, measuring, nil
+}
+
+// aboutDisk adds what a disk has to do with a model that does not fit in memory: none was named, or it
+// is full.
+func (m *Model) aboutDisk(fit *planner.FitError, err error) error {
+	if m.s.Disk == "" {
+		return fmt.Errorf("%w; or read weights from disk with --disk DIR", err)
+	}
+	free, asking := vfs.FreeSpace(vfs.ExistingParent(vfs.OS, m.s.Disk))
+	if missing := fit.Needed - fit.Budget; asking == nil && free < missing {
+		return fmt.Errorf("%w; weights that are read from disk may need copies there, and of the %v that are missing %v are free at %s: free space there or choose another disk", err, units.Bytes(missing), units.Bytes(free), m.s.Disk)
+	}
+	return err
 }
 
 // resident says whether all weights of a plan stay on the device.

@@ -37,14 +37,20 @@ type writer struct {
 }
 
 // inputs are what writers read.
-type inputs struct{ model, text, trained, adapter string }
+type inputs struct{ model, text, trained, adapter, wide string }
 
 // writers are all commands that write files, with what changes how they do.
 func (in inputs) writers() map[string]writer {
 	train := func(more ...string) []string {
 		return append([]string{"train", in.model, "--data", in.text, "--tokenizer", "bytes", "--device", "cpu", "--seq-len", "16", "--max-steps", "6", "--max-memory", "64MiB", "--save-steps", "2", "--out", "out"}, more...)
 	}
+	generate := func(more ...string) []string {
+		return append([]string{"generate", in.wide, "--tokenizer", "bytes", "--device", "cpu", "--dtype", "f32", "--prompt", "line", "--max-new-tokens", "60", "--ignore-eos", "--temperature", "1", "--seed", "3", "--quiet"}, more...)
+	}
 	return map[string]writer{
+		"generate":       {generate("--out", "record", "--log", "tokens.jsonl", "--draft", "self"), "", ""},
+		"generate disk":  {generate("--disk", "disk", "--max-memory", "2600KiB", "--max-host-memory", "3400KiB"), "", ""},
+		"generate both":  {generate("--disk", "disk", "--max-memory", "4800KiB", "--max-host-memory", "3400KiB", "--draft", "self"), "", ""},
 		"train":          {train("--keep", "0"), "out", ""},
 		"train pruned":   {train("--keep", "1", "--eval-data", in.text, "--log", "log.jsonl", "--timeline", "timeline.json"), "out", "train all"},
 		"train all":      {train("--keep", "0", "--eval-data", in.text, "--log", "log.csv"), "out", ""},
@@ -67,11 +73,27 @@ func (in inputs) writers() map[string]writer {
 	}
 }
 
+// wideModel makes a model in bf16 that has more weights than a step needs at once.
+func wideModel(t *testing.T) string {
+	t.Helper()
+	const config = `{"model_type":"llama","vocab_size":256,"hidden_size":128,"num_hidden_layers":6,"num_attention_heads":4,"num_key_value_heads":4,
+"intermediate_size":256,"rms_norm_eps":1e-5,"tie_word_embeddings":false,"max_position_embeddings":512}`
+	dir := t.TempDir()
+	file, model := filepath.Join(dir, "wide.json"), filepath.Join(dir, "wide")
+	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := command(t, "init", file, "--out", model); r.code != exitOK {
+		t.Fatal(r.err)
+	}
+	return model
+}
+
 // newInputs makes what writers read.
 func newInputs(t *testing.T) inputs {
 	t.Helper()
 	dir := t.TempDir()
-	in := inputs{filepath.Join(dir, "model"), filepath.Join(dir, "text.txt"), filepath.Join(dir, "trained"), filepath.Join(dir, "adapter")}
+	in := inputs{filepath.Join(dir, "model"), filepath.Join(dir, "text.txt"), filepath.Join(dir, "trained"), filepath.Join(dir, "adapter"), wideModel(t)}
 	var text, table, chats strings.Builder
 	table.WriteString("text\n")
 	for i := range 20 {
@@ -156,7 +178,7 @@ func tree(t *testing.T, dir string) map[string]string {
 				err = fmt.Errorf("%s is half a timeline", name)
 			}
 			b = nil
-		case base == "log.jsonl":
+		case base == "log.jsonl", base == "tokens.jsonl":
 			for line := range strings.Lines(string(b)) {
 				if !json.Valid([]byte(line)) {
 					err = fmt.Errorf("%s has the line %q", name, line)
@@ -171,6 +193,9 @@ func tree(t *testing.T, dir string) map[string]string {
 			}
 			b = nil
 		case base == eventlog.FileName:
+			if len(b) == 0 {
+				break // it was begun, and nothing is in it
+			}
 			if log, opening := eventlog.Follow(path); opening != nil {
 				err = opening
 			} else {
@@ -199,13 +224,21 @@ func TestKilledCommands(t *testing.T) {
 	all := in.writers()
 	names := slices.Sorted(maps.Keys(all))
 	whole, took := map[string]map[string]string{}, map[string]time.Duration{}
+	said := map[string]string{} // by those that generate
 	clean := func(name string) {
 		if whole[name] != nil {
 			return
 		}
 		p, start := newPlace(t), time.Now()
-		if text, err := p.program(t, all[name].args).CombinedOutput(); err != nil {
+		text, err := p.program(t, all[name].args).CombinedOutput()
+		if err != nil {
 			t.Fatalf("%s: %v: %s", name, err, text)
+		}
+		if _, err := os.Stat(filepath.Join(p.dir, "disk")); err != nil && slices.Contains(all[name].args, "--disk") {
+			t.Fatalf("%s needs no disk: %v", name, err)
+		}
+		if all[name].args[0] == "generate" {
+			said[name] = string(text)
 		}
 		took[name], whole[name] = time.Since(start), tree(t, p.dir)
 		p.checkTidy(t, name)
@@ -250,10 +283,18 @@ func TestKilledCommands(t *testing.T) {
 		if err != nil && !strings.Contains(string(text), "exists already") {
 			t.Errorf("%s, after a kill: %v: %s", name, err, text)
 		}
+		if w.args[0] == "generate" && string(text) != said[name] {
+			t.Errorf("%s, after a kill, writes %q, and without one %q", name, text, said[name])
+		}
 		if got := tree(t, p.dir); !maps.Equal(got, whole[name]) {
 			t.Errorf("%s, after a kill, gives\n%v\nand without one\n%v\n%s", name, got, whole[name], text)
 		}
 		p.checkTidy(t, name)
+	}
+	for _, text := range said {
+		if other, ok := said["generate"]; ok && text != other { // from memory
+			t.Errorf("generating gives %q and %q", text, other)
+		}
 	}
 	t.Logf("%d kills, %d of them before the command ended by itself, %d with something unfinished left", *kills, hit, amid)
 }
@@ -280,7 +321,7 @@ func (p place) checkKilled(t *testing.T, name string, w writer, wanted ...map[st
 	t.Helper()
 	complete := false
 	for path, digest := range tree(t, p.dir) {
-		unfinished = unfinished || remains(path)
+		unfinished = unfinished || remains(path) || strings.HasPrefix(path, "disk"+string(filepath.Separator))
 		isWhole := slices.ContainsFunc(wanted, func(w map[string]string) bool { return w[path] == digest })
 		complete = complete || isWhole && !slices.Contains([]string{"recipe.yaml", eventlog.FileName}, filepath.Base(path)) && strings.HasPrefix(path, w.out+string(filepath.Separator))
 		if !remains(path) && !isWhole && !strings.HasPrefix(path, "disk"+string(filepath.Separator)) {
