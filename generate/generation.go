@@ -94,6 +94,9 @@ func (g *Generation) begin(ctx context.Context) (q Sequence, err error) {
 	if d, ok := q.(Drawer); ok {
 		d.Draw(nil) // a sequence that was continued before may have asked
 	}
+	if each, ok := q.(eacher); ok {
+		each.Each(nil) // likewise
+	}
 	return q, g.stepUntilReady(ctx, q)
 }
 
@@ -195,6 +198,9 @@ func (g *Generation) sample(ctx context.Context, first Sequence, yield func(Piec
 			}
 			before := g.statistics.NewTokens
 			if err := g.advance(ctx, i, w, yield); err != nil {
+				if !errors.Is(err, errNoReader) { // guessing takes time too, so that ctx may end it
+					err = errors.Join(err, g.abandon(ctx, writers, yield))
+				}
 				return err
 			}
 			if w.result.End == "" {
@@ -282,6 +288,10 @@ func (g *Generation) textOf(tokens []Token) (text string, err error) {
 
 // advance picks the next token of a continuation, and more as long as they were guessed right.
 func (g *Generation) advance(ctx context.Context, i int, w *writer, yield func(Piece) bool) error {
+	right := 0
+	if w.guess != nil && len(w.guess.tokens) > 0 {
+		defer func() { w.q.(guesser).Guessed(right) }()
+	}
 	for {
 		id, err := g.next(w)
 		if err != nil {
@@ -307,6 +317,7 @@ func (g *Generation) advance(ctx context.Context, i int, w *writer, yield func(P
 		guessed := w.guess != nil && w.guess.accepts(id.ID)
 		if guessed {
 			g.statistics.Accepted++
+			right++
 		} else if err := g.appendGuessing(ctx, w, id.ID); err != nil {
 			return err
 		}

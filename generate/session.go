@@ -435,6 +435,7 @@ type cachedSequence struct {
 	isDrawn bool // drawn is the token after the last
 	drawn   int32
 	each    func(position int, logits []float32) // wants those of every token
+	guesses int                                  // of its last tokens, those that were guessed
 }
 
 // Draw asks for the next tokens to be drawn on the device where it can; nil asks for logits. It says
@@ -462,7 +463,23 @@ func (q *cachedSequence) outputs(rows int) int {
 
 // Each has the logits after every token that is computed from now on given to f, which must not
 // keep them; nil ends that. A plan with more Outputs computes more of them in a step.
-func (q *cachedSequence) Each(f func(position int, logits []float32)) { q.each = f }
+func (q *cachedSequence) Each(f func(position int, logits []float32)) { q.each, q.guesses = f, 0 }
+
+// Guess appends tokens that were guessed, and has the logits after every token that waits given to f.
+func (q *cachedSequence) Guess(tokens []int32, f func(position int, logits []float32)) error {
+	err := q.Append(tokens...)
+	if q.each = f; err == nil {
+		q.guesses = len(tokens)
+	}
+	return err
+}
+
+// Guessed says how many of the guesses of the last step were right.
+func (q *cachedSequence) Guessed(right int) {
+	if w := q.session.watcher; w != nil {
+		w.Guessed(right)
+	}
+}
 
 func (q *cachedSequence) waits() bool { return q.computed < len(q.tokens) }
 

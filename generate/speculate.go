@@ -122,13 +122,22 @@ type guesses struct {
 // pay.
 const restTokens = 32
 
+// guesser is a sequence whose next tokens can be guessed.
+type guesser interface {
+	eacher
+	// Guess appends guesses, and has the logits after every token that waits given to f.
+	Guess(tokens []int32, f func(position int, logits []float32)) error
+	// Guessed says how many of them were right, once the step with them was made.
+	Guessed(right int)
+}
+
 // speculates prepares a writer.
 func (g *Generation) speculates(w *writer) error {
 	s := g.r.Speculation
 	if s == nil {
 		return nil
 	}
-	if _, ok := w.q.(eacher); !ok {
+	if _, ok := w.q.(guesser); !ok {
 		return fmt.Errorf("guessing tokens with an engine that gives no logits of several tokens at once (%T); use a session", w.q)
 	}
 	w.guess = &guesses{pace: newPace(s), length: w.q.Len(), drafter: s.Drafter}
@@ -167,13 +176,14 @@ func (g *Generation) appendGuessing(ctx context.Context, w *writer, id int32) er
 	if u == nil {
 		return w.q.Append(id)
 	}
-	each := w.q.(eacher)
+	q := w.q.(guesser)
 	if n := u.length - 1; n < w.q.Len() { // guesses that were wrong
 		if err := w.q.Truncate(n); err != nil {
 			return err
 		}
 	}
 	u.tokens, u.logits, u.at = nil, nil, 0
+	q.Each(nil)
 	if err := w.q.Append(id); err != nil {
 		return err
 	}
@@ -182,7 +192,6 @@ func (g *Generation) appendGuessing(ctx context.Context, w *writer, id int32) er
 	if u.rested++; wanted > 0 {
 		u.rested = 0
 	} else if u.pace.of.DraftSeconds > 0 && u.rested%restTokens != 0 { // looking would take time
-		each.Each(nil)
 		return nil
 	}
 	guessed, err := u.drafter.Draft(ctx, w.q.Tokens(), min(max(wanted, 1), max(most, 0)))
@@ -191,19 +200,17 @@ func (g *Generation) appendGuessing(ctx context.Context, w *writer, id int32) er
 	}
 	if wanted == 0 || len(guessed) == 0 {
 		u.shadow = slices.Clone(guessed)
-		each.Each(nil)
 		return nil
 	}
 	u.tokens = slices.Clone(guessed)
 	g.statistics.Guessed += len(u.tokens)
 	first := w.q.Len() - 1
 	u.logits = make([][]float32, len(u.tokens)+1)
-	each.Each(func(position int, logits []float32) {
+	return q.Guess(u.tokens, func(position int, logits []float32) {
 		if i := position - first; i >= 0 && i < len(u.logits) {
 			u.logits[i] = append(u.logits[i][:0], logits...)
 		}
 	})
-	return w.q.Append(u.tokens...)
 }
 
 // ModelDrafter guesses with another model, or the same one quantized: the most likely token after

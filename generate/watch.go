@@ -18,6 +18,9 @@ type Watcher interface {
 	// Traced is called, before After, with the times of a step that was looked at: of its
 	// instructions and, where asked for, of the ops within them.
 	Traced(r *StepReport, events []trace.Event, ops []executor.OpTime)
+	// Guessed is called after a step with guesses, once for each sequence that had some, with the
+	// number of those that were right: as many tokens came of the step besides the one that always comes.
+	Guessed(right int)
 }
 
 // Look says what of a step is timed.
@@ -37,6 +40,9 @@ type StepReport struct {
 	// Prompt of them are tokens of prompts, the others tokens that were generated.
 	Prompt int
 	New    int // sequences that have logits, or a token, after it
+	// Guesses are tokens of those sequences that were guessed. Whether they are right shows after the
+	// step, and Guessed is called with it.
+	Guesses int
 	// Positions is the number of tokens before the step that its longest sequence has.
 	Positions int
 	Took      time.Duration
@@ -65,6 +71,9 @@ func (s *Session) runStep(ctx context.Context, at *executor.Step) error {
 		if !row.of.decodes() {
 			r.Prompt++
 		}
+	}
+	for _, q := range s.ending {
+		r.Guesses += q.guesses
 	}
 	look := s.watcher.Before(r)
 	if look == AtStep {
@@ -118,13 +127,9 @@ func (s *Session) reportStep() {
 	s.watcher.After(r)
 }
 
-// mostGuesses is how many tokens of a sequence are taken for guesses, which are computed with the
-// logits of each; more are a prompt.
-const mostGuesses = 16
-
 // decodes says whether a sequence waits for one token that came after what was computed, or for one with
 // guesses behind it.
 func (q *cachedSequence) decodes() bool {
 	n := len(q.tokens) - q.computed
-	return q.computed > 0 && (n == 1 || n > 0 && n <= mostGuesses && q.each != nil)
+	return q.computed > 0 && n > 0 && n <= 1+q.guesses
 }

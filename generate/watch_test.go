@@ -14,6 +14,7 @@ import (
 type counting struct {
 	look                                        generate.Look
 	steps, rows, prompt, decoded, traced, timed int
+	fresh, guesses, right                       int
 	last                                        generate.StepReport
 	events                                      []trace.Event
 	ops                                         []executor.OpTime
@@ -24,10 +25,13 @@ func (c *counting) Before(*generate.StepReport) generate.Look { return c.look }
 func (c *counting) After(r *generate.StepReport) {
 	c.steps++
 	c.rows, c.prompt, c.decoded, c.last = c.rows+r.Rows, c.prompt+r.Prompt, c.decoded+r.Rows-r.Prompt, *r
+	c.fresh, c.guesses = c.fresh+r.New, c.guesses+r.Guesses
 	if r.Took > 0 {
 		c.timed++
 	}
 }
+
+func (c *counting) Guessed(right int) { c.right += right }
 
 func (c *counting) Traced(_ *generate.StepReport, events []trace.Event, ops []executor.OpTime) {
 	c.traced++
@@ -84,5 +88,24 @@ func TestWatchingAllocatesNothing(t *testing.T) {
 		}
 	}); n > 0 {
 		t.Errorf("%v allocations a step", n)
+	}
+}
+
+// A watcher hears of every token that came of guesses, however many a step has, and takes none for a
+// prompt. The first tokens of both texts come of one prompt.
+func TestWatchedGuesses(t *testing.T) {
+	for _, most := range []int{3, 24} {
+		size := run.Generation{Context: 96, Streams: 2, Chunk: 32, Page: 8, Drafts: int64(most)}
+		r := generate.Request{Prompt: text(3, 9), MaxNewTokens: 50, Samples: 2, Sampler: generate.Sampler{Temperature: 0.9}}
+		_, tokens, plain := spoken(t, session(t, "llama", size), r)
+		for _, wrong := range []int{0, 1, 7} {
+			s, w := session(t, "llama", size), &counting{}
+			s.Watch(w)
+			r.Speculation = &generate.Speculation{Drafter: &oracle{text: tokens, wrong: wrong}, Most: most}
+			_, _, got := spoken(t, s, r)
+			if w.fresh+w.right+1 != plain.NewTokens || w.right != got.Accepted || w.guesses != got.Guessed || w.prompt != 9 {
+				t.Errorf("%d guesses, wrong every %d: %d tokens and %d guessed right, %d guesses, a prompt of %d; the text has %d tokens, %+v", most, wrong, w.fresh, w.right, w.guesses, w.prompt, plain.NewTokens, got)
+			}
+		}
 	}
 }

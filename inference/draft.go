@@ -52,6 +52,7 @@ func (m *Model) StartDraft(ctx context.Context, name string, most int, size Size
 	if small.Info.Vocab != m.Info.Vocab {
 		return nil, fmt.Errorf("%s knows %d tokens, %s knows %d: a model can guess for another one that has the same tokens", small.Name, small.Info.Vocab, m.Name, m.Info.Vocab)
 	}
+	size.Context = m.contextOf(size)
 	size.Context, size.Drafts, size.Outputs = min(size.Context+int64(most), max(small.Info.Context, size.Context)), 0, 0
 	e, err := small.Start(ctx, size)
 	if err != nil {

@@ -50,16 +50,22 @@ func (m *Model) CheckContext(tokens int64) error {
 	return nil
 }
 
+// contextOf is the context of a size, in tokens, also where nobody says.
+func (m *Model) contextOf(size Size) int64 {
+	switch {
+	case size.Context > 0:
+		return size.Context
+	case m.Info.Context > 0:
+		return min(usualContext, m.Info.Context)
+	}
+	return usualContext
+}
+
 // Start opens the devices, makes the plan and loads the weights. The caller closes the
 // engine, and the model after it.
 func (m *Model) Start(ctx context.Context, size Size) (e *Engine, err error) {
 	start := time.Now()
-	if size.Context == 0 {
-		size.Context = usualContext
-		if m.Info.Context > 0 {
-			size.Context = min(size.Context, m.Info.Context)
-		}
-	}
+	size.Context = m.contextOf(size)
 	if err := m.CheckContext(size.Context); err != nil {
 		return nil, err
 	}

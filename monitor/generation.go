@@ -33,6 +33,7 @@ type GenerationRecorder struct {
 	tracing  bool    // the instructions of a step were timed, of the phase traced
 	traced   string
 	profiled [2]bool // a step with a prompt, one without
+	due      bool    // the stretch is written once it is known which guesses were right
 }
 
 // phaseSteps is what is known of the steps of a phase.
@@ -164,9 +165,20 @@ func (g *GenerationRecorder) After(r *generate.StepReport) {
 	n.UnixNano = now.UnixNano()
 	// A stretch is of prompts or of new tokens, so that each has its rate.
 	if now.Sub(g.began) >= stretchEvery || r.Prompt > 0 && r.Waiting == 0 {
-		g.write()
+		if g.due = r.Guesses > 0; !g.due {
+			g.write()
+		}
 	}
 	g.tell()
+}
+
+// Guessed adds tokens that were guessed right to the stretch of their step.
+func (g *GenerationRecorder) Guessed(right int) {
+	g.now.NewTokens += int64(right)
+	g.now.TotalNew += int64(right)
+	if g.due {
+		g.write()
+	}
 }
 
 // boundOf is a resource by the name that forecasts of steps have.
@@ -188,7 +200,7 @@ func (g *GenerationRecorder) write() {
 	if g.Line != nil {
 		g.Line(n)
 	}
-	g.began, g.roofline = time.Now(), 0
+	g.began, g.roofline, g.due = time.Now(), 0, false
 	n.Steps, n.Seconds, n.PromptTokens, n.NewTokens, n.PrefillSeconds, n.DecodeSeconds, n.ShareOfRoofline, n.Traced = 0, 0, 0, 0, 0, 0, 0, false
 }
 

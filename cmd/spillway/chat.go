@@ -24,6 +24,7 @@ type chatFlags struct {
 	modelFlags
 	samplingFlags
 	recordFlags
+	draftFlags
 	system, load string
 	context      int64
 	stats        bool
@@ -47,7 +48,8 @@ ends it. On a pipe every line is a turn, and only answers are written.
 ` + chatCommandsHelp,
 		Example: `  spillway chat ./model
   spillway chat ./run --temperature 0.7 --top-p 0.9 --system Be_brief.
-  spillway chat ./model --adapter ./adapter --context 64 --max-new-tokens 20`,
+  spillway chat ./model --adapter ./adapter --context 64 --max-new-tokens 20
+  spillway chat ./model --draft ngram`,
 		Args: exactly(1, "MODEL"),
 	}
 	asJSON := jsonFlag(cmd)
@@ -57,11 +59,15 @@ ends it. On a pipe every line is a turn, and only answers are written.
 	f.StringVar(&o.load, "load", "", "go on with the conversation in `FILE`, which /save wrote")
 	f.Int64Var(&o.context, "context", 0, "plan for conversations of `N` tokens (default: what the model was made for, at most 4096)")
 	f.BoolVar(&o.stats, "verbose", false, "write statistics after each answer")
+	bindDraft(cmd, &o.draftFlags)
 	bindModel(cmd, &o.modelFlags)
 	bindCache(cmd, &o.modelFlags)
 	bindSampling(cmd, &o.samplingFlags, 0)
 	bindRecord(cmd, &o.recordFlags)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.draftFlags.check(o.all.Changed, o.noCache); err != nil {
+			return err
+		}
 		if err := o.recordFlags.check(o.noCache); err != nil {
 			return err
 		}
@@ -91,6 +97,7 @@ type chatter struct {
 	asJSON   bool
 	stats    bool
 	engine   *inference.Engine
+	draft    *inference.Draft // nil where nobody guesses
 }
 
 func chatCommand(ctx context.Context, sh shell, name string, o *chatFlags, asJSON bool) (err error) {
@@ -108,7 +115,13 @@ func chatCommand(ctx context.Context, sh shell, name string, o *chatFlags, asJSO
 	if err := o.request(m, &r, false); err != nil {
 		return err
 	}
-	e, err := m.Start(ctx, inference.Size{Context: o.context})
+	size := inference.Size{Context: o.context}
+	draft, err := o.startDraft(ctx, m, &size)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, draft.Close()) }()
+	e, err := m.Start(ctx, size)
 	if err != nil {
 		return err
 	}
@@ -125,7 +138,8 @@ func chatCommand(ctx context.Context, sh shell, name string, o *chatFlags, asJSO
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	c.Request.Sampler, c.Request.Stop, c.Request.MaxNewTokens = r.Sampler, r.Stop, r.MaxNewTokens
-	t := &chatter{sh: sh, chat: c, in: bufio.NewReader(sh.in), terminal: isTerminal(sh.in) && isTerminal(sh.out), asJSON: asJSON, stats: o.stats, engine: e}
+	c.Request.Speculation = draft.Speculation(e)
+	t := &chatter{sh: sh, chat: c, in: bufio.NewReader(sh.in), terminal: isTerminal(sh.in) && isTerminal(sh.out), asJSON: asJSON, stats: o.stats, engine: e, draft: draft}
 	if in, ok := sh.in.(*os.File); ok && t.terminal {
 		t.editor = term.NewEditor(in, sh.out)
 	}
@@ -266,6 +280,8 @@ type turn struct {
 	PromptTokens int     `json:"prompt_tokens"`
 	Reused       int     `json:"reused_tokens"`
 	NewTokens    int     `json:"new_tokens"`
+	Guessed      int     `json:"guessed_tokens,omitempty"` // with --draft
+	Accepted     int     `json:"accepted_tokens,omitempty"`
 	PrefillRate  float64 `json:"prefill_tokens_per_second"`
 	DecodeRate   float64 `json:"decode_tokens_per_second"`
 }
@@ -300,13 +316,14 @@ func (t *chatter) answer(ctx context.Context, text string) error {
 	s := t.chat.Statistics
 	if t.asJSON {
 		last.PromptTokens, last.Reused, last.NewTokens, last.PrefillRate, last.DecodeRate = s.PromptTokens, s.ReusedTokens, s.NewTokens, s.PrefillRate(), s.DecodeRate()
+		last.Guessed, last.Accepted = s.Guessed, s.Accepted
 		return writeJSON(t.sh.out, last)
 	}
 	if _, err := io.WriteString(t.sh.out, "\n"); err != nil {
 		return err
 	}
 	if t.stats {
-		writeStatistics(t.sh.err, t.engine, s, 1, nil)
+		writeStatistics(t.sh.err, t.engine, s, 1, t.draft)
 	}
 	return nil
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"spillway/eventlog"
 )
 
 // A model that fits in neither device nor host memory is read from its own files: the text is the same,
@@ -59,11 +62,73 @@ func TestDraftsChangeNoText(t *testing.T) {
 		{[]string{"--draft-tokens", "3"}, "no effect without --draft"},
 		{[]string{"--draft", "ngram", "--num-beams", "2"}, "--draft has no effect with --num-beams"},
 		{[]string{"--draft", "ngram", "--no-cache"}, "--no-cache"},
+		{[]string{"--draft", ""}, "--draft is empty"},
 		{[]string{"--draft", "ngram", "--draft-tokens", "65"}, "1 to 64"},
 		{[]string{"--draft", "self", "--max-memory", "100KiB"}, "guess"},
 		{[]string{"--draft", "nowhere"}, "the model that guesses"},
 	} {
 		if r := command(t, append(slices.Clone(args), c.args...)...); r.code == exitOK || !strings.Contains(r.err, c.says) {
+			t.Errorf("%s: %d, %s, want %q", c.args, r.code, r.err, c.says)
+		}
+	}
+}
+
+// Answers are those without guesses, turn by turn of a conversation that goes on, greedy and sampled; the
+// event log has every token of them.
+func TestChatDraftsChangeNoAnswer(t *testing.T) {
+	dir := storiesFolder(t)
+	template := filepath.Join(t.TempDir(), "template.jinja")
+	if err := os.WriteFile(template, []byte("{% for m in messages %}{{ m.content }} {% endfor %}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const said = "Once upon a time, there was a little girl named Lily. Once upon a time\nThere was a little girl named\n/retry\n/clear\nLily and Tom\n"
+	talk := func(args ...string) (list []turn) {
+		t.Helper()
+		args = append([]string{"chat", dir, "--json", "--tokenizer", filepath.Join(dir, "tok512.bin"), "--chat-template", template, "--max-new-tokens", "40", "--device", "cpu"}, args...)
+		r := commandWith(t, said, args...)
+		if r.code != exitOK {
+			t.Fatalf("%q: %+v", args, r)
+		}
+		for line := range strings.Lines(r.out) {
+			var v turn
+			if err := json.Unmarshal([]byte(line), &v); err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, v)
+		}
+		return list
+	}
+	for _, sampling := range [][]string{nil, {"--temperature", "0.5", "--seed", "3"}} {
+		want := talk(sampling...)
+		for _, draft := range [][]string{{"ngram"}, {"self", "--max-memory", "6MiB"}, {dir, "--draft-tokens", "20", "--context", "300"}} {
+			out := filepath.Join(t.TempDir(), "run")
+			got := talk(slices.Concat(sampling, []string{"--out", out, "--draft"}, draft)...)
+			if len(got) != 4 || len(got) != len(want) {
+				t.Fatalf("--draft %s: %d answers, want %d", draft, len(got), len(want))
+			}
+			right, fresh := 0, 0
+			for i := range got {
+				if got[i].Text != want[i].Text || got[i].NewTokens != want[i].NewTokens || got[i].PromptTokens != want[i].PromptTokens {
+					t.Errorf("--draft %s, answer %d: %q, want %q", draft, i, got[i].Text, want[i].Text)
+				}
+				right, fresh = right+got[i].Accepted, fresh+got[i].NewTokens
+			}
+			if draft[0] == "ngram" && right == 0 { // for a model this small no model pays
+				t.Errorf("--draft %s guessed nothing right", draft)
+			}
+			s, err := eventlog.Summarize(eventlog.PathOf(out))
+			if err != nil || s.Generated == nil || int(s.Generated.TotalNew) != fresh {
+				t.Errorf("--draft %s: the event log has %+v, want %d new tokens, %v", draft, s.Generated, fresh, err)
+			}
+		}
+	}
+	for _, c := range []struct{ args, says string }{
+		{"--draft-tokens 3", "no effect without --draft"},
+		{"--draft ngram --no-cache", "--no-cache"},
+		{"--draft nowhere", "the model that guesses"},
+	} {
+		r := commandWith(t, "hi\n", append([]string{"chat", dir, "--tokenizer", filepath.Join(dir, "tok512.bin"), "--chat-template", template}, strings.Fields(c.args)...)...)
+		if r.code == exitOK || !strings.Contains(r.err, c.says) {
 			t.Errorf("%s: %d, %s, want %q", c.args, r.code, r.err, c.says)
 		}
 	}

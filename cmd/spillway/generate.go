@@ -22,13 +22,12 @@ type generateFlags struct {
 	modelFlags
 	samplingFlags
 	recordFlags
+	draftFlags
 	prompt, file, tokens, system string
 	prompts                      string
 	context                      int64
 	samples, beams, logprobs     int
 	streams                      int
-	draft                        string
-	draftTokens                  int
 	lengthPenalty                float64
 	early                        bool
 	promptLogprobs               bool
@@ -97,8 +96,7 @@ Ctrl-C ends the text; what was written stays.`,
 	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the token that ends a text")
 	f.BoolVar(&o.special, "special", false, "write special tokens such as <|eot_id|> too")
 	f.BoolVar(&o.quiet, "quiet", false, "write no statistics")
-	f.StringVar(&o.draft, "draft", "", "guess tokens and compute several in a step, which changes no text: by looking them up in the text with `ngram`, by the model in 4 bits with self, or by the model in a folder (default: guess none)")
-	f.IntVar(&o.draftTokens, "draft-tokens", 7, "with --draft: guess at most `N` tokens at once; fewer where that is faster by forecast")
+	bindDraft(cmd, &o.draftFlags)
 	bindModel(cmd, &o.modelFlags)
 	bindCache(cmd, &o.modelFlags)
 	bindSampling(cmd, &o.samplingFlags, 256)
@@ -140,12 +138,8 @@ func (o *generateFlags) check() error {
 		return usageErrorf("--system and --chat-template have no effect without --chat")
 	case o.samples < 1 || o.beams < 1 || o.context < 0:
 		return usageErrorf("--num-samples %d, --num-beams %d, --context %d; none may be less than 1", o.samples, o.beams, o.context)
-	case o.draft == "" && given("draft-tokens"):
-		return usageErrorf("--draft-tokens has no effect without --draft")
-	case o.draft != "" && (o.draftTokens < 1 || o.draftTokens > 64):
-		return usageErrorf("--draft-tokens %d; 1 to 64", o.draftTokens)
-	case o.draft != "" && (o.beams > 1 || o.noCache):
-		return usageErrorf("--draft has no effect with --num-beams or --no-cache; leave one out")
+	case o.draft != "" && o.beams > 1:
+		return usageErrorf("--draft has no effect with --num-beams; leave one out")
 	case o.beams == 1 && (given("length-penalty") || given("early-stopping")):
 		return usageErrorf("--length-penalty and --early-stopping have no effect without --num-beams")
 	case o.beams > 1 && given("stop"):
@@ -160,6 +154,9 @@ func (o *generateFlags) check() error {
 		return usageErrorf("--quiet has no effect with --json, which has the statistics in its object")
 	case o.quiet && o.profile != "":
 		return usageErrorf("--quiet leaves the tables of --profile out; leave one out")
+	}
+	if err := o.draftFlags.check(given, o.noCache); err != nil {
+		return err
 	}
 	return o.recordFlags.check(o.noCache)
 }
@@ -248,24 +245,6 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 		writeStatistics(sh.err, e, g.Statistics(), max(o.samples, o.beams), draft)
 	}
 	return errors.Join(record.writeProfiles(sh.err), cut)
-}
-
-// startDraft prepares who guesses tokens; nil where nobody does.
-func (o *generateFlags) startDraft(ctx context.Context, m *inference.Model, size *inference.Size) (*inference.Draft, error) {
-	if o.draft == "" {
-		return nil, nil
-	}
-	d, err := m.StartDraft(ctx, o.draft, o.draftTokens, *size)
-	size.Drafts = int64(o.draftTokens)
-	return d, err
-}
-
-// guessedText says how many guessed tokens were right.
-func guessedText(s generate.Statistics) string {
-	if s.Guessed == 0 {
-		return "no tokens: none were found, or more of them in a step take longer than they save"
-	}
-	return fmt.Sprintf("%s, %d of them right, %.1f tokens a step", plural(s.Guessed, "token"), s.Accepted, s.PerStep())
 }
 
 // promptOutputs is how many tokens of a prompt get log-probabilities in one step.
