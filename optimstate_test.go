@@ -12,7 +12,7 @@ import (
 // A model that takes over weights and optimizer state goes on to the bit, under another
 // plan too.
 func TestOptimizerStateGoesOn(t *testing.T) {
-	for _, optimizer := range []string{"adamw:lr=0.01", "adamw_8bit:lr=0.01,min_8bit_size=1", "adafactor_bf16:lr=0.01,beta1=0.9"} {
+	for _, optimizer := range []string{"adamw:lr=0.01", "adamw_8bit:lr=0.01,min_8bit_size=1", "adafactor_bf16:lr=0.01,beta1=0.9", "muon:lr=0.01"} {
 		config, err := optim.Parse(optimizer)
 		if err != nil {
 			t.Fatal(err)

@@ -132,6 +132,7 @@ func TestErrors(t *testing.T) {
 		`{"zero_optimization": true, "fp16": {"enabled": 1}}`:                                          {"an object", "true or false"},
 		`{"fp16": {"enabled": true}, "bf16": {"enabled": true}}`:                                       {"both"},
 		`{"optimizer": {"type": "Lamb"}}`:                                                              {"Lamb", "adamw"},
+		`{"optimizer": {"type": "Muon"}}`:                                                              {"Muon", "adamw"},
 		`{"optimizer": {"type": "Adam", "params": {"betas": [0.9]}}}`:                                  {"two numbers"},
 		`{"optimizer": {"type": "Adam", "params": {"lr": -1}}}`:                                        {"lr is -1"},
 		`{"optimizer": {"type": "Adam", "params": {"amsgrad": true}}}`:                                 {"amsgrad"},

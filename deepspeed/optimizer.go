@@ -31,6 +31,10 @@ func (c *Config) optimizer(r *reader, root *object) {
 		r.fail("%s is %q: DeepSpeed bounds its ratio of norms by min_coeff and max_coeff, which is not done here, so the numbers would be others; take adamw, or leave the section out and give --optimizer lamb", section.at("type"), kind)
 		return
 	}
+	if name == "muon" {
+		r.fail("%s is %q: DeepSpeed asks the model which params it takes, and has a rate for each of its two optimizers, so the numbers would be others; take adamw, or leave the section out and give --optimizer muon", section.at("type"), kind)
+		return
+	}
 	o, err := optim.Parse(name)
 	if err != nil {
 		r.fail("%s is %q; here are %s, with %s for what they keep", section.at("type"), kind, strings.Join(optim.Names(), ", "), optim.StorageEndings())

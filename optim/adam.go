@@ -73,13 +73,18 @@ func (a AdamStep) Scalars() op.Scalars {
 func adamScalars(decoupled bool) func(c Config, iteration int, lr, decay float32) op.Scalars {
 	return func(c Config, iteration int, lr, decay float32) op.Scalars {
 		a := AdamStep{Rate: lr, Decay: decay, Beta1: float32(c.Get("beta1")), Beta2: float32(c.Get("beta2")), Eps: float32(c.Get("eps")), Decoupled: decoupled}
-		t := float64(iteration)
-		a.Bias1 = float32(1 - math.Pow(float64(a.Beta1), t))
-		a.Bias2 = float32(math.Sqrt(1 - math.Pow(float64(a.Beta2), t)))
+		a.correct(iteration)
 		s := a.Scalars()
 		s[9], s[10], s[11] = float32(c.Get("max_unorm")), float32(c.Get("skip_zeros")), 1/a.Bias1
 		return s
 	}
+}
+
+// correct sets the bias corrections of an iteration.
+func (a *AdamStep) correct(iteration int) {
+	t := float64(iteration)
+	a.Bias1 = float32(1 - math.Pow(float64(a.Beta1), t))
+	a.Bias2 = float32(math.Sqrt(1 - math.Pow(float64(a.Beta2), t)))
 }
 
 // AdamBounded is Adam with a bound for the length of a step, as bitsandbytes has it, and without steps

@@ -9,7 +9,7 @@ func TestNamesOfTransformers(t *testing.T) {
 		"adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_apex_fused": "adamw", "adamw_bnb_8bit": "adamw_8bit", "adamw_8bit": "adamw_8bit", "paged_adamw_32bit": "adamw", "paged_adamw_8bit": "adamw_8bit",
 		"lion_32bit": "lion", "lion_8bit": "lion_8bit", "paged_lion_8bit": "lion_8bit", "ademamix": "ademamix", "ademamix_8bit": "ademamix_8bit", "paged_ademamix_32bit": "ademamix", "paged_ademamix_8bit": "ademamix_8bit",
 		"rmsprop": "rmsprop", "rmsprop_bnb": "rmsprop", "rmsprop_bnb_8bit": "rmsprop_8bit", "rmsprop_bnb_32bit": "rmsprop", "adagrad": "adagrad", "sgd": "sgd", "adafactor": "adafactor", "schedule_free_adamw": "schedule_free_adamw",
-		"bitsandbytes.optim.LAMB8bit": "lamb_8bit", "bitsandbytes.optim.LARS": "lars", "bitsandbytes.optim.PagedAdEMAMix8bit": "ademamix_8bit",
+		"bitsandbytes.optim.LAMB8bit": "lamb_8bit", "torch.optim.Muon": "muon", "bitsandbytes.optim.LARS": "lars", "bitsandbytes.optim.PagedAdEMAMix8bit": "ademamix_8bit",
 	} {
 		if c, err := Parse(name); err != nil || c.String() != want {
 			t.Errorf("%s is %s, want %s (%v)", name, c, want, err)

@@ -9,8 +9,8 @@
 // The plain step is defined to the bit: multiplications and sums are rounded to float32 as
 // written, dtype.FMA rounds once. Kernels give exactly these bits, on every device, so
 // that a plan may choose who updates; tests in device/cpu and device/cuda hold them to
-// it. Adafactor, whose step needs sums over a whole param, is the exception: its
-// reference is float64, kernels follow it within rounding, and only devices update with it.
+// it. Adafactor and Muon, whose steps need sums over a whole param, are the exceptions: their
+// references are float64, kernels follow them within rounding, and only devices update with them.
 package optim
 
 import (
@@ -183,6 +183,12 @@ func (c Config) Kind() (op.Kind, error) {
 		return "", err
 	}
 	return r.kind(c), nil
+}
+
+// CPUOnly says that GPUs cannot update with this optimizer.
+func (c Config) CPUOnly() bool {
+	r, err := find(c.Name)
+	return err == nil && r.CPUOnly
 }
 
 // Rate is the learning rate an iteration is made with, where lr is the schedule's.

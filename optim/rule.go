@@ -32,10 +32,13 @@ type Rule struct {
 	// States names what is stored of each element of a param, as PyTorch calls it, in
 	// the order in which the op takes it.
 	States func(Config) []string
-	// OtherStates are states of shapes of their own, behind the others; nil for none.
-	OtherStates func(param shape.Shape) []op.State
+	// OtherStates are states that depend on the param's name or have shapes of their own, behind the others;
+	// nil for none.
+	OtherStates func(param string, s shape.Shape) []op.State
 	// No8Bit: its states cannot be stored in 8 bits.
 	No8Bit bool
+	// CPUOnly: GPUs have no kernel for its op.
+	CPUOnly bool
 
 	// Rate bounds the learning rate of an iteration; nil takes what the schedule says.
 	Rate func(c Config, iteration int, lr float64) float64

@@ -29,7 +29,7 @@ func TestFormulasAgreeWithTheirOrigins(t *testing.T) {
 	}
 	tried := 0
 	for _, c := range reference.Cases {
-		if strings.HasPrefix(c.Optimizer, "muon") {
+		if strings.HasPrefix(c.Optimizer, "muon") { // takes matrices, see TestMuonAgreesWithPyTorch
 			continue
 		}
 		o := parse(t, c.Optimizer)

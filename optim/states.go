@@ -41,7 +41,7 @@ func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error
 			list[i] = op.State{Name: name, Type: op.Type{DType: r.stored(i, t), Shape: s}}
 		}
 		if r.OtherStates != nil {
-			list = append(list, r.OtherStates(s)...)
+			list = append(list, r.OtherStates(param, s)...)
 		}
 		return list
 	}, nil

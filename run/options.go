@@ -335,6 +335,8 @@ func (o Options) Check() error {
 		return fmt.Errorf("outputs without the model's loss are for a loop of one's own; plan with Held gradients too")
 	case o.Average > 0 && o.Pure:
 		return fmt.Errorf("an average of weights in bf16 without master weights would be one of rounding errors; train with master weights")
+	case o.StatePolicy.Codecs != "" && o.Optimizer.Name != "" && len(o.Optimizer.States()) == 0:
+		return fmt.Errorf("a policy that compresses states to %s, and %v has none that can be compressed; leave the policy out", o.StatePolicy.Codecs, o.Optimizer)
 	case !(o.Clip >= 0):
 		return fmt.Errorf("clipping gradients to a norm of %v; it cannot be negative", o.Clip)
 	case o.Document > 0 && !o.Packed:
@@ -417,6 +419,9 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 		if site.Device.Calls != nil && o.Task == Generate { // what is at hand is measured
 			site.CPU.Calls = cpuCalls{}
 		}
+	}
+	if o.Task.Trains() && o.Optimizer.CPUOnly() && site.Context > 0 {
+		return site, placement.Memory{}, fmt.Errorf("optimizer %s updates on CPUs only, and %s is a GPU; train with --device cpu, or take another optimizer, such as adamw", o.Optimizer.Name, o.Device)
 	}
 	if site.Context > 0 {
 		site.Context += o.context

@@ -60,6 +60,13 @@ func TestAdafactorLearns(t *testing.T) {
 	}
 }
 
+// Muon learns with both sizes of steps, embeddings and head by AdamW.
+func TestMuonLearns(t *testing.T) {
+	for _, text := range []string{"muon:lr=0.02", "muon:lr=0.02,match_rms_adamw,nesterov=false"} {
+		endLoss(t, text)
+	}
+}
+
 // endLoss is the mean loss of the last tenth of a training run.
 func endLoss(t *testing.T, text string) (mean float64) {
 	t.Helper()

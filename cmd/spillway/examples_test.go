@@ -81,7 +81,7 @@ func runExamples(t *testing.T, all [][]string) {
 			t.Logf("left out: %s", line)
 			continue
 		}
-		line = strings.NewReplacer("./run/step-00000500", "./full-run/step-00000001", "./my-model --save", "./model --save", "export ./my-model", "export ./model", "./llama-nf4", "./model-nf4", "./llama", "./model", "./run --verify", "./full-run --verify").Replace(line)
+		line = strings.NewReplacer("./run/step-00000500", "./full-run/step-00000001", "./my-model --save", "./model --save", "export ./my-model", "export ./model", "./llama-nf4", "./model-nf4", "./llama", "./model", "./small-model", "./model-nf4", "./run --verify", "./full-run --verify").Replace(line)
 		args = strings.Fields(line)
 		switch args[0] {
 		case "train":

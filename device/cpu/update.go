@@ -76,7 +76,11 @@ func registerUpdate(kind op.Kind, optimizer func() kernel.Optimizer) {
 // update makes the program of an optimizer's update. Where the clip factor is not positive,
 // weights and states stay as they are.
 func update(c op.Call, workers int, o kernel.Optimizer) Program {
-	scalars := scalarsOf(c.Kind, o.Scalars()...)
+	return updateWith(c, workers, o, scalarsOf(c.Kind, o.Scalars()...))
+}
+
+// updateWith is an update whose numbers are read by a function, in the optimizer's order.
+func updateWith(c op.Call, workers int, o kernel.Optimizer, scalars func(*device.Launch) op.Scalars) Program {
 	w, g, kept := newWeight(c.In[0].DType, workers), newGradient(c.In[1].DType, workers), newStates(c, workers)
 	copied, leave := newWeightCopy(c), false
 	work := runsOf(c.Out[0].Shape.Elements(), workers, func(worker, from, to int) {

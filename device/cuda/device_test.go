@@ -22,10 +22,13 @@ func openGPU(t testing.TB, o Options) *Device {
 	return d
 }
 
+// lacks says that a GPU has no kernel for a call on purpose.
+func lacks(c op.Call) bool { return c.Kind == "muon" }
+
 func TestConformance(t *testing.T) {
 	openGPU(t, Options{}).Close()
 	devicetest.Run(t, func(t *testing.T) device.Device { return openGPU(t, Options{}) },
-		devicetest.Options{DTypes: []dtype.Type{dtype.F32, dtype.BF16, dtype.F16}, Complete: true})
+		devicetest.Options{DTypes: []dtype.Type{dtype.F32, dtype.BF16, dtype.F16}, Complete: true, Lacks: lacks})
 }
 
 // A device configured to round to tf32 does so in matmuls and attention of f32, and nowhere
@@ -41,7 +44,7 @@ func TestTF32(t *testing.T) {
 		return limit
 	}
 	devicetest.Run(t, func(t *testing.T) device.Device { return openGPU(t, Options{TF32: true}) },
-		devicetest.Options{DTypes: []dtype.Type{dtype.F32}, Complete: true, Bound: bound})
+		devicetest.Options{DTypes: []dtype.Type{dtype.F32}, Complete: true, Lacks: lacks, Bound: bound})
 }
 
 // A share of the GPU with a small limit gives exactly that.
