@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"spillway/eventlog"
+	"spillway/units"
 )
 
 // A model that fits in neither device nor host memory is read from its own files: the text is the same,
@@ -143,6 +145,12 @@ func TestDraftTakesItsShareOfHostMemory(t *testing.T) {
 	}
 	if r := command(t, append(slices.Clone(args), "--max-host-memory", "5600KiB", "--draft", "self")...); r.code == exitOK || !strings.Contains(r.err, "of host memory") {
 		t.Errorf("both in memory for one: %d, %s", r.code, r.err)
+	}
+	// What it takes is what a plan of the model in 4 bits says, for 64 tokens and 7 guesses.
+	v := command(t, "plan", args[1], "--task", "generate", "--context", "71", "--precision", "fp32", "--quantization", "nf4", "--device", "cpu", "--json").object(t)
+	said := command(t, append(slices.Clone(args[:len(args)-1]), "--draft", "self")...).err
+	if want := fmt.Sprintf("of the model that guesses predicted %v, ", units.Bytes(at(t, v, "forecast.peak_bytes.device").(float64))); !strings.Contains(said, want) {
+		t.Errorf("the statistics are %s, want %s", said, want)
 	}
 	if r := command(t, append(slices.Clone(args), "--max-host-memory", "10000KiB", "--draft", "self")...); r.code != exitOK || r.out != alone.out {
 		t.Errorf("both: %d, %q%s, want %q", r.code, r.out, r.err, alone.out)

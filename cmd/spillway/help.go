@@ -152,6 +152,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	switch {
 	case cmd.Flags().Lookup(name) != nil:
 		near = name
+	case name == "draft" && cmd.Name() == "plan":
+		return usageErrorf("there is no flag --draft: --task generate --quantization nf4 plans what the model of generate --draft self takes, and a plan of another model has what that one takes")
 	case known && near == "":
 		return usageErrorf("there is no flag --%s: the model is the first argument", unknown.GetSpecifiedName())
 	case !known || cmd.Flags().Lookup(first) == nil:

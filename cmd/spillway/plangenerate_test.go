@@ -53,6 +53,7 @@ func TestGenerationSettings(t *testing.T) {
 		{"--task generate --max-seq-len", "--max-seq-len has no effect"},
 		{"--task generate --cache-type nf4", "it is fp32, bf16, fp16, int8, fp8, int4"},
 		{"--task generate --streams 0", "--streams"},
+		{"--task generate --draft self", "--task generate --quantization nf4 plans what"},
 	} {
 		if got := command(t, append([]string{"plan", "llama-3-8b", "--machine", "h200"}, strings.Fields(c.flags)...)...).err; !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q in it", c.flags, got, c.want)
