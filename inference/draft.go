@@ -73,6 +73,9 @@ func (m *Model) StartDraft(ctx context.Context, name string, most int, size Size
 	if limit := m.s.MaxHost; limit > 0 {
 		peak := e.Run.Plan.Peak()
 		taken := units.Bytes(peak[plan.Pinned] + peak[plan.OnHost])
+		if e.Rig.Machine.Devices[0].Shared { // a CPU's memory is the host's
+			taken += units.Bytes(peak[plan.OnDevice])
+		}
 		if taken >= limit {
 			return nil, errors.Join(fmt.Errorf("%s takes %v of host memory to guess, and both models may take %v; allow more, or guess with %s, which takes none", small.Name, taken, limit, DraftLookup), e.Close())
 		}

@@ -133,3 +133,18 @@ func TestChatDraftsChangeNoAnswer(t *testing.T) {
 		}
 	}
 }
+
+// A limit on host memory is for both models: what is enough for one is not for both, and more is.
+func TestDraftTakesItsShareOfHostMemory(t *testing.T) {
+	args := []string{"generate", wideModel(t), "--tokenizer", "bytes", "--device", "cpu", "--dtype", "f32", "--prompt", "line", "--max-new-tokens", "60", "--ignore-eos", "--quiet"}
+	alone := command(t, append(slices.Clone(args), "--max-host-memory", "5600KiB")...)
+	if alone.code != exitOK {
+		t.Fatal(alone.err)
+	}
+	if r := command(t, append(slices.Clone(args), "--max-host-memory", "5600KiB", "--draft", "self")...); r.code == exitOK || !strings.Contains(r.err, "of host memory") {
+		t.Errorf("both in memory for one: %d, %s", r.code, r.err)
+	}
+	if r := command(t, append(slices.Clone(args), "--max-host-memory", "10000KiB", "--draft", "self")...); r.code != exitOK || r.out != alone.out {
+		t.Errorf("both: %d, %q%s, want %q", r.code, r.out, r.err, alone.out)
+	}
+}

@@ -50,7 +50,7 @@ func (in inputs) writers() map[string]writer {
 	return map[string]writer{
 		"generate":       {generate("--out", "record", "--log", "tokens.jsonl", "--draft", "self"), "", ""},
 		"generate disk":  {generate("--disk", "disk", "--max-memory", "2600KiB", "--max-host-memory", "3400KiB"), "", ""},
-		"generate both":  {generate("--disk", "disk", "--max-memory", "4800KiB", "--max-host-memory", "3400KiB", "--draft", "self"), "", ""},
+		"generate both":  {generate("--disk", "disk", "--max-memory", "4800KiB", "--max-host-memory", "6000KiB", "--draft", "self"), "", ""},
 		"train":          {train("--keep", "0"), "out", ""},
 		"train pruned":   {train("--keep", "1", "--eval-data", in.text, "--log", "log.jsonl", "--timeline", "timeline.json"), "out", "train all"},
 		"train all":      {train("--keep", "0", "--eval-data", in.text, "--log", "log.csv"), "out", ""},
