@@ -48,7 +48,12 @@ func (g Group) Of(c Config) (Config, error) {
 	if err := c.Check(); err != nil {
 		return c, fmt.Errorf("group %s: %w", strings.Join(g.Params, ", "), err)
 	}
-	return c, nil
+	kind, err := was.Kind()
+	if own, _ := c.Kind(); own != kind {
+		err = fmt.Errorf("group %s: %q asks for another update (%s) than the whole optimizer's (%s), which all params have; give the option to the optimizer, and its value to each group",
+			strings.Join(g.Params, ", "), g.Options, own, kind)
+	}
+	return c, err
 }
 
 // GroupOf makes the function that numbers the groups of params from 1 on: the first whose

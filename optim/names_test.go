@@ -21,3 +21,25 @@ func TestNamesOfTransformers(t *testing.T) {
 		}
 	}
 }
+
+// A group cannot change how params are updated, only by which numbers: what it could not have is
+// refused.
+func TestGroupsHaveTheOptimizersUpdate(t *testing.T) {
+	plain, err := Parse("adamw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounded, err := Parse("adamw:max_unorm=0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		of      Config
+		options string
+		fine    bool
+	}{{plain, "beta2=0.95", true}, {plain, "max_unorm=0.1", false}, {plain, "skip_zeros=1", false}, {bounded, "max_unorm=0.2", true}, {bounded, "max_unorm=0", false}} {
+		if _, err := (Group{Params: []string{"norms"}, Options: c.options}).Of(c.of); (err == nil) != c.fine {
+			t.Errorf("%v with a group of %s: %v", c.of, c.options, err)
+		}
+	}
+}
