@@ -164,6 +164,14 @@ func TestLoopsByHand(t *testing.T) {
 	if _, err := l.Step(); err == nil {
 		t.Error("a step without gradients")
 	}
+	tokens := spillway.Batch{"tokens": o.batch["tokens"]}
+	here, err := l.Forward(tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there, err := w.Forward(tokens); err != nil || !slices.Equal(here.Floats, there.Floats) {
+		t.Errorf("other outputs in a loop (%v)", err)
+	}
 	for range 3 {
 		l.ZeroGrad()
 		if _, err := l.Backward(o.batch); err != nil {

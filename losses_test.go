@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -170,4 +171,26 @@ func TestModelsWithSeveralOutputs(t *testing.T) {
 			t.Errorf("sample %d: %v and %v of %v", r, left.Floats, right.Floats, all.Floats)
 		}
 	}
+}
+
+// A flow-matching model is asked between noise and data, as far as the time says.
+func TestFlowPoint(t *testing.T) {
+	w := wrap(t, &flowPoint{nn.NewParam(nn.Constant(2), 3)}, described(t))
+	got, err := w.Forward(spillway.Batch{"data": spillway.Floats([]float32{1, 2, 3, 4, 5, 6}, 2, 3), "noise": spillway.Floats([]float32{-1, 0, 1, 0, 8, 2}, 2, 3), "time": spillway.Floats([]float32{0.5, 0.25}, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []float32{0, 2, 4, 2, 14.5, 6}; !slices.Equal(got.Floats, want) {
+		t.Errorf("%v, want %v", got.Floats, want)
+	}
+}
+
+type flowPoint struct {
+	Scale *nn.Param `hf:"scale"`
+}
+
+func (m *flowPoint) Blocks() []nn.Block {
+	return []nn.Block{{Name: "point", Forward: func(b *graph.Builder, _ []graph.Value) []graph.Value {
+		return []graph.Value{b.Times(nn.FlowPoint(b, 3), m.Scale.Value(b))}
+	}}}
 }

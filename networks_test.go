@@ -21,7 +21,7 @@ import (
 // Small networks for images and tokens, trained for ten iterations as PyTorch does (tools/reference/networks.py),
 // and with the same bits where memory is less than half of what they need.
 func TestNetworksTrainAsTorch(t *testing.T) {
-	for name, net := range map[string]func() nn.Model{"resnet": newSmallResNet, "convnext": newSmallConvNeXt, "unet": newSmallUNet, "average": newAverage, "tagger": newTagger} {
+	for name, net := range map[string]func() nn.Model{"resnet": newSmallResNet, "convnext": newSmallConvNeXt, "unet": newSmallUNet, "average": newAverage, "tagger": newTagger, "volume": newVolume, "bags": newBags} {
 		t.Run(name, func(t *testing.T) {
 			file := readNetwork(t, name)
 			c := described(t)
@@ -327,6 +327,68 @@ func (m *tagger) Blocks() []nn.Block {
 		c.add("more."+strconv.Itoa(i), one(func(b *graph.Builder, x graph.Value) graph.Value { return b.Add(x, l.Forward(b, x)) }))
 	}
 	c.add("gru", one(m.GRU.Forward))
+	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		return nn.CrossEntropy.Forward(b, m.Head.Forward(b, x))
+	}))
+	return c
+}
+
+type volume struct {
+	Conv3  *nn.Conv           `hf:"conv3"`
+	Slope  *nn.PReLU          `hf:"slope"`
+	Conv1  *nn.Conv           `hf:"conv1"`
+	RNN    *nn.Recurrent      `hf:"rnn"`
+	Cross  *nn.CrossAttention `hf:""`
+	Hidden []*nn.Linear       `hf:"hidden"`
+	Head   *nn.Linear         `hf:"head"`
+}
+
+func newVolume() nn.Model {
+	return &volume{nn.NewConv3d(2, 4, 3).Strided(1, 1), nn.NewPReLU(4), nn.NewConv1d(4, 6, 3).Strided(1, 1), nn.NewRNN(6, 8, 1, false), nn.NewCrossAttention(8, 6, 2),
+		times(12, func() *nn.Linear { return nn.NewLinear(48, 48) }), nn.NewLinear(48, 5)}
+}
+
+func (m *volume) Blocks() []nn.Block {
+	var c chain
+	c.add("conv", one(func(b *graph.Builder, _ graph.Value) graph.Value {
+		x := nn.ChannelsLast{}.Forward(b, nn.Input(b, 2, 4, 6, 6))
+		x = nn.NewInstanceNorm(4).Forward(b, m.Slope.Forward(b, m.Conv3.Forward(b, x)))
+		x = b.Reshape(nn.AdaptiveMaxPool{2, 3, 3}.Forward(b, x), b.MicroBatchSize, 18, 4)
+		return m.Conv1.Forward(b, x)
+	}))
+	c.add("attention", one(func(b *graph.Builder, other graph.Value) graph.Value {
+		x := m.RNN.Forward(b, nn.AdaptiveAvgPool{6}.Forward(b, other))
+		x = b.Add(x, m.Cross.Forward(b, x, other, 0, 0))
+		x = b.Add(nn.Softmax(1).Forward(b, x), b.Scale(nn.LogSoftmax(-1).Forward(b, x), 0.1))
+		return nn.Flatten{}.Forward(b, nn.ChannelsFirst{}.Forward(b, x))
+	}))
+	for i, l := range m.Hidden {
+		c.add("hidden."+strconv.Itoa(i), one(func(b *graph.Builder, x graph.Value) graph.Value {
+			return b.Add(x, nn.Tanh.Forward(b, l.Forward(b, x)))
+		}))
+	}
+	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		return nn.CrossEntropy.Forward(b, m.Head.Forward(b, x))
+	}))
+	return c
+}
+
+type bags struct {
+	Bag    *nn.EmbeddingBag `hf:"bag"`
+	Hidden []*nn.Linear     `hf:"hidden"`
+	Head   *nn.Linear       `hf:"head"`
+}
+
+func newBags() nn.Model {
+	return &bags{nn.NewEmbeddingBag(23, 12), times(8, func() *nn.Linear { return nn.NewLinear(12, 12) }), nn.NewLinear(12, 5)}
+}
+
+func (m *bags) Blocks() []nn.Block {
+	var c chain
+	c.add("bag", one(func(b *graph.Builder, _ graph.Value) graph.Value { return m.Bag.Forward(b, nn.Tokens(b)) }))
+	for i, l := range m.Hidden {
+		c.add("hidden."+strconv.Itoa(i), one(func(b *graph.Builder, x graph.Value) graph.Value { return nn.Tanh.Forward(b, l.Forward(b, x)) }))
+	}
 	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
 		return nn.CrossEntropy.Forward(b, m.Head.Forward(b, x))
 	}))

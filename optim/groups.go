@@ -16,22 +16,6 @@ type Group struct {
 	Options string `json:"options"`
 }
 
-// ParseGroups reads "norms:lr=1e-4;lm_head|embed:beta2=0.95,weight_decay=0": groups of params,
-// each an expression and what differs.
-func ParseGroups(text string) (list []Group, err error) {
-	for item := range strings.SplitSeq(text, ";") {
-		if item = strings.TrimSpace(item); item == "" {
-			continue
-		}
-		at := strings.LastIndex(item, ":")
-		if at < 0 {
-			return nil, fmt.Errorf("a group of params %q; write it like norms:lr=1e-4,weight_decay=0", item)
-		}
-		list = append(list, Group{[]string{item[:at]}, item[at+1:]})
-	}
-	return list, nil
-}
-
 // Of is the optimizer of a group: c with what differs.
 func (g Group) Of(c Config) (Config, error) {
 	r, err := find(c.Name)

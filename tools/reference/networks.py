@@ -123,6 +123,45 @@ class Tagger(nn.Module):
         return self.head(self.gru(x)[0])
 
 
+class Volume(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv3 = nn.Conv3d(2, 4, 3, padding=1)
+        self.slope = nn.PReLU(4)
+        self.conv1 = nn.Conv1d(4, 6, 3, padding=1)
+        self.rnn = nn.RNN(6, 8, batch_first=True)
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = nn.Linear(8, 8), nn.Linear(6, 8), nn.Linear(6, 8), nn.Linear(8, 8)
+        self.hidden = nn.ModuleList([nn.Linear(48, 48) for _ in range(12)])
+        self.head = nn.Linear(48, 5)
+
+    def forward(self, x):
+        x = F.instance_norm(self.slope(self.conv3(x)))
+        x = self.conv1(F.adaptive_max_pool3d(x, (2, 3, 3)).flatten(2))
+        other = x.transpose(1, 2)
+        x = self.rnn(F.adaptive_avg_pool1d(x, 6).transpose(1, 2))[0]
+        heads = lambda y: y.unflatten(-1, (2, 4)).transpose(1, 2)
+        y = F.scaled_dot_product_attention(heads(self.q_proj(x)), heads(self.k_proj(other)), heads(self.v_proj(other)))
+        x = x + self.out_proj(y.transpose(1, 2).flatten(2))
+        x = (F.softmax(x, 1) + 0.1 * F.log_softmax(x, -1)).movedim(-1, 1).flatten(1)
+        for hidden in self.hidden:
+            x = x + torch.tanh(hidden(x))
+        return self.head(x)
+
+
+class Bags(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bag = nn.EmbeddingBag(23, 12)
+        self.hidden = nn.ModuleList([nn.Linear(12, 12) for _ in range(8)])
+        self.head = nn.Linear(12, 5)
+
+    def forward(self, x):
+        x = self.bag(x)
+        for hidden in self.hidden:
+            x = torch.tanh(hidden(x))
+        return self.head(x)
+
+
 def train(name, net, x, target):
     torch.manual_seed(0)
     generator = fixture.stream("network " + name)
@@ -161,7 +200,9 @@ def main():
     train("unet", UNet(), pairs, (pairs.movedim(1, -1) ** 2).roll(1, 1).contiguous())
     train("average", Average(), words, classes)
     train("tagger", Tagger(), words, words % 5)
-    print("5 networks")
+    train("volume", Volume(), torch.randn(6, 2, 4, 6, 6, generator=fixture.stream("networks volumes")), classes)
+    train("bags", Bags(), words, classes)
+    print("7 networks")
 
 
 if __name__ == "__main__":
