@@ -38,8 +38,8 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 	}
 	if len(o.On) > 0 && site.CPUKernels != nil { // not described: what the CPU here has
 		site.CPUKernels = cpuKernels{}
-		if site.Device.Calls != nil && o.Task == Generate { // what is at hand is measured
-			site.CPU.Calls = cpuCalls{}
+		if site.Device.HostCalls != nil && o.Task == Generate { // what is at hand is measured
+			site.CPU.Calls = site.Device.HostCalls.Within(site.HostBudget)
 		}
 	}
 	if o.Task.Trains() && o.Optimizer.CPUOnly() && site.Context > 0 {
