@@ -166,7 +166,11 @@ func (d *painter) gpu(g GPU, link [2][]float64) {
 		if rate < 0 {
 			continue
 		}
-		d.row(name, fmt.Sprintf("%10v  %s", units.Rate(rate), spark(link[i], min(d.width-22, 60))))
+		text, best := fmt.Sprintf("%10v", units.Rate(rate)), [2]int64{g.LinkIn, g.LinkOut}[i]
+		if best > 0 {
+			text += fmt.Sprintf(" %4.0f%% of %v", 100*float64(rate)/float64(best), units.Rate(best))
+		}
+		d.row(name, text+"  "+spark(link[i], min(d.width-10-utf8.RuneCountInString(text), 60)))
 	}
 }
 
@@ -259,31 +263,73 @@ func RateOf(r RunInfo) float64 {
 	return 0
 }
 
-// tiers shows what the plan of a run reserves in each tier, and of the cache what is in use.
+// tiers shows what is in use of each tier as a bar with a mark where the plan is, of the cache the
+// pages in use, and how long each lane works in a step.
 func (d *painter) tiers(r RunInfo) {
 	var t eventlog.Tiers
-	cache := ""
+	var measured int64
+	var parts []string
+	works := r.Works
+	if works == nil {
+		works = &Works{}
+	}
 	switch {
 	case r.Last != nil:
-		t = r.Last.Tiers
+		t, measured = r.Last.Tiers, r.Last.MeasuredBytes
 	case r.Generated != nil:
-		g := r.Generated
-		t = g.Tiers
-		if g.Pages > 0 {
-			cache = fmt.Sprintf("  cache %s %d of %d pages", bar(float64(g.PagesUsed)/float64(g.Pages), 10, 0), g.PagesUsed, g.Pages)
-		}
+		t, measured = r.Generated.Tiers, r.Generated.MeasuredBytes
 	}
-	var parts []string
 	for _, tier := range []struct {
-		name  string
-		bytes int64
-	}{{"device", t.Device}, {"pinned", t.Pinned}, {"host", t.Host}, {"disk", t.Disk}} {
-		if tier.bytes > 0 {
-			parts = append(parts, fmt.Sprintf("%s %v", tier.name, units.Bytes(tier.bytes)))
+		name                string
+		plan, measured, has int64
+	}{{"device", t.Device, measured, works.Room.Device}, {"pinned", t.Pinned, 0, works.Room.Pinned}, {"host", t.Host, 0, works.Room.Host}, {"disk", t.Disk, 0, works.Room.Disk}} {
+		if tier.plan == 0 {
+			continue
 		}
+		text, used := tier.name+" ", tier.plan
+		if tier.measured > 0 {
+			used = tier.measured
+		}
+		if tier.has > 0 {
+			text += bar(float64(used)/float64(tier.has), 8, float64(tier.plan)/float64(tier.has)) + " "
+		}
+		if text += units.Bytes(used).String(); used != tier.plan {
+			text += fmt.Sprintf(", plan %v", units.Bytes(tier.plan))
+		}
+		parts = append(parts, text)
+	}
+	if g := r.Generated; g != nil && g.Pages > 0 {
+		parts = append(parts, fmt.Sprintf("cache %s %d of %d pages", bar(float64(g.PagesUsed)/float64(g.Pages), 8, 0), g.PagesUsed, g.Pages))
+	}
+	d.flow("memory", parts)
+	parts = nil
+	for _, l := range works.Lanes {
+		parts = append(parts, fmt.Sprintf("%s %s %.0f%%", printable(l.Name), bar(l.Busy, 8, l.Forecast), 100*l.Busy))
+	}
+	name := "lanes"
+	if len(parts) > 0 && works.Step == 0 {
+		name = "forecast"
+	}
+	d.flow(name, parts)
+}
+
+// flow writes parts one after the other, on as many lines as they need.
+func (d *painter) flow(name string, parts []string) {
+	const indent = 13
+	line := pad("    "+name, indent)
+	empty := true
+	for _, p := range parts {
+		if !empty && utf8.RuneCountInString(line)+2+utf8.RuneCountInString(p) > d.width {
+			d.add(d.faint(clip(line, d.width)))
+			line, empty = strings.Repeat(" ", indent), true
+		}
+		if !empty {
+			line += "  "
+		}
+		line, empty = line+p, false
 	}
 	if len(parts) > 0 {
-		d.add(d.faint(clip("    plan: "+strings.Join(parts, ", ")+cache, d.width)))
+		d.add(d.faint(clip(line, d.width)))
 	}
 }
 
@@ -357,8 +403,8 @@ func (at Snapshot) Lines() (list []string) {
 	h := at.Host
 	list = append(list, fmt.Sprintf("%s host %s cpu %.0f%% memory %v of %v", stamp, printable(h.Name), 100*h.Busy, units.Bytes(h.Total-h.Available), units.Bytes(h.Total)))
 	for _, g := range at.GPUs {
-		list = append(list, fmt.Sprintf("%s gpu %d busy %d%% memory %v of %v in %v out %v %s", stamp, g.Index, g.Busy, units.Bytes(max(g.MemoryUsed, 0)), units.Bytes(max(g.Memory, 0)),
-			units.Rate(max(g.Received, 0)), units.Rate(max(g.Sent, 0)), g.GPU.String()))
+		list = append(list, fmt.Sprintf("%s gpu %d busy %d%% memory %v of %v in %s out %s %s", stamp, g.Index, g.Busy, units.Bytes(max(g.MemoryUsed, 0)), units.Bytes(max(g.Memory, 0)),
+			rateText(g.Received, g.LinkIn), rateText(g.Sent, g.LinkOut), g.GPU.String()))
 	}
 	for _, r := range at.Runs {
 		if g := r.Generated; g != nil {
@@ -376,9 +422,18 @@ func (at Snapshot) Lines() (list []string) {
 	return list
 }
 
+// rateText is a rate of a link, with its share of what was measured.
+func rateText(rate, best int64) string {
+	text := units.Rate(max(rate, 0)).String()
+	if best > 0 {
+		text += fmt.Sprintf(" (%.0f%%)", 100*float64(max(rate, 0))/float64(best))
+	}
+	return text
+}
+
 // Columns are those of a snapshot as a table, Rows its lines: one for the host, and one for each
 // GPU. What is not known is empty.
-var Columns = []string{"time", "what", "busy_percent", "memory_used_bytes", "memory_bytes", "link_in_bytes_per_second", "link_out_bytes_per_second", "temperature_c", "power_w", "clock_mhz"}
+var Columns = []string{"time", "what", "busy_percent", "memory_used_bytes", "memory_bytes", "link_in_bytes_per_second", "link_out_bytes_per_second", "temperature_c", "power_w", "clock_mhz", "link_in_measured_bytes_per_second", "link_out_measured_bytes_per_second"}
 
 // Rows are described at Columns.
 func (at Snapshot) Rows() (rows [][]string) {
@@ -390,13 +445,19 @@ func (at Snapshot) Rows() (rows [][]string) {
 		return fmt.Sprint(n)
 	}
 	h := at.Host
-	rows = append(rows, []string{stamp, "host", fmt.Sprintf("%.1f", 100*h.Busy), number(h.Total - h.Available), number(h.Total), "", "", "", "", ""})
+	rows = append(rows, []string{stamp, "host", fmt.Sprintf("%.1f", 100*h.Busy), number(h.Total - h.Available), number(h.Total), "", "", "", "", "", "", ""})
+	measured := func(n int64) string {
+		if n <= 0 {
+			return ""
+		}
+		return fmt.Sprint(n)
+	}
 	for _, g := range at.GPUs {
 		power := ""
 		if g.Power >= 0 {
 			power = fmt.Sprintf("%.1f", float64(g.Power)/1000)
 		}
-		rows = append(rows, []string{stamp, fmt.Sprintf("gpu%d", g.Index), number(int64(g.Busy)), number(g.MemoryUsed), number(g.Memory), number(g.Received), number(g.Sent), number(int64(g.Temperature)), power, number(int64(g.Clock))})
+		rows = append(rows, []string{stamp, fmt.Sprintf("gpu%d", g.Index), number(int64(g.Busy)), number(g.MemoryUsed), number(g.Memory), number(g.Received), number(g.Sent), number(int64(g.Temperature)), power, number(int64(g.Clock)), measured(g.LinkIn), measured(g.LinkOut)})
 	}
 	return rows
 }

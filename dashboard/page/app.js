@@ -100,11 +100,14 @@ function nowRest(now) {
   return parts;
 }
 
+/** A rate of a link, with its share of what copies reached when it was measured. */
+const rateOf = (rate, best) => rate >= 0 ? (rate / 1e9).toFixed(1) + " GB/s" + (best ? `, ${(100 * rate / best).toFixed(0)}%` : "") : "";
+
 function computer() {
   const h = state.host, lines = h.total_bytes ? [["host " + (h.name || ""), `${percent(h.busy) || "0%"} of ${h.cores} cores`, `${bytes(h.total_bytes - h.available_bytes)} of ${bytes(h.total_bytes)}`]] : [];
   for (const g of state.gpus || []) {
     lines.push([`GPU ${g.index} ${g.name || ""}`, g.busy_percent >= 0 ? g.busy_percent + "%" : "", g.memory_bytes > 0 ? `${bytes(g.memory_used_bytes)} of ${bytes(g.memory_bytes)}` : "",
-      g.link_in_rate >= 0 ? (g.link_in_rate / 1e9).toFixed(1) + " GB/s" : "", g.link_out_rate >= 0 ? (g.link_out_rate / 1e9).toFixed(1) + " GB/s" : ""]);
+      rateOf(g.link_in_rate, g.link_in_measured_rate), rateOf(g.link_out_rate, g.link_out_measured_rate)]);
   }
   const links = (state.gpus || []).length ? ["link in", "link out"] : [];
   return make("div", wide, rows((state.notes || []).join("; "), ["device", "busy", "memory in use", ...links], lines.map((l) => links.length ? [...l, "", ""].slice(0, 5) : l)));
