@@ -137,11 +137,11 @@ func (d *painter) host(h Host, busy []float64) {
 	n := d.barWidth()
 	text := fmt.Sprintf("%s %4.0f%% of %d cores", bar(h.Busy, n, 0), 100*h.Busy, h.Cores)
 	left := d.width - 8 - utf8.RuneCountInString(text) - 2
-	d.row("CPU", text+"  "+spark(busy, min(left, 40)))
+	d.row("CPU", text+"  "+sparkTo(1, busy, min(left, 40)))
 	if h.Total > 0 {
 		text := fmt.Sprintf("%s %v of %v used", bar(1-float64(h.Available)/float64(h.Total), n, 0), units.Bytes(h.Total-h.Available), units.Bytes(h.Total))
 		if h.Pressure > 0.01 {
-			text += fmt.Sprintf(", %.0f%% of the time something waits for memory", 100*h.Pressure)
+			text += fmt.Sprintf(", pressure %.0f%%", 100*h.Pressure)
 		}
 		d.row("memory", text)
 	}
@@ -170,7 +170,7 @@ func (d *painter) gpu(g GPU, link [2][]float64) {
 		if best > 0 {
 			text += fmt.Sprintf(" %4.0f%% of %v", 100*float64(rate)/float64(best), units.Rate(best))
 		}
-		d.row(name, text+"  "+spark(link[i], min(d.width-10-utf8.RuneCountInString(text), 60)))
+		d.row(name, text+"  "+sparkTo(float64(best), link[i], min(d.width-10-utf8.RuneCountInString(text), 60)))
 	}
 }
 
@@ -180,17 +180,22 @@ func (d *painter) runs(list []RunInfo) {
 		return
 	}
 	d.title("runs")
-	name := min(max(d.width-66, 10), 32)
-	wide := d.width >= 100
-	head := pad("  run", name) + pad("step", 16) + pad("loss", 9) + pad("tokens/s", 10) + pad("roofline", 10) + pad("left", 12) + "state"
+	// What every run has takes 68 columns behind its name, what limits it and its memory 40 more.
+	wide := d.width >= 120
+	name := d.width - 68
 	if wide {
-		head += "        limited by       memory"
+		name -= 40
+	}
+	name = min(max(name, 10), 32)
+	head := pad("  run", name) + pad("step", 16) + pad("loss", 9) + pad("tokens/s", 10) + pad("roofline", 10) + pad("left", 12) + pad("state", 11)
+	if wide {
+		head += pad("limited by", 17) + "memory"
 	}
 	d.add(d.faint(clip(head, d.width)))
 	for _, r := range list {
 		d.add(d.run(r, name, wide))
 		if r.State == Running {
-			d.tiers(r)
+			d.tiers(r, wide)
 		}
 		if wide && r.State == Running && len(r.Recent) > 1 {
 			var losses []float64
@@ -203,7 +208,7 @@ func (d *painter) runs(list []RunInfo) {
 }
 
 func (d *painter) run(r RunInfo, name int, wide bool) string {
-	line := pad("  "+printable(filepath.Base(r.Dir)), name)
+	line := pad("  "+printable(filepath.Base(r.Dir)), name-1) + " "
 	if r.Error != "" && r.Last == nil {
 		return clip(line+" "+printable(r.Error), d.width)
 	}
@@ -224,7 +229,7 @@ func (d *painter) run(r RunInfo, name int, wide bool) string {
 	}
 	line += pad(step, 16) + pad(fmt.Sprintf("%.4f", it.Loss), 9) + pad(fmt.Sprintf("%.0f", it.TokensPerSecond), 10) + pad(shareText(it.ShareOfRoofline), 10) + pad(eta, 12) + pad(string(r.State), 11)
 	if wide {
-		line += pad("  "+it.Bound.String(), 17) + fmt.Sprintf("  %v of %v", units.Bytes(it.MeasuredBytes), units.Bytes(it.PredictedBytes))
+		line += pad(it.Bound.String(), 16) + fmt.Sprintf(" %v of %v", units.Bytes(it.MeasuredBytes), units.Bytes(it.PredictedBytes))
 	}
 	return d.state(r.State, clip(line, d.width))
 }
@@ -245,7 +250,7 @@ func (d *painter) generating(r RunInfo, line string, wide bool) string {
 	g := r.Generated
 	line += pad(fmt.Sprintf("%d tokens", g.TotalNew), 16) + pad("", 9) + pad(fmt.Sprintf("%.0f", RateOf(r)), 10) + pad(shareText(g.ShareOfRoofline), 10) + pad(fmt.Sprintf("%d open", g.Sequences), 12) + pad(string(r.State), 11)
 	if wide {
-		line += pad("  "+g.Bound.String(), 17) + fmt.Sprintf("  %v of %v", units.Bytes(g.MeasuredBytes), units.Bytes(g.PredictedBytes))
+		line += pad(g.Bound.String(), 16) + fmt.Sprintf(" %v of %v", units.Bytes(g.MeasuredBytes), units.Bytes(g.PredictedBytes))
 	}
 	return d.state(r.State, clip(line, d.width))
 }
@@ -265,9 +270,10 @@ func RateOf(r RunInfo) float64 {
 
 // tiers shows what is in use of each tier as a bar with a mark where the plan is, of the cache the
 // pages in use, and how long each lane works in a step.
-func (d *painter) tiers(r RunInfo) {
+func (d *painter) tiers(r RunInfo, wide bool) {
 	var t eventlog.Tiers
 	var measured int64
+	var bound eventlog.Resource
 	var parts []string
 	works := r.Works
 	if works == nil {
@@ -275,9 +281,9 @@ func (d *painter) tiers(r RunInfo) {
 	}
 	switch {
 	case r.Last != nil:
-		t, measured = r.Last.Tiers, r.Last.MeasuredBytes
+		t, measured, bound = r.Last.Tiers, r.Last.MeasuredBytes, r.Last.Bound
 	case r.Generated != nil:
-		t, measured = r.Generated.Tiers, r.Generated.MeasuredBytes
+		t, measured, bound = r.Generated.Tiers, r.Generated.MeasuredBytes, r.Generated.Bound
 	}
 	for _, tier := range []struct {
 		name                string
@@ -303,11 +309,14 @@ func (d *painter) tiers(r RunInfo) {
 	}
 	d.flow("memory", parts)
 	parts = nil
+	if name := bound.String(); !wide && name != "" { // there is no column for it
+		parts = append(parts, "limited by "+name)
+	}
 	for _, l := range works.Lanes {
 		parts = append(parts, fmt.Sprintf("%s %s %.0f%%", printable(l.Name), bar(l.Busy, 8, l.Forecast), 100*l.Busy))
 	}
 	name := "lanes"
-	if len(parts) > 0 && works.Step == 0 {
+	if len(works.Lanes) > 0 && works.Step == 0 {
 		name = "forecast"
 	}
 	d.flow(name, parts)
@@ -362,13 +371,9 @@ func (d *painter) processes(gpus []GPU) {
 	}
 }
 
-// spark is a curve in braille: two points a character, four heights. The highest point fills
-// it.
+// spark is a curve in braille, two points a character, four heights: the shape of what it shows.
 func spark(list []float64, width int) string {
-	if width <= 0 || len(list) == 0 {
-		return ""
-	}
-	list = list[max(len(list)-2*width, 0):]
+	list = list[max(len(list)-2*max(width, 0), 0):]
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, v := range list {
 		low, high = min(low, v), max(high, v)
@@ -378,6 +383,20 @@ func spark(list []float64, width int) string {
 	} else {
 		low = min(low, 0)
 	}
+	return braille(list, low, high)
+}
+
+// sparkTo is a curve from nothing to most, or to the highest point where that is higher.
+func sparkTo(most float64, list []float64, width int) string {
+	list = list[max(len(list)-2*max(width, 0), 0):]
+	for _, v := range list {
+		most = max(most, v)
+	}
+	return braille(list, 0, most)
+}
+
+// braille draws points between two heights.
+func braille(list []float64, low, high float64) string {
 	left, right := [5]rune{0, 0x40, 0x44, 0x46, 0x47}, [5]rune{0, 0x80, 0xa0, 0xb0, 0xb8}
 	level := func(v float64) int {
 		if high <= low || math.IsNaN(v) {
