@@ -52,6 +52,10 @@ function nowTiles(now) {
   parts.push(make("h2", {}, now.name + " ", state, now.start && now.start.model ? make("small", {}, ` ${now.start.model}${now.start.task ? ", " + now.start.task : ""}`) : null));
   if (now.damaged) parts.push(make("p", {class: "bad"}, `${now.damaged}; what comes before it is shown`));
   if (now.end && now.end.error) parts.push(make("p", {class: "bad"}, now.end.error));
+  if (!now.last && !now.generated) {
+    parts.push(make("p", {}, now.state === "running" ? "No step is recorded yet: the model is loaded, and the first step is about to begin." : "The run ended before its first step was recorded."));
+    return parts;
+  }
   parts.push(make("dl", {class: "tiles"}, ...now.generated ? generationTiles(now) : trainingTiles(now)));
   return parts;
 }
