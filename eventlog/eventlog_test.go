@@ -234,7 +234,7 @@ func TestOtherFiles(t *testing.T) {
 	for _, c := range []struct {
 		text []byte
 		want any
-	}{{newer, &version}, {[]byte(`{"step":1}` + "\n"), &format}, {[]byte("spilled"), &format}} {
+	}{{newer, &version}, {[]byte(`{"step":1}` + "\n"), &format}, {[]byte("spillway log"), &format}} {
 		if err := os.WriteFile(path, c.text, 0o644); err != nil {
 			t.Fatal(err)
 		}
