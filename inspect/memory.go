@@ -17,7 +17,7 @@ type MemoryOptions struct {
 	Rank                int64 // of the adapters of LoRA and QLoRA
 	Optimizer           optim.Config
 	Average             float64 // decay of a running average of the weights that training keeps; 0 for none
-	RulesOfThumb        bool // say also what the common formulas give
+	RulesOfThumb        bool    // say also what the common formulas give
 }
 
 // Memory is what a model needs with everything on one device, for each task and precision.
