@@ -330,7 +330,7 @@ func sameGoal(p *plan.Plan, s *spec.Model, g planner.Goal) error {
 	if len(planned) != len(s.Params) {
 		return fmt.Errorf("the plan has %d params, the model %d: %s", len(planned), len(s.Params), hint)
 	}
-	if u, now := p.Optimizer, g.Optimizer; (u == nil) != (now == nil) || u != nil && (u.Rule != now.Rule || u.Clip != now.Clip || u.Held != now.Held || u.Averaged != now.Averaged || u.Outputs != s.Config.Outputs) {
+	if u, now := p.Optimizer, g.Optimizer; (u == nil) != (now == nil) || u != nil && (u.Rule != now.Rule || u.Clip != now.Clip || u.Held != now.Held || u.Averaged != now.Averaged || u.Outputs != s.Config.Outputs || u.Centralized != s.Config.Centralize) {
 		return fmt.Errorf("the plan is for another optimizer, or clips gradients otherwise: %s", hint)
 	}
 	if p.CanonicalSums != g.CanonicalSums {

@@ -52,6 +52,10 @@ function nowTiles(now) {
   parts.push(make("h2", {}, now.name + " ", state, now.start && now.start.model ? make("small", {}, ` ${now.start.model}${now.start.task ? ", " + now.start.task : ""}`) : null));
   if (now.damaged) parts.push(make("p", {class: "bad"}, `${now.damaged}; what comes before it is shown`));
   if (now.end && now.end.error) parts.push(make("p", {class: "bad"}, now.end.error));
+  if (!now.last && !now.generated) {
+    parts.push(make("p", {}, now.state === "running" ? "No step is recorded yet: the model is loaded, and the first step is about to begin." : "The run ended before its first step was recorded."));
+    return parts;
+  }
   parts.push(make("dl", {class: "tiles"}, ...now.generated ? generationTiles(now) : trainingTiles(now)));
   return parts;
 }
@@ -100,11 +104,14 @@ function nowRest(now) {
   return parts;
 }
 
+/** A rate of a link, with its share of what copies reached when it was measured. */
+const rateOf = (rate, best) => rate >= 0 ? (rate / 1e9).toFixed(1) + " GB/s" + (best ? `, ${(100 * rate / best).toFixed(0)}%` : "") : "";
+
 function computer() {
   const h = state.host, lines = h.total_bytes ? [["host " + (h.name || ""), `${percent(h.busy) || "0%"} of ${h.cores} cores`, `${bytes(h.total_bytes - h.available_bytes)} of ${bytes(h.total_bytes)}`]] : [];
   for (const g of state.gpus || []) {
     lines.push([`GPU ${g.index} ${g.name || ""}`, g.busy_percent >= 0 ? g.busy_percent + "%" : "", g.memory_bytes > 0 ? `${bytes(g.memory_used_bytes)} of ${bytes(g.memory_bytes)}` : "",
-      g.link_in_rate >= 0 ? (g.link_in_rate / 1e9).toFixed(1) + " GB/s" : "", g.link_out_rate >= 0 ? (g.link_out_rate / 1e9).toFixed(1) + " GB/s" : ""]);
+      rateOf(g.link_in_rate, g.link_in_measured_rate), rateOf(g.link_out_rate, g.link_out_measured_rate)]);
   }
   const links = (state.gpus || []).length ? ["link in", "link out"] : [];
   return make("div", wide, rows((state.notes || []).join("; "), ["device", "busy", "memory in use", ...links], lines.map((l) => links.length ? [...l, "", ""].slice(0, 5) : l)));
