@@ -13,8 +13,8 @@ import (
 	"spillway/units"
 )
 
-// hostCalls measures what matmuls of few rows take on the CPU next to a GPU, while weights come to the
-// GPU from the same host memory: with weights that no cache holds. So blocks of a model larger than the GPU
+// hostCalls measures what calls of few rows take on the CPU next to a GPU, matmuls while weights come to the
+// GPU from the same host memory, with weights that no cache holds. So blocks of a model larger than the GPU
 // are computed. What was measured is stored as the times of a GPU's calls are; a process measures the first
 // that it asks for again, and where that takes another time now, all of them.
 type hostCalls struct {
@@ -33,13 +33,13 @@ type hostCalls struct {
 const (
 	// hostCold is more than the caches of CPUs hold.
 	hostCold = 512 << 20
-	// hostSpan is how long the launches of one measurement take together.
-	hostSpan = 8 * time.Millisecond
+	// hostSpan is how long launches of a matmul are timed, and otherSpan those of other calls.
+	hostSpan, otherSpan = 30 * time.Millisecond, 2 * time.Millisecond
 	// hostRows is up to how many rows calls are measured.
 	hostRows = 64
 	// trafficBytes is the size of copies that keep the link busy, and trafficParts how many there are in
-	// the host memory that they come from.
-	trafficBytes, trafficParts = 32 << 20, 8
+	// the host memory that they come from, which no cache holds either.
+	trafficBytes, trafficParts = 32 << 20, 32
 	// changedBy is how far a time must be from a cached one for those to be forgotten.
 	changedBy = 0.15
 	// linkKey is that of the time of a copy of trafficBytes while the CPU computes.
@@ -55,7 +55,7 @@ func newHostCalls(gpu device.Device, d machine.Device, m machine.Machine, o Opti
 	return h
 }
 
-// Time of a call; false of all but matmuls of few rows.
+// Time of a call; false of many rows, and of attention.
 func (h *hostCalls) Time(c op.Call) (machine.CallTime, bool) { return h.time(c, hostCold) }
 
 // Within is the same for whoever may take so many bytes of host memory.
@@ -70,10 +70,12 @@ func (w hostCallsWithin) Time(c op.Call) (machine.CallTime, bool) { return w.tim
 
 func (h *hostCalls) time(c op.Call, room int64) (took machine.CallTime, ok bool) {
 	matmul := c.Kind == op.MatMul && c.Attr.TransB || c.Kind == op.QuantizedMatmul
-	if !matmul || len(c.In) < 2 || len(c.In[1].Shape) != 2 || c.In[0].Shape.Rows() > hostRows {
+	switch {
+	case len(c.In) == 0 || c.In[0].Shape.Rows() > hostRows || c.Kind.ReadsCache() || c.Cost().Matrix && !matmul:
 		return took, false
+	case matmul: // what is added takes next to nothing
+		c.Attr.Bias, c.Attr.Plus, c.Attr.Accumulate, c.In = false, false, false, c.In[:2:2]
 	}
-	c.Attr.Bias, c.Attr.Plus, c.Attr.Accumulate, c.In = false, false, false, c.In[:2:2] // which take next to nothing
 	raw, err := json.Marshal(c)
 	if err != nil {
 		return took, false
@@ -97,7 +99,7 @@ func (h *hostCalls) time(c op.Call, room int64) (took machine.CallTime, ok bool)
 	if off := float64(took.Device) / float64(max(before.Device, 1)); ok && err == nil && (off > 1+changedBy || off < 1-changedBy) {
 		h.cached = nil // of another host, or of a busy minute
 	}
-	h.known[key], h.checked, h.changed = took, true, true
+	h.known[key], h.checked, h.changed = took, h.checked || ok, true
 	return took, took.Device > 0
 }
 
@@ -119,17 +121,29 @@ func (h *hostCalls) measure(c op.Call, room int64) (took machine.CallTime, err e
 	if err != nil {
 		return took, err
 	}
+	if !c.Cost().Matrix {
+		took.Device, err = w.average(otherSpan)
+		return took, err
+	}
 	stop, err := h.traffic(room / 4)
 	if err != nil {
 		return took, err
 	}
-	took, err = w.time(hostSpan)
+	took.Device, err = w.average(hostSpan)
 	carried, stopped := stop()
 	if carried > 0 && c.In[0].Shape.Rows() == 1 {
 		h.known[linkKey] = machine.CallTime{Device: carried.Time(trafficBytes)}
 	}
-	took.Launch = 0
 	return took, errors.Join(err, stopped)
+}
+
+// average is what a launch takes on average, of as many as take so long.
+func (w *work) average(span time.Duration) (time.Duration, error) {
+	launches := launchesIn(span, w.once)
+	if _, err := w.row(min(launches, len(w.launches))); err != nil {
+		return 0, err
+	}
+	return w.row(launches)
 }
 
 // traffic keeps the link busy until stop is called, which says at what rate it was.

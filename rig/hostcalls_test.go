@@ -25,6 +25,9 @@ func TestHostCallsAreMeasured(t *testing.T) {
 	if took, ok := calls.Time(packed); !ok || took.Device <= 0 {
 		t.Errorf("packed: %v, %v", took, ok)
 	}
+	if took, ok := calls.Time(callOf(t, op.RMSNorm, op.Attr{Eps: 1e-5}, of(dtype.BF16, 1, 1, 64), of(dtype.BF16, 64))); !ok || took.Device <= 0 {
+		t.Errorf("a norm: %v, %v", took, ok)
+	}
 	if _, ok := calls.Time(many); ok {
 		t.Error("a matmul of many rows is the GPU's")
 	}

@@ -11,7 +11,7 @@ import (
 // Sums in any order are as near to exact ones as sums in order, and a row has the same bits whatever rows
 // are computed with it and however many workers there are.
 func TestDots(t *testing.T) {
-	for _, c := range []struct{ m, n, k, workers int }{{1, 64, 64, 1}, {1, 257, 96, 3}, {3, 101, 4096, 2}, {8, 33, 32, 4}, {1, 1000, 1024, 5}} {
+	for _, c := range []struct{ m, n, k, workers int }{{1, 64, 64, 1}, {1, 257, 96, 3}, {3, 101, 4096, 2}, {8, 33, 32, 4}, {4, 130, 64, 2}, {6, 77, 288, 3}, {1, 1000, 1024, 5}} {
 		for _, add := range []string{"", "bias", "plus", "accumulate"} {
 			t.Run(fmt.Sprint(c, add), func(t *testing.T) {
 				p := NewPool(c.workers)
@@ -29,7 +29,7 @@ func TestDots(t *testing.T) {
 				product := func(from, m int) []float32 {
 					g := &Gemm{M: m, N: c.n, K: c.k, CStep: c.n, A: Matrix{Data: a[from*c.k:], Step: c.k}, B: Matrix{Codes: codes, Type: dtype.BF16, Step: c.k, Transposed: true},
 						C: make([]float32, m*c.n), AnyOrder: true}
-					if bf16Dots != nil && !g.isDots() {
+					if hasDots && !g.isDots() {
 						t.Fatal("it is computed otherwise")
 					}
 					switch add {
