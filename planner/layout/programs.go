@@ -132,7 +132,7 @@ func anyOrder(p *graph.Program) *graph.Program {
 	q := *p
 	q.Nodes = slices.Clone(p.Nodes)
 	for i := range q.Nodes {
-		q.Nodes[i].Attr.AnyOrder = q.Nodes[i].Kind == op.MatMul
+		q.Nodes[i].Attr.AnyOrder = q.Nodes[i].Kind == op.MatMul || q.Nodes[i].Kind == op.QuantizedMatmul
 	}
 	return &q
 }
