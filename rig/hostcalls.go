@@ -48,7 +48,7 @@ const (
 
 // newHostCalls reads what earlier processes have measured next to a GPU.
 func newHostCalls(gpu device.Device, d machine.Device, m machine.Machine, o Options) *hostCalls {
-	h := &hostCalls{o: o, gpu: gpu, rate: d.Link.In, key: "beside " + callKey(gpu) + "|" + hostKey(m), known: map[string]machine.CallTime{}}
+	h := &hostCalls{o: o, gpu: gpu, rate: d.Link.In, key: "next to " + callKey(gpu) + "|" + hostKey(m), known: map[string]machine.CallTime{}}
 	if e, err := o.load(h.key); err == nil {
 		h.cached = e.Calls
 	}
@@ -197,14 +197,14 @@ func (h *hostCalls) traffic(room int64) (stop func() (units.Rate, error), err er
 func (h *hostCalls) LinkShare() float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	beside, ok := h.known[linkKey]
+	busy, ok := h.known[linkKey]
 	if !ok {
-		beside = h.cached[linkKey]
+		busy = h.cached[linkKey]
 	}
-	if beside.Device <= 0 || h.rate <= 0 {
+	if busy.Device <= 0 || h.rate <= 0 {
 		return 1
 	}
-	return min(h.rate.Time(trafficBytes).Seconds()/beside.Device.Seconds(), 1)
+	return min(h.rate.Time(trafficBytes).Seconds()/busy.Device.Seconds(), 1)
 }
 
 // opened says that the GPU was opened again.

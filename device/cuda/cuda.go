@@ -65,8 +65,8 @@ type Device struct {
 	// plainly: what tests turn off to compare.
 	plainly struct{ launches, copies bool }
 
-	handing   sync.Mutex
-	handovers map[int64]*kernelLaunch // by pieces, see handover
+	copying     sync.Mutex
+	copyKernels map[int64]*kernelLaunch // by pieces, see copyKernel
 
 	joined  atomic.Bool // queues of other backends have waited for this device
 	mu      sync.Mutex

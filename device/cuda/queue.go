@@ -25,7 +25,7 @@ type queue struct {
 	marks     marks
 	capturing *capturedGraph
 	follows   bool // what the stream was given last is a kernel of ours
-	handed    device.Launch
+	copied    device.Launch
 	// The parameters of one launch at a time, in memory that does not move.
 	launch driver.Launch
 	slots  [driver.MaxParams]uint64
@@ -114,8 +114,8 @@ func (q *queue) Copy(dst, src device.Buffer) error {
 		return err
 	}
 	defer q.leave()
-	if q.handsOver(dst, src) {
-		if err := q.handOver(dst, src); err != nil {
+	if q.copiesByKernel(dst, src) {
+		if err := q.copyByKernel(dst, src); err != nil {
 			return fmt.Errorf("%s: copy of %d bytes by a kernel: %w", q.device.name, dst.Bytes, err)
 		}
 		return nil

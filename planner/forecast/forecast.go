@@ -121,7 +121,7 @@ func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
 	}
 	s.devices[0].ShareLauncher(s.devices[1:])
 	if host != nil && site.CPU.Bandwidth > 0 { // the CPU and the devices share the host's memory
-		if m, measured := site.CPU.Calls.(besideLink); measured && p.Cache != nil {
+		if m, measured := site.CPU.Calls.(withLink); measured && p.Cache != nil {
 			host.ShareLink(others, m.LinkShare())
 		} else {
 			host.ShareHostMemory(others)
@@ -132,9 +132,9 @@ func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
 	return s, err
 }
 
-// besideLink tells what a link carries of its rate while the CPU computes. Calls of such a CPU were
+// withLink tells what a link carries of its rate while the CPU computes. Calls of such a CPU were
 // measured while the link was busy.
-type besideLink interface{ LinkShare() float64 }
+type withLink interface{ LinkShare() float64 }
 
 // iterate carries the plan out once more and says when that has ended: not before, the
 // next iteration begins.

@@ -9,7 +9,7 @@ import (
 	"spillway/quant"
 )
 
-// Products with weights as they are stored are those with decoded weights, but for rounding; a row has the same
+// Matmuls with weights as they are stored give what they give with decoded ones, but for rounding; a row has the same
 // bits whatever rows are computed with it.
 func TestPackedDots(t *testing.T) {
 	for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.Q4_K, quant.Q6_K, quant.RowI8} {

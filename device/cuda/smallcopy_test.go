@@ -10,7 +10,7 @@ import (
 
 // What the CPU computed comes to the GPU by a kernel where the stream waits for the CPU: copies queue behind
 // those of weights. Large ones, and those of other streams, are copied.
-func TestHandedOverByAKernel(t *testing.T) {
+func TestCopiedByAKernel(t *testing.T) {
 	r := newRig(t, Options{})
 	part := func(m device.Memory, bytes int64) device.Buffer { return device.Buffer{Memory: m, Bytes: bytes} }
 	last := func(bytes int64) string {
