@@ -20,7 +20,6 @@ import (
 
 	"spillway/eventlog"
 	"spillway/finetune"
-	"spillway/plan"
 	"spillway/trace"
 )
 
@@ -300,8 +299,9 @@ func TestScreens(t *testing.T) {
 	if *screenRuns != "" {
 		dirs = strings.Split(*screenRuns, ",")
 	}
-	_, h := serve(t, Options{Runs: dirs, Replan: func(_ context.Context, dir string, memory int64) (*plan.Plan, error) {
-		return finetune.Replan(dir, memory)
+	_, h := serve(t, Options{Runs: dirs, Replan: func(_ context.Context, dir string, memory int64) (Replanned, error) {
+		p, err := finetune.Replan(dir, memory)
+		return Replanned{Plan: p}, err
 	}})
 	ctx := browser(t)
 	size := func(high int) {

@@ -217,11 +217,12 @@ func rgb(m image.Image, x, y int) [3]int {
 
 // tinyReplan makes the plans of tinyPlan for other limits of memory.
 func tinyReplan(t testing.TB) Replan {
-	return func(_ context.Context, _ string, memory int64) (*plan.Plan, error) {
+	return func(_ context.Context, _ string, memory int64) (Replanned, error) {
 		goal := tiny.AdamW(2, false)
 		site := tiny.Site(memory)
 		site.Kernels = devicetest.NewPlain(0)
-		return planner.Make(tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train}), goal, site)
+		p, err := planner.Make(tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train}), goal, site)
+		return Replanned{Plan: p}, err
 	}
 }
 
@@ -232,7 +233,7 @@ func TestWhatIf(t *testing.T) {
 	record(t, dir, 10, p, eventsOf(p))
 	var asked atomic.Int32
 	make := tinyReplan(t)
-	_, h := serve(t, Options{Runs: []string{dir}, Replan: func(ctx context.Context, dir string, memory int64) (*plan.Plan, error) {
+	_, h := serve(t, Options{Runs: []string{dir}, Replan: func(ctx context.Context, dir string, memory int64) (Replanned, error) {
 		asked.Add(1)
 		return make(ctx, dir, memory)
 	}})

@@ -242,7 +242,7 @@ async function showPlans() {
   if (run !== id || view !== "plans") return;
   const time = (p) => p.step_seconds ? (p.lower_bound ? "at least " : "") + seconds(p.step_seconds) : "";
   const tradeoff = figure((form) => `api/run/${id}/tradeoff/plans.${form}`, "plans");
-  const list = make("div", wide, rows("the plan of the run, and those that the planner did not choose", ["plan", "time per step", "device", "pinned", "host", "disk", "why"],
+  const list = make("div", wide, rows("the plan of the run, and those that the planner did not choose", ["plan", plans.generates ? "time per pass" : "time per step", "device", "pinned", "host", "disk", "why"],
     plans.plans.map((p) => [p.strategy, time(p), ...["device", "pinned", "host", "disk"].map((t) => p.peak_bytes && p.peak_bytes[t] ? bytes(p.peak_bytes[t]) : ""), p.reason])));
   main.replaceChildren(make("div", {class: "plots"}, tradeoff, asking(id, plans, tradeoff)), list);
 }
@@ -269,8 +269,12 @@ function asking(id, plans, tradeoff) {
     if (!a.fits) { says.replaceChildren(make("p", {class: "bad"}, `No plan fits in ${bytes(a.limit_bytes)}: ${a.reason}.`)); return; }
     const ratio = own && own.fits ? a.step_seconds / own.step_seconds : 0, than = `the limit of the run, ${bytes(plans.budget_bytes)}`;
     const speed = !ratio ? "" : Math.abs(ratio - 1) < 0.005 ? `as fast as with ${than}` : ratio > 1 ? `${(100 * (ratio - 1)).toFixed(0)}% slower than with ${than}` : `${(100 * (1 - ratio)).toFixed(0)}% faster than with ${than}`;
-    says.replaceChildren(make("p", {}, make("strong", {}, `${seconds(a.step_seconds)} per step`), speed ? `, ${speed}` : "", a.bound ? `; limited by ${a.bound}` : ""), make("p", {}, `${a.plan}: ${a.reason}`),
-      make("div", wide, rows("memory", ["", "with " + bytes(a.limit_bytes), "the run"], ["device", "pinned", "host", "disk"].filter((t) => a.peak_bytes[t] || first.peak_bytes[t]).map((t) => [t, bytes(a.peak_bytes[t] || 0), bytes(first.peak_bytes[t] || 0)]))),
+    const rate = a.context ? `${number(Number(a.tokens_per_second.toPrecision(3)))} tokens/s` : `${seconds(a.step_seconds)} per step`;
+    const texts = !a.context ? "" : `One text, half of ${number(a.context)} tokens being there. ${a.streams > 1 ? `${number(a.streams)} texts at once: ${number(Math.round(a.all_tokens_per_sec))} tokens/s. ` : ""}The first token comes ${seconds(a.prompt_seconds)} after a prompt of ${number(a.prompt_tokens)}.`;
+    const tiers = ["device", "pinned", "host", "disk"], stored = (list, t) => (list || []).find((w) => w.tier === t)?.bytes || 0;
+    says.replaceChildren(make("p", {}, make("strong", {}, rate), speed ? `, ${speed}` : "", a.bound ? `; limited by ${a.bound}` : ""), ...texts ? [make("p", {}, texts)] : [], make("p", {}, `${a.plan}: ${a.reason}`),
+      make("div", wide, rows("memory", ["", "with " + bytes(a.limit_bytes), "the run"], [...tiers.filter((t) => a.peak_bytes[t] || first.peak_bytes[t]).map((t) => [t, bytes(a.peak_bytes[t] || 0), bytes(first.peak_bytes[t] || 0)]),
+        ...tiers.filter((t) => stored(a.weights, t) || stored(plans.weights, t)).map((t) => [`weights on ${t}`, bytes(stored(a.weights, t)), bytes(stored(plans.weights, t))])])),
       memoryOf(a));
   };
   const memoryOf = (a) => {
