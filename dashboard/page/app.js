@@ -268,7 +268,7 @@ function asking(id, plans, tradeoff) {
   const tell = (a) => {
     if (!a.fits) { says.replaceChildren(make("p", {class: "bad"}, `No plan fits in ${bytes(a.limit_bytes)}: ${a.reason}.`)); return; }
     const ratio = own && own.fits ? a.step_seconds / own.step_seconds : 0, than = `the limit of the run, ${bytes(plans.budget_bytes)}`;
-    const speed = !ratio ? "" : Math.abs(ratio - 1) < 0.005 ? `as fast as with ${than}` : ratio > 1 ? `${(100 * (ratio - 1)).toFixed(0)}% slower than with ${than}` : `${(100 * (1 - ratio)).toFixed(0)}% faster than with ${than}`;
+    const speed = !ratio ? "" : Math.abs(ratio - 1) < 0.005 ? `as fast as with ${than}` : `${a.context ? "a token" : "a step"} takes ${ratio.toFixed(2)} × as long as with ${than}`;
     const rate = a.context ? `${number(Number(a.tokens_per_second.toPrecision(3)))} tokens/s` : `${seconds(a.step_seconds)} per step`;
     const texts = !a.context ? "" : `One text, half of ${number(a.context)} tokens being there. ${a.streams > 1 ? `${number(a.streams)} texts at once: ${number(Math.round(a.all_tokens_per_sec))} tokens/s. ` : ""}The first token comes ${seconds(a.prompt_seconds)} after a prompt of ${number(a.prompt_tokens)}.`;
     const tiers = ["device", "pinned", "host", "disk"], stored = (list, t) => (list || []).find((w) => w.tier === t)?.bytes || 0;
