@@ -39,13 +39,16 @@ func (d *Device) pointwise(c op.Call, v op.Convolution) (p program, err error) {
 	switch c.Kind {
 	case op.ConvInput:
 		x.n, x.k = v.C, v.O
-		x.a, x.b, x.c = matrix{buffer(0), t, v.O, false}, matrix{buffer(1), t, v.C, false}, matrix{buffer(2), t, v.C, false}
+		x.a, x.b, x.c = matrix{buffer(0), t, v.O, false}, matrix{buffer(1), t, v.C, false}, matrix{buffer(len(c.In)), t, v.C, false}
 	case op.ConvWeight:
 		x.m, x.n, x.k, x.add = v.O, v.C, rows, c.Attr.Accumulate
 		x.a, x.b, x.c = matrix{buffer(1), t, v.O, true}, matrix{buffer(0), t, v.C, false}, matrix{buffer(2), t, v.C, false}
 	}
 	if c.Attr.Bias {
 		x.bias, x.biasOf = new(buffer(2)), c.In[2].DType
+	}
+	if c.Attr.Plus {
+		x.plus = new(buffer(2))
 	}
 	p.actions, p.workspace, err = d.multiply(x)
 	return p, err
