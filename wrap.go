@@ -316,17 +316,17 @@ func (w *Wrapped) Close() error {
 	return errors.Join(errs...)
 }
 
-// givenBatches is a feed of batches that are given one at a time.
+// givenBatches is a feed of batches that are given one at a time: begin has filled them in.
 type givenBatches struct {
 	next      batch.Matched
 	sequences int64 // so far
 }
 
 // Next fills in the batch at hand.
-func (g *givenBatches) Next(to train.Parts) (train.Filled, error) {
+func (g *givenBatches) Next(train.Parts) (train.Filled, error) {
 	f := train.Filled{FirstSequence: g.sequences, Counted: g.next.Counted(), Tokens: g.next.Sequences * g.next.Positions}
 	g.sequences += g.next.Sequences
-	return f, g.next.Fill(to.MicroBatches, to.Part)
+	return f, nil
 }
 
 // Position is how many sequences there were.

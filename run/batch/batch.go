@@ -6,12 +6,14 @@
 package batch
 
 import (
-	"encoding/binary"
 	"fmt"
 	"maps"
-	"math"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
 
 	"spillway/dtype"
 	"spillway/op"
@@ -168,17 +170,40 @@ func (m *Matched) Fill(microBatches int, tensor func(micro int, name string) ([]
 				from = j * len(dst) / 4
 			}
 			if t.Ints != nil {
-				put(dst, t.Ints[from:], func(v int32) uint32 { return uint32(v) })
+				put(dst, t.Ints[from:])
 			} else {
-				put(dst, t.Floats[from:], math.Float32bits)
+				put(dst, t.Floats[from:])
 			}
 		}
 	}
 	return nil
 }
 
-func put[E any](dst []byte, from []E, bits func(E) uint32) {
-	for i := range len(dst) / 4 {
-		binary.LittleEndian.PutUint32(dst[4*i:], bits(from[i]))
+// share is how many bytes of a tensor one goroutine copies: images of a batch take longer to copy than the
+// first layers to compute.
+const share = 1 << 20
+
+// put copies numbers as their bytes, which are those of all machines that Go programs here run on.
+func put[E float32 | int32](dst []byte, from []E) {
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(from))), 4*len(from))
+	bytes = bytes[:len(dst)]
+	if len(dst) <= share {
+		copy(dst, bytes)
+		return
 	}
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(dst)/share+1) {
+		all.Go(func() {
+			for {
+				at := int(next.Add(share)) - share
+				if at >= len(dst) {
+					return
+				}
+				end := min(at+share, len(dst))
+				copy(dst[at:end], bytes[at:end])
+			}
+		})
+	}
+	all.Wait()
 }

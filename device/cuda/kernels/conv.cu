@@ -161,6 +161,79 @@ extern "C" __global__ void poolGrad(const Element *x, const Element *dy, Element
     }
 }
 
+// Pooling by the largest with windows of one size, LANES channels by a thread: y of a place, or which place of its
+// window was the first largest, or both.
+extern "C" __global__ void __launch_bounds__(256) poolLargest(const Element *x, Element *y, u8 *which, POOLING) {
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x, each = (u32)(C / LANES), r = i / each, c = i % each * LANES;
+    if (r >= (u32)(B * out0 * out1 * out2)) return;
+    u32 ou = r % (u32)out2, ov = r / (u32)out2 % (u32)out1, oz = r / (u32)(out2 * out1) % (u32)out0, b = r / (u32)(out2 * out1 * out0);
+    float top[LANES];
+    u8 best[LANES];
+    bool any = false;
+    for (int kz = 0; kz < (int)k0; kz++) {
+        int z = oz * (int)s0 - (int)p0 + kz * (int)d0;
+        if (z < 0 || z >= (int)in0) continue;
+        for (int kv = 0; kv < (int)k1; kv++) {
+            int v = ov * (int)s1 - (int)p1 + kv * (int)d1;
+            if (v < 0 || v >= (int)in1) continue;
+            for (int ku = 0; ku < (int)k2; ku++) {
+                int u = ou * (int)s2 - (int)p2 + ku * (int)d2;
+                if (u < 0 || u >= (int)in2) continue;
+                float f[LANES];
+                load(x + (((b * in0 + z) * in1 + v) * in2 + u) * C + c, f);
+                u8 at = (u8)((kz * (int)k1 + kv) * (int)k2 + ku);
+#pragma unroll
+                for (int k = 0; k < LANES; k++)
+                    if (!any || f[k] > top[k]) {
+                        top[k] = f[k];
+                        best[k] = at;
+                    }
+                any = true;
+            }
+        }
+    }
+    if (y) store(y + (i64)r * C + c, top);
+    if (which) {
+        Pack<u8, LANES> w;
+#pragma unroll
+        for (int k = 0; k < LANES; k++) w.x[k] = best[k];
+        *(Pack<u8, LANES> *)(which + (i64)r * C + c) = w;
+    }
+}
+
+// Its gradient: each place of x has those of the windows whose largest it is.
+extern "C" __global__ void __launch_bounds__(256) poolLargestGrad(const u8 *which, const Element *dy, Element *dx, POOLING) {
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x, each = (u32)(C / LANES), r = i / each, c = i % each * LANES;
+    if (r >= (u32)(B * in0 * in1 * in2)) return;
+    u32 ui = r % (u32)in2, vi = r / (u32)in2 % (u32)in1, zi = r / (u32)(in2 * in1) % (u32)in0, b = r / (u32)(in2 * in1 * in0);
+    i64 z0, z1, v0, v1, u0, u1;
+    windows(zi, in0, out0, k0, s0, p0, d0, 0, z0, z1);
+    windows(vi, in1, out1, k1, s1, p1, d1, 0, v0, v1);
+    windows(ui, in2, out2, k2, s2, p2, d2, 0, u0, u1);
+    float sum[LANES] = {};
+    for (int oz = (int)z0; oz <= (int)z1; oz++) {
+        int kz = (int)zi + (int)p0 - oz * (int)s0;
+        if (kz % (int)d0) continue;
+        for (int ov = (int)v0; ov <= (int)v1; ov++) {
+            int kv = (int)vi + (int)p1 - ov * (int)s1;
+            if (kv % (int)d1) continue;
+            for (int ou = (int)u0; ou <= (int)u1; ou++) {
+                int ku = (int)ui + (int)p2 - ou * (int)s2;
+                if (ku % (int)d2) continue;
+                i64 from = (((b * out0 + oz) * out1 + ov) * out2 + ou) * C + c;
+                int at = (kz / (int)d0 * (int)k1 + kv / (int)d1) * (int)k2 + ku / (int)d2;
+                Pack<u8, LANES> w = *(const Pack<u8, LANES> *)(which + from);
+                float f[LANES];
+                load(dy + from, f);
+#pragma unroll
+                for (int k = 0; k < LANES; k++)
+                    if (w.x[k] == at) sum[k] += f[k];
+            }
+        }
+    }
+    store(dx + (i64)r * C + c, sum);
+}
+
 // Resampling: what place o of the new ones reads.
 enum { Nearest = 1, NearestExact, Linear, Cubic };
 __device__ __forceinline__ double cubicWeight(double d) {
