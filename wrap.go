@@ -316,13 +316,13 @@ func (w *Wrapped) Close() error {
 	return errors.Join(errs...)
 }
 
-// givenBatches is a feed of batches that are given one at a time: begin has filled them in.
+// givenBatches is a feed of batches that are given one at a time, and are in place already (Wrapped.begin).
 type givenBatches struct {
 	next      batch.Matched
 	sequences int64 // so far
 }
 
-// Next fills in the batch at hand.
+// Next says what the batch at hand is.
 func (g *givenBatches) Next(train.Parts) (train.Filled, error) {
 	f := train.Filled{FirstSequence: g.sequences, Counted: g.next.Counted(), Tokens: g.next.Sequences * g.next.Positions}
 	g.sequences += g.next.Sequences

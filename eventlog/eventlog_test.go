@@ -444,18 +444,24 @@ func TestSlowDisk(t *testing.T) {
 	}
 }
 
-func TestIterationAllocatesNothing(t *testing.T) {
+// allocatesNothing says that what record writes is written without allocating.
+func allocatesNothing(t *testing.T, record func(w *Writer)) {
+	t.Helper()
 	w, err := Open(filepath.Join(t.TempDir(), "x"), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	it := iteration(1)
-	if n := testing.AllocsPerRun(1000, func() { w.Iteration(&it) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { record(w) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestIterationAllocatesNothing(t *testing.T) {
+	it := iteration(1)
+	allocatesNothing(t, func(w *Writer) { w.Iteration(&it) })
 	var none *Writer
 	none.Iteration(&it)
 	none.Alert(Alert{})

@@ -240,7 +240,11 @@ func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("planning %s: %w", p.Model, err)
 	}
-	return &Run{Model: q.model, Planned: Planned{Options: o, Plan: p, Spec: s, site: q.Site, onDisk: layout}, Notices: q.notices}, nil
+	notices := q.notices
+	if o.Disk != "" && !hasDisk(p) {
+		notices = append(slices.Clone(notices), fmt.Sprintf("nothing is stored in %s: all of it fits in memory", o.Disk))
+	}
+	return &Run{Model: q.model, Planned: Planned{Options: o, Plan: p, Spec: s, site: q.Site, onDisk: layout}, Notices: notices}, nil
 }
 
 // use makes a run of a given plan.

@@ -179,31 +179,30 @@ func (m *Matched) Fill(microBatches int, tensor func(micro int, name string) ([]
 	return nil
 }
 
-// share is how many bytes of a tensor one goroutine copies: images of a batch take longer to copy than the
-// first layers to compute.
-const share = 1 << 20
-
-// put copies numbers as their bytes, which are those of all machines that Go programs here run on.
+// put copies numbers of 4 bytes to where an iteration reads them, which is in the order of this computer. Many are
+// copied in parts at once: a core alone copies images slower than a GPU takes them.
 func put[E float32 | int32](dst []byte, from []E) {
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(from))), 4*len(from))
-	bytes = bytes[:len(dst)]
-	if len(dst) <= share {
-		copy(dst, bytes)
+	if len(dst) == 0 {
+		return
+	}
+	src := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(from[:len(dst)/4]))), len(dst))
+	if len(dst) <= copyPart {
+		copy(dst, src)
 		return
 	}
 	var next atomic.Int64
-	var all sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(dst)/share+1) {
-		all.Go(func() {
-			for {
-				at := int(next.Add(share)) - share
-				if at >= len(dst) {
-					return
-				}
-				end := min(at+share, len(dst))
-				copy(dst[at:end], bytes[at:end])
+	var wait sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), mostCopiers, len(dst)/copyPart) {
+		wait.Go(func() {
+			for at := int(next.Add(copyPart)) - copyPart; at < len(dst); at = int(next.Add(copyPart)) - copyPart {
+				copy(dst[at:], src[at:min(at+copyPart, len(src))])
 			}
 		})
 	}
-	all.Wait()
+	wait.Wait()
 }
+
+const (
+	copyPart    = 1 << 20 // bytes that a core copies at a time
+	mostCopiers = 8       // more cores than this read memory no faster
+)
