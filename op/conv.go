@@ -51,8 +51,16 @@ const ConvWeight Kind = "conv_weight"
 
 func init() {
 	Register(Op{Kind: Conv, Infer: inferConv, Cost: costConv, Reference: referenceConv, Cases: (*CaseList).convolutions})
-	Register(Op{Kind: ConvInput, Infer: inferConvInput, Cost: costConv, Reference: referenceConv})
+	Register(Op{Kind: ConvInput, Infer: inferConvInput, Cost: costConv, Reference: referenceConv, Overwrites: overwritesPlus})
 	Register(Op{Kind: ConvWeight, Takes: 2, Infer: inferConvWeight, Cost: costConv, Reference: referenceConv, Accumulates: firstOutput})
+}
+
+// overwritesPlus: a sum may lie where what is added lies.
+func overwritesPlus(c Call) []Overwrite {
+	if !c.Attr.Plus {
+		return nil
+	}
+	return []Overwrite{{0, 2}}
 }
 
 // Convolution is what a convolution or its gradient computes, in three spatial dimensions: those that

@@ -29,9 +29,18 @@ const GroupNormAgain Kind = "group_norm_again"
 const GroupNormGrad Kind = "group_norm_grad"
 
 func init() {
-	Register(Op{Kind: GroupNorm, Infer: inferGroupNorm, Cost: costNorm, Reference: referenceGroupNorm, Cases: (*CaseList).groupNorms})
-	Register(Op{Kind: GroupNormAgain, Infer: inferGroupNormAgain, Cost: costNorm, Reference: referenceGroupNormAgain})
-	Register(Op{Kind: GroupNormGrad, Infer: inferGroupNormGrad, Cost: costNorm, Reference: referenceGroupNormGrad, Accumulates: groupNormParams})
+	Register(Op{Kind: GroupNorm, Infer: inferGroupNorm, Cost: costNorm, Reference: referenceGroupNorm, Overwrites: overwritesX, Cases: (*CaseList).groupNorms})
+	Register(Op{Kind: GroupNormAgain, Infer: inferGroupNormAgain, Cost: costNorm, Reference: referenceGroupNormAgain, Overwrites: overwritesX})
+	Register(Op{Kind: GroupNormGrad, Infer: inferGroupNormGrad, Cost: costNorm, Reference: referenceGroupNormGrad, Overwrites: overwritesX, Accumulates: groupNormParams})
+}
+
+// overwritesX: what a norm or its gradient makes may lie where x lies, dr where r lies.
+func overwritesX(c Call) []Overwrite {
+	list := []Overwrite{{0, 0}}
+	if c.Kind == GroupNormGrad && c.Attr.Plus {
+		list = append(list, Overwrite{len(c.Out) - 1, c.Attr.NormOperands().Plus})
+	}
+	return list
 }
 
 func groupNormParams(a Attr) []int {

@@ -230,13 +230,15 @@ func groupNormGrad(c op.Call, workers int) Program {
 		away, minus := room[worker], g.line(a.work, set, a.lines, 0)
 		byDY, byX, add := g.line(a.work, set, a.lines, 3), g.line(a.work, set, a.lines, 4), g.line(a.work, set, a.lines, 5)
 		for i := from; i < to; i++ {
-			to := g.row(dx, i)
+			var d []float32
 			if dplus != nil {
-				kernel.Mul(to, g.row(dplus, i), byDY)
+				d = g.row(dplus, i)
 			} else {
-				kernel.Mul(to, gradient(worker, set, i), byDY)
+				d = gradient(worker, set, i)
 			}
+			to := g.row(dx, i) // may be where x is
 			kernel.Add(away, g.row(a.x, i), minus)
+			kernel.Mul(to, d, byDY)
 			kernel.AddMul(to, away, byX)
 			kernel.Add(to, to, add)
 		}

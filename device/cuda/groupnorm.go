@@ -25,6 +25,9 @@ func (d *Device) groupSums(c op.Call) groupSums {
 	t := c.In[0].DType
 	s := groupSums{NormGroups: c.NormGroups(), each: elementsPerLoad(t), unit: unitFor("groupnorm", t), eps: f32(c.Attr.Eps), relu: flag(c.Attr.Func == op.ReLU)}
 	s.channels = s.Groups * s.Width
+	if c.Kind == op.GroupNormGrad {
+		s.each /= 2
+	}
 	if s.channels%s.each != 0 {
 		s.each = 1
 	}

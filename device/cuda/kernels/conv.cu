@@ -180,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(256) poolLargest(const Element *x, 
                 int u = ou * (int)s2 - (int)p2 + ku * (int)d2;
                 if (u < 0 || u >= (int)in2) continue;
                 float f[LANES];
-                load(x + (((b * in0 + z) * in1 + v) * in2 + u) * C + c, f);
+                load(x + (i64)(((b * (u32)in0 + z) * (u32)in1 + v) * (u32)in2 + u) * C + c, f);
                 u8 at = (u8)((kz * (int)k1 + kv) * (int)k2 + ku);
 #pragma unroll
                 for (int k = 0; k < LANES; k++)
@@ -201,27 +201,35 @@ extern "C" __global__ void __launch_bounds__(256) poolLargest(const Element *x, 
     }
 }
 
+// The windows of one size that a place may lie in, as windows has them.
+__device__ __forceinline__ void around(int i, i64 out, i64 k, i64 s, i64 p, i64 d, int &low, int &high) {
+    int first = i + (int)p - (int)d * ((int)k - 1);
+    low = first <= 0 ? 0 : (int)((u32)(first + (int)s - 1) / (u32)s);
+    high = min((int)((u32)(i + (int)p) / (u32)s), (int)out - 1);
+}
+
 // Its gradient: each place of x has those of the windows whose largest it is.
 extern "C" __global__ void __launch_bounds__(256) poolLargestGrad(const u8 *which, const Element *dy, Element *dx, POOLING) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x, each = (u32)(C / LANES), r = i / each, c = i % each * LANES;
     if (r >= (u32)(B * in0 * in1 * in2)) return;
     u32 ui = r % (u32)in2, vi = r / (u32)in2 % (u32)in1, zi = r / (u32)(in2 * in1) % (u32)in0, b = r / (u32)(in2 * in1 * in0);
-    i64 z0, z1, v0, v1, u0, u1;
-    windows(zi, in0, out0, k0, s0, p0, d0, 0, z0, z1);
-    windows(vi, in1, out1, k1, s1, p1, d1, 0, v0, v1);
-    windows(ui, in2, out2, k2, s2, p2, d2, 0, u0, u1);
+    bool dense = d0 * d1 * d2 == 1;
+    int z0, z1, v0, v1, u0, u1;
+    around(zi, out0, k0, s0, p0, d0, z0, z1);
+    around(vi, out1, k1, s1, p1, d1, v0, v1);
+    around(ui, out2, k2, s2, p2, d2, u0, u1);
     float sum[LANES] = {};
-    for (int oz = (int)z0; oz <= (int)z1; oz++) {
+    for (int oz = z0; oz <= z1; oz++) {
         int kz = (int)zi + (int)p0 - oz * (int)s0;
-        if (kz % (int)d0) continue;
-        for (int ov = (int)v0; ov <= (int)v1; ov++) {
+        if (!dense && kz % (int)d0) continue;
+        for (int ov = v0; ov <= v1; ov++) {
             int kv = (int)vi + (int)p1 - ov * (int)s1;
-            if (kv % (int)d1) continue;
-            for (int ou = (int)u0; ou <= (int)u1; ou++) {
+            if (!dense && kv % (int)d1) continue;
+            for (int ou = u0; ou <= u1; ou++) {
                 int ku = (int)ui + (int)p2 - ou * (int)s2;
-                if (ku % (int)d2) continue;
-                i64 from = (((b * out0 + oz) * out1 + ov) * out2 + ou) * C + c;
-                int at = (kz / (int)d0 * (int)k1 + kv / (int)d1) * (int)k2 + ku / (int)d2;
+                if (!dense && ku % (int)d2) continue;
+                i64 from = (i64)(((b * (u32)out0 + oz) * (u32)out1 + ov) * (u32)out2 + ou) * C + c;
+                int at = dense ? (kz * (int)k1 + kv) * (int)k2 + ku : (kz / (int)d0 * (int)k1 + kv / (int)d1) * (int)k2 + ku / (int)d2;
                 Pack<u8, LANES> w = *(const Pack<u8, LANES> *)(which + from);
                 float f[LANES];
                 load(dy + from, f);

@@ -1,6 +1,6 @@
 // Norms over groups of channels: sets x rows x channels, with statistics of each set and each group of
 // width channels. A thread has some neighbouring channels of every so many rows: V of them, LANES where
-// they divide the channels. Sums go over shares of the rows and then over shares and channels of a group, in order.
+// they divide the channels, half as many for gradients, which else have too many registers. Sums go over shares of the rows and then over shares and channels of a group, in order.
 
 template <int V> struct Part {
     i64 set, c, n, at, step; // the first channel, how many rows, where the first begins, how far the next is
@@ -20,6 +20,20 @@ template <int V> struct Part {
 #define AHEAD_OF(p, i, u) _Pragma("unroll") for (int u = 0; u < AHEAD; u++) if (i + u < p.n)
 #define ROWS(p, i) for (i64 i = 0; i < p.n; i += AHEAD)
 
+// Sum is what sums of a block are added in. With f32 elements they lose nothing, and what a thread loses is made good: add
+// gives x to sum, and lost has what was cut off.
+#if ELEMENT == 0
+typedef double Sum;
+__device__ __forceinline__ void add(float &sum, float &lost, float x) {
+    float y = x - lost, all = sum + y;
+    lost = (all - sum) - y;
+    sum = all;
+}
+#else
+typedef float Sum;
+__device__ __forceinline__ void add(float &sum, float &, float x) { sum += x; }
+#endif
+
 // partial[set share] = the sums a and b of all threads of the block, by channel.
 template <int V> __device__ __forceinline__ void sums(const Part<V> &p, const float (&a)[V], const float (&b)[V], float *partial, i64 channels, i64 shares) {
     __shared__ float all[256][2 * V + 1];
@@ -34,16 +48,16 @@ template <int V> __device__ __forceinline__ void sums(const Part<V> &p, const fl
     for (int t = threadIdx.y * blockDim.x + threadIdx.x; t < 2 * V * (int)blockDim.x; t += blockDim.x * blockDim.y) {
         int which = t / (V * (int)blockDim.x), k = t % (V * (int)blockDim.x);
         if (first + k >= channels) continue;
-        float sum = 0.0f;
+        Sum sum = 0;
         for (int y = 0; y < (int)blockDim.y; y++) sum += all[y * blockDim.x + k / V][which * V + k % V];
-        partial[((p.set * shares + blockIdx.y) * 2 + which) * channels + first + k] = sum;
+        partial[((p.set * shares + blockIdx.y) * 2 + which) * channels + first + k] = (float)sum;
     }
 }
 
 // The sums of x and of its squares, as far as they are from the first row of the set.
 template <int V> __device__ __forceinline__ void moments(const Element *x, float *partial, i64 rows, i64 channels, i64 share, i64 shares) {
     Part<V> p(rows, channels, share);
-    float a[V] = {}, b[V] = {}, level[V] = {};
+    float a[V] = {}, b[V] = {}, lost[V] = {}, level[V] = {};
     if (p.c < channels) load(x + p.set * rows * channels + p.c, level);
     ROWS(p, i) {
         Pack<Element, V> from[AHEAD];
@@ -52,7 +66,7 @@ template <int V> __device__ __forceinline__ void moments(const Element *x, float
 #pragma unroll
             for (int k = 0; k < V; k++) {
                 float v = wide(from[u].x[k]) - level[k];
-                a[k] += v;
+                add(a[k], lost[k], v);
                 b[k] += v * v;
             }
         }
@@ -162,23 +176,24 @@ template <int V> __device__ __forceinline__ void gradInput(const Element *x, con
     }
 }
 
-#define BOTH(name, PARAMS, CALL) \
-    extern "C" __global__ void __launch_bounds__(256) name PARAMS { constexpr int V = LANES; CALL; } \
-    extern "C" __global__ void __launch_bounds__(256) name##Single PARAMS { constexpr int V = 1; CALL; }
+#define BOTH(name, N, BLOCKS, PARAMS, CALL) \
+    extern "C" __global__ void __launch_bounds__(256, BLOCKS) name PARAMS { constexpr int V = N; CALL; } \
+    extern "C" __global__ void __launch_bounds__(256, BLOCKS) name##Single PARAMS { constexpr int V = 1; CALL; }
 
-BOTH(normMoments, (const Element *x, float *partial, i64 rows, i64 channels, i64 share, i64 shares), moments<V>(x, partial, rows, channels, share, shares))
-BOTH(normApply, (const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, Element *y, i64 rows, i64 channels, i64 width, i64 share, float eps, int relu),
+BOTH(normMoments, LANES, 3, (const Element *x, float *partial, i64 rows, i64 channels, i64 share, i64 shares), moments<V>(x, partial, rows, channels, share, shares))
+BOTH(normApply, LANES, 3, (const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, Element *y, i64 rows, i64 channels, i64 width, i64 share, float eps, int relu),
     if (plus) apply<V>(x, w, b, plus, means, variance, y, rows, channels, width, share, eps, relu); else apply<V>(x, w, b, nullptr, means, variance, y, rows, channels, width, share, eps, relu))
-BOTH(normGradSums, (const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, const Element *dy, Element *dplus, float *partial, i64 rows, i64 channels, i64 width, i64 share, i64 shares, float eps, int relu),
+BOTH(normGradSums, LANES / 2, 3, (const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, const Element *dy, Element *dplus, float *partial, i64 rows, i64 channels, i64 width, i64 share, i64 shares, float eps, int relu),
     gradSums<V>(x, w, b, nullptr, means, variance, dy, nullptr, partial, rows, channels, width, share, shares, eps, relu))
-BOTH(normSumGradSums, (const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, const Element *dy, Element *dplus, float *partial, i64 rows, i64 channels, i64 width, i64 share, i64 shares, float eps, int relu),
+BOTH(normSumGradSums, LANES / 2, 3, (const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, const Element *dy, Element *dplus, float *partial, i64 rows, i64 channels, i64 width, i64 share, i64 shares, float eps, int relu),
     gradSums<V>(x, w, b, plus, means, variance, dy, dplus, partial, rows, channels, width, share, shares, eps, relu))
-BOTH(normInput, (const Element *x, const Element *w, const Element *b, const float *means, const float *variance, const Element *dy, const float *groups, Element *dx, i64 rows, i64 channels, i64 width, i64 share, float eps, int relu),
+BOTH(normInput, LANES / 2, 3, (const Element *x, const Element *w, const Element *b, const float *means, const float *variance, const Element *dy, const float *groups, Element *dx, i64 rows, i64 channels, i64 width, i64 share, float eps, int relu),
     gradInput<V>(x, w, b, means, variance, dy, groups, dx, rows, channels, width, share, eps, relu))
 
 // Both sums of a channel over all shares, by a warp.
 __device__ __forceinline__ void folded(const float *partial, i64 set, i64 c, i64 channels, i64 shares, double &a, double &b) {
     a = b = 0.0;
+#pragma unroll 4
     for (i64 s = threadIdx.x; s < shares; s += 32) {
         const float *p = partial + (set * shares + s) * 2 * channels + c;
         a += p[0];
