@@ -85,8 +85,11 @@ func roomOf(payload []byte) (t eventlog.Tiers) {
 	if json.Unmarshal(payload, &m) != nil {
 		return t
 	}
+	gpus := slices.ContainsFunc(m.Devices, func(d machine.Device) bool { return d.Kind == machine.GPU })
 	for _, d := range m.Devices {
-		t.Device += int64(d.Memory)
+		if d.Kind == machine.GPU || !gpus { // next to GPUs the CPU is one too
+			t.Device += int64(d.Memory)
+		}
 	}
 	t.Pinned, t.Host, t.Disk = int64(m.Host.Memory), int64(m.Host.Memory), int64(m.Disk.Free)
 	return t

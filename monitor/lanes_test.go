@@ -31,7 +31,7 @@ func TestLanesOfARun(t *testing.T) {
 		return []trace.Event{{Verb: trace.Move, Lane: in, Start: 0, End: copies}, {Verb: trace.Run, Lane: compute, Start: 100 - computes, End: 100}, {Verb: trace.Free, Lane: compute, Start: 100, End: 100}}
 	}
 	log.Start(eventlog.Start{Time: time.Now(), Run: "run", Host: host, PID: os.Getpid()})
-	log.Machine(machine.Machine{Devices: []machine.Device{{Memory: 8 << 30}}, Host: machine.Host{Memory: 64 << 30}})
+	log.Machine(machine.Machine{Devices: []machine.Device{{Kind: machine.GPU, Memory: 8 << 30}, {Kind: machine.CPU, Memory: 64 << 30}}, Host: machine.Host{Memory: 64 << 30}})
 	log.Trace(eventlog.Trace{Forecast: true, Events: step(90, 40)})
 	it := eventlog.Iteration{Step: 1, Loss: 2, MeasuredBytes: 2 << 30, PredictedBytes: 2 << 30, Tiers: eventlog.Tiers{Device: 2 << 30, Pinned: 16 << 30}, UnixNano: time.Now().UnixNano()}
 	log.Iteration(&it)

@@ -125,7 +125,7 @@ func bar(share float64, width int, mark float64) string {
 	share = min(max(share, 0), 1)
 	full := int(math.Round(share * float64(width)))
 	cells := []rune(strings.Repeat("█", full) + strings.Repeat("░", width-full))
-	if mark > 0 && mark <= 1 {
+	if mark > 0.01 && mark <= 1 {
 		cells[min(int(mark*float64(width)), width-1)] = '│'
 	}
 	return string(cells)
