@@ -28,13 +28,14 @@ type hostCalls struct {
 	cached  map[string]machine.CallTime // of earlier processes
 	checked bool                        // whether they still hold
 	changed bool
+	bench   *hostBench // nil until something is measured, and after Release
 }
 
 const (
 	// hostCold is more than the caches of CPUs hold.
 	hostCold = 512 << 20
 	// hostSpan is how long launches of a matmul are timed, and otherSpan those of other calls.
-	hostSpan, otherSpan = 30 * time.Millisecond, 2 * time.Millisecond
+	hostSpan, otherSpan = 20 * time.Millisecond, time.Millisecond
 	// hostRows is up to how many rows calls are measured.
 	hostRows = 64
 	// trafficBytes is the size of copies that keep the link busy, and trafficParts how many there are in
@@ -74,7 +75,10 @@ func (h *hostCalls) time(c op.Call, room int64) (took machine.CallTime, ok bool)
 	case len(c.In) == 0 || c.In[0].Shape.Rows() > hostRows || c.Kind.ReadsCache() || c.Cost().Matrix && !matmul:
 		return took, false
 	case matmul: // what is added takes next to nothing
-		c.Attr.Bias, c.Attr.Plus, c.Attr.Accumulate, c.In = false, false, false, c.In[:2:2]
+		var err error
+		if c, err = fewerShapes(c); err != nil {
+			return took, false
+		}
 	}
 	raw, err := json.Marshal(c)
 	if err != nil {
@@ -103,21 +107,27 @@ func (h *hostCalls) time(c op.Call, room int64) (took machine.CallTime, ok bool)
 	return took, took.Device > 0
 }
 
-// measure runs a call on the CPU while the link is busy, with at most so much host memory.
+// fewerShapes is a matmul that takes at least as long, of which there are fewer: of 1, 4, 16 or 64 rows, and
+// nothing added.
+func fewerShapes(c op.Call) (op.Call, error) {
+	rows, x := int64(1), c.In[0]
+	for rows < x.Shape.Rows() {
+		rows *= 4
+	}
+	x.Shape = []int64{1, rows, x.Shape.Last()}
+	a := c.Attr
+	a.Bias, a.Plus, a.Accumulate = false, false, false
+	return op.Make(c.Kind, a, x, c.In[1])
+}
+
+// measure runs a call on the CPU, a matmul while the link is busy, with at most so much host memory.
 func (h *hostCalls) measure(c op.Call, room int64) (took machine.CallTime, err error) {
-	cpu, err := device.Open(cpuDriver, device.Options{})
-	if err != nil {
+	if err := h.open(room); err != nil {
 		return took, err
 	}
-	defer func() { err = errors.Join(err, cpu.Close()) }()
-	b, err := newBench(cpu)
-	if err != nil {
-		return took, err
-	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	b.rest, b.room = 0, room*3/4
-	b.cold = min(hostCold, b.room)
-	w, err := b.prepare(c)
+	h.bench.room = room * 3 / 4
+	h.bench.cold = min(hostCold, h.bench.room)
+	w, err := h.bench.prepare(c)
 	if err != nil {
 		return took, err
 	}
@@ -125,10 +135,7 @@ func (h *hostCalls) measure(c op.Call, room int64) (took machine.CallTime, err e
 		took.Device, err = w.average(otherSpan)
 		return took, err
 	}
-	stop, err := h.traffic(room / 4)
-	if err != nil {
-		return took, err
-	}
+	stop := h.traffic()
 	took.Device, err = w.average(hostSpan)
 	carried, stopped := stop()
 	if carried > 0 && c.In[0].Shape.Rows() == 1 {
@@ -146,51 +153,99 @@ func (w *work) average(span time.Duration) (time.Duration, error) {
 	return w.row(launches)
 }
 
-// traffic keeps the link busy until stop is called, which says at what rate it was.
-func (h *hostCalls) traffic(room int64) (stop func() (units.Rate, error), err error) {
-	parts := min(room/trafficBytes, trafficParts)
-	if parts < 1 { // no memory for it
-		return func() (units.Rate, error) { return 0, nil }, nil
+// hostBench is what measuring takes of the computer, until it is released.
+type hostBench struct {
+	*bench
+	cpu      device.Device
+	from, to device.Memory // of copies that keep the link busy; nil where there is no memory for them
+	queue    device.Queue
+}
+
+// open takes the CPU and memory to measure with: at most so much of the host's.
+func (h *hostCalls) open(room int64) (err error) {
+	if h.bench != nil {
+		return nil
 	}
-	var held []interface{ Free() error }
-	var q device.Queue
-	free := func() (err error) {
-		if q != nil {
-			err = q.Close()
+	m := &hostBench{}
+	h.bench = m
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.release())
 		}
-		for _, m := range held {
-			err = errors.Join(err, m.Free())
-		}
+	}()
+	if m.cpu, err = device.Open(cpuDriver, device.Options{}); err != nil {
 		return err
 	}
-	host, err := h.gpu.HostAlloc(parts * trafficBytes)
-	if err != nil {
-		return nil, err
+	if m.bench, err = newBench(m.cpu); err != nil {
+		return err
 	}
-	held = append(held, host)
-	to, err := h.gpu.Alloc(trafficBytes)
-	if err != nil {
-		return nil, errors.Join(err, free())
+	m.rest = 0
+	parts := min(room/4/trafficBytes, trafficParts)
+	if parts < 1 {
+		return nil
 	}
-	held = append(held, to)
-	if q, err = h.gpu.Queue("in"); err != nil {
-		return nil, errors.Join(err, free())
+	if m.from, err = h.gpu.HostAlloc(parts * trafficBytes); err != nil {
+		return err
+	}
+	if m.to, err = h.gpu.Alloc(trafficBytes); err != nil {
+		return err
+	}
+	m.queue, err = h.gpu.Queue("in")
+	return err
+}
+
+// release gives back what measuring took.
+func (h *hostCalls) release() (err error) {
+	m := h.bench
+	if m == nil {
+		return nil
+	}
+	h.bench = nil
+	if m.queue != nil {
+		err = m.queue.Close()
+	}
+	for _, held := range []device.Memory{m.to, m.from} {
+		if held != nil {
+			err = errors.Join(err, held.Free())
+		}
+	}
+	if m.bench != nil {
+		err = errors.Join(err, m.bench.close())
+	}
+	if m.cpu != nil {
+		err = errors.Join(err, m.cpu.Close())
+	}
+	return err
+}
+
+// Release implements machine.Releaser.
+func (h *hostCalls) Release() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.release()
+}
+
+// traffic keeps the link busy until stop is called, which says at what rate it was.
+func (h *hostCalls) traffic() (stop func() (units.Rate, error)) {
+	m := h.bench
+	if m.queue == nil {
+		return func() (units.Rate, error) { return 0, nil }
 	}
 	var from []device.Buffer
-	for n := range parts {
-		from = append(from, device.Buffer{Memory: host, Offset: n * trafficBytes, Bytes: trafficBytes})
+	for at := int64(0); at < m.from.Size(); at += trafficBytes {
+		from = append(from, device.Buffer{Memory: m.from, Offset: at, Bytes: trafficBytes})
 	}
 	var link busyLink
 	ended := make(chan error)
 	began := time.Now()
 	go func() {
-		ended <- link.repeat(h.gpu, q, []device.Buffer{{Memory: to, Bytes: trafficBytes}}, from)
+		ended <- link.repeat(h.gpu, m.queue, []device.Buffer{{Memory: m.to, Bytes: trafficBytes}}, from)
 	}()
 	return func() (units.Rate, error) {
 		carried := units.Rate(float64(link.bytes.Load()) / time.Since(began).Seconds())
 		link.stop.Store(true)
-		return carried, errors.Join(<-ended, free())
-	}, nil
+		return carried, <-ended
+	}
 }
 
 // LinkShare is what the link carries of its rate while the CPU computes; 1 where nobody knows.
@@ -215,11 +270,12 @@ func (h *hostCalls) opened(gpu device.Device) {
 }
 
 // close stores what was measured.
-func (h *hostCalls) close() {
+func (h *hostCalls) close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	err := h.release()
 	if h.gpu = nil; !h.changed || h.o.Cache == "" {
-		return
+		return err
 	}
 	all := maps.Clone(h.known)
 	for key, took := range h.cached {
@@ -232,4 +288,5 @@ func (h *hostCalls) close() {
 		_ = h.o.store(entry{Version: cacheVersion, Key: h.key, At: time.Now().UTC().Truncate(time.Second), Calls: all})
 	}
 	h.changed = false
+	return err
 }

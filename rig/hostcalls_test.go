@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"spillway/dtype"
+	"spillway/machine"
 	"spillway/op"
 	"spillway/quant"
 )
@@ -36,6 +37,9 @@ func TestHostCallsAreMeasured(t *testing.T) {
 	}
 	if share := r.host.LinkShare(); share <= 0 || share > 1 {
 		t.Errorf("the link carries %v of its rate", share)
+	}
+	if err := calls.(machine.Releaser).Release(); err != nil {
+		t.Error(err)
 	}
 	if now, _ := r.Devices[0].(interface{ Allocated() (int64, int64) }).Allocated(); now != 0 {
 		t.Errorf("%d bytes are left", now)

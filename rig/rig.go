@@ -309,7 +309,7 @@ func (r *Rig) Close() error {
 		errs = append(errs, t.close())
 	}
 	if r.host != nil {
-		r.host.close()
+		errs = append(errs, r.host.close())
 	}
 	for _, d := range slices.Backward(r.Devices) {
 		errs = append(errs, d.Close())
