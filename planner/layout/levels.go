@@ -25,7 +25,7 @@ func (l *Layout) findLevels() []strategy.Level {
 		p := l.Model.Kinds[kind].Program
 		all += n * l.Seconds(p)
 		for _, node := range p.Nodes {
-			if node.Kind == op.Attention {
+			if attends(node) {
 				attention += n * timing.Time(p.Call(node)).Seconds()
 			}
 		}
@@ -57,10 +57,12 @@ func savedValues(j *autograd.Joint, level strategy.Level) []graph.Value {
 	case strategy.SaveMatmuls:
 		return savedMatmuls(j, maker)
 	case strategy.SaveAttention:
-		return slices.DeleteFunc(j.Saved(), func(v graph.Value) bool { return maker[v].Kind != op.Attention })
+		return slices.DeleteFunc(j.Saved(), func(v graph.Value) bool { return !attends(maker[v]) })
 	}
 	return nil
 }
+
+func attends(n graph.Node) bool { return n.Kind == op.Attention || n.Kind == op.JoinedAttention }
 
 // savedMatmuls are the outputs of matmuls and attention from which everything else that the
 // gradient reads follows by cheap ops.
@@ -74,7 +76,7 @@ func savedMatmuls(j *autograd.Joint, maker map[graph.Value]graph.Node) []graph.V
 			return
 		}
 		seen[v] = true
-		if n.Kind == op.MatMul || n.Kind == op.QuantizedMatmul || n.Kind == op.Attention {
+		if n.Kind == op.MatMul || n.Kind == op.QuantizedMatmul || n.Kind == op.LinearPlus || attends(n) {
 			keep = append(keep, v)
 			return
 		}
