@@ -183,13 +183,21 @@ func (w *Wrapped) Step(b Batch) (loss float64, err error) {
 		loss = report.Loss
 		return err
 	})
-	if err != nil {
-		if diverged := (*train.DivergedError)(nil); !errors.As(err, &diverged) {
-			w.broken = err
-		}
-		return loss, fmt.Errorf("training %s: %w", w.model.Name, err)
+	return loss, w.failed("training", err)
+}
+
+// failed says what failed, and remembers whether that left the weights or the gradients undefined: an iteration
+// that was refused, or that diverged, did not.
+func (w *Wrapped) failed(doing string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return loss, nil
+	var refused *train.RefusedError
+	var diverged *train.DivergedError
+	if !errors.As(err, &refused) && !errors.As(err, &diverged) {
+		w.broken = err
+	}
+	return fmt.Errorf("%s %s: %w", doing, w.model.Name, err)
 }
 
 // Forward gives the model's outputs for a batch: logits of a language model, what comes

@@ -36,6 +36,26 @@ func Fuse(p *Program, has func(op.Call) bool) *Program {
 	return constant(f.compact())
 }
 
+func newFuser(p *Program, has func(op.Call) bool) *fuser {
+	f := &fuser{Program: *p, has: has, maker: map[Value]int{}, uses: map[Value]int{}, params: map[Value]bool{}}
+	f.Nodes = slices.Clone(p.Nodes)
+	for _, in := range p.Inputs {
+		f.params[in.Value] = in.Role == Param
+	}
+	for _, out := range p.Outputs {
+		f.uses[out.Value]++
+	}
+	for i, n := range f.Nodes {
+		for _, v := range n.In {
+			f.uses[v]++
+		}
+		for _, v := range n.Out {
+			f.maker[v] = i
+		}
+	}
+	return f
+}
+
 // constant says of matmuls with weights that they are, in a program that nobody else has.
 func constant(p *Program) *Program {
 	params := map[Value]bool{}
@@ -66,26 +86,6 @@ type fuser struct {
 	uses   map[Value]int
 	params map[Value]bool
 	extra  map[int]Node // nodes that follow a node
-}
-
-func newFuser(p *Program, has func(op.Call) bool) *fuser {
-	f := &fuser{Program: *p, has: has, maker: map[Value]int{}, uses: map[Value]int{}, params: map[Value]bool{}}
-	f.Nodes = slices.Clone(p.Nodes)
-	for _, in := range p.Inputs {
-		f.params[in.Value] = in.Role == Param
-	}
-	for _, out := range p.Outputs {
-		f.uses[out.Value]++
-	}
-	for i, n := range f.Nodes {
-		for _, v := range n.In {
-			f.uses[v]++
-		}
-		for _, v := range n.Out {
-			f.maker[v] = i
-		}
-	}
-	return f
 }
 
 // made is the node of a kind that makes a value which nothing else uses.

@@ -111,6 +111,9 @@ type Options struct {
 	// Average is the decay of a running average of the weights (EMA), such as 0.999; 0 has none. It
 	// is stored with the optimizer states.
 	Average float64
+	// Centralize has the mean over all dimensions but the first taken off the gradients of matrices and of larger
+	// tensors, before they are clipped.
+	Centralize bool
 	// Held: an iteration adds to gradients that stay, and a loop of one's own updates with them.
 	Held bool
 	// StateTypes, if not nil, is asked for the type of each state of each param; Invalid leaves it as the
@@ -321,8 +324,8 @@ func (o Options) Check() error {
 		return fmt.Errorf("with zero-1 each device adds up its own gradients first, with canonical sums all are added in the order of the batch; take zero-2, or leave canonical sums out")
 	case !(o.Average >= 0 && o.Average < 1):
 		return fmt.Errorf("an average of weights with a decay of %v; it is at least 0 and below 1, such as 0.999", o.Average)
-	case (o.Held || o.Average > 0 || len(o.Freeze) > 0) && o.Task != "" && !o.Task.Trains():
-		return fmt.Errorf("the task is %s, and held gradients, averages and frozen params are for one that trains; leave them out", o.Task)
+	case (o.Held || o.Centralize || o.Average > 0 || len(o.Freeze) > 0 || len(o.Groups) > 0) && o.Task != "" && !o.Task.Trains():
+		return fmt.Errorf("the task is %s, and held or centralized gradients, averages, groups and frozen params are for one that trains; leave them out", o.Task)
 	case o.Outputs && !o.Held:
 		return fmt.Errorf("outputs without the model's loss are for a loop of one's own; plan with Held gradients too")
 	case o.Average > 0 && o.Pure:
