@@ -236,7 +236,9 @@ func BenchmarkShortAttention(b *testing.B) {
 		if err != nil || len(p.actions) == 0 {
 			b.Fatalf("%s: %v", s.name, err)
 		}
-		b.Run(s.name, func(b *testing.B) { benchKernel(b, d, s.call, 12, &preparedKernel{device: d, call: s.call, program: p}) })
+		b.Run(s.name, func(b *testing.B) {
+			benchKernel(b, d, s.call, 12, &preparedKernel{device: d, call: s.call, program: p})
+		})
 	}
 }
 
