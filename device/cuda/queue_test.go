@@ -324,7 +324,7 @@ func kernelNamed(name, text string) bool {
 			return true
 		}
 	}
-	plain := strings.TrimRight(strings.TrimSuffix(name, "Grad"), "123456")
+	plain := strings.TrimRight(strings.TrimSuffix(strings.TrimSuffix(name, "Grad"), "Single"), "123456")
 	for _, way := range []string{`\)\s+` + name + `\(`, `void ` + name + `\(`, `(?m)^[A-Z]+\(` + name + `,`, `(?m)^[A-Z]+\(` + plain + `,`,
 		`void ` + plain + `##F\(`, `void ` + strings.TrimRight(name, "123456") + `##F\(`} {
 		if regexp.MustCompile(way).MatchString(text) {
