@@ -69,10 +69,21 @@ func operandsOf(types []op.Type) (list []op.Array) {
 // runProgram runs a program of a call on operands and returns its outputs.
 func runProgram(t testing.TB, d *Device, c op.Call, p program, in []op.Array) (out []op.Array) {
 	t.Helper()
+	return runProgramWith(t, d, c, p, in, op.Args{Key: 7, Row: 2})
+}
+
+// runProgramWith is the same with the numbers of an iteration. Outputs that are operands are where these are.
+func runProgramWith(t testing.TB, d *Device, c op.Call, p program, in []op.Array, args op.Args) (out []op.Array) {
+	t.Helper()
 	types := append(c.In[:len(c.In):len(c.In)], c.Out...)
 	offsets, size := make([]int64, len(types)), int64(0)
 	for i, typ := range types {
 		offsets[i], size = size, size+aligned(typ.Bytes())
+	}
+	for i, operand := range c.InPlace() {
+		if operand >= 0 {
+			offsets[len(c.In)+i] = offsets[operand]
+		}
 	}
 	total := size + p.workspace
 	host, err := d.HostAlloc(total)
@@ -93,7 +104,7 @@ func runProgram(t testing.TB, d *Device, c op.Call, p program, in []op.Array) (o
 	for i := range host.Host() {
 		host.Host()[i] = 0xff
 	}
-	l := &device.Launch{Args: &op.Args{Key: 7, Row: 2}, Workspace: device.Buffer{Memory: gpu, Offset: size, Bytes: p.workspace}}
+	l := &device.Launch{Args: &args, Workspace: device.Buffer{Memory: gpu, Offset: size, Bytes: p.workspace}}
 	for i, typ := range types {
 		if i < len(in) {
 			raw, err := in[i].Encode()

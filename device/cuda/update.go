@@ -45,6 +45,15 @@ const updatedAtOnce = 8 * threads
 // with its copy, the random stream, the gradient, the clip factor, the number of elements, the
 // states, and the scalars.
 func (d *Device) updated(c op.Call, name string, scalars []string) (program, error) {
+	var numbers []arg
+	for _, slot := range c.Kind.Slots(scalars...) {
+		numbers = append(numbers, iteration(slot))
+	}
+	return d.updatedWith(c, string(c.Kind), name, numbers)
+}
+
+// updatedWith is the same with a kernel of any file, and numbers instead of names.
+func (d *Device) updatedWith(c op.Call, file, name string, numbers []arg) (program, error) {
 	for _, t := range c.In[2 : len(c.In)-1] {
 		if _, known := storageCodes[t.DType]; !known {
 			return program{}, unsupported(fmt.Sprintf("states in %v are not handled", t.DType))
@@ -61,11 +70,9 @@ func (d *Device) updated(c op.Call, name string, scalars []string) (program, err
 	}
 	n := c.In[0].Shape.Elements()
 	args = append(append(args, key(), row(), buffer(1), buffer(len(c.In)-1), i64(n)), moments...)
-	for _, slot := range c.Kind.Slots(scalars...) {
-		args = append(args, iteration(slot))
-	}
+	args = append(args, numbers...)
 	blocks := max(1, min(ceilDiv(n, updatedAtOnce), int64(d.gpu.multiprocessors)*16))
-	return single(d.line(unitFor(string(c.Kind), c.In[1].DType), name+form, blocks, threads, args...))
+	return single(d.line(unitFor(file, c.In[1].DType), name+form, blocks, threads, args...))
 }
 
 // stateArgs gives the ending of the kernel's name and the parameters for the states. Kernels
