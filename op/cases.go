@@ -153,6 +153,11 @@ func SpreadAs(d dtype.Type, dims ...int) Operand {
 	return Operand{Type{d, shape.Of(dims...)}, Spread}
 }
 
+// sizedAs is SpreadAs with numbers up to a size.
+func sizedAs(size float64, d dtype.Type, dims ...int) Operand {
+	return Operand{Type{d, shape.Of(dims...)}, fillBy(func(_ int, u float64) float64 { return size * (2*u - 1) })}
+}
+
 // FilledF32 is an operand that is f32 in every list.
 func FilledF32(f Fill, dims ...int) Operand {
 	return Operand{Type{dtype.F32, shape.Of(dims...)}, f}

@@ -260,7 +260,7 @@ func (l *CaseList) normHeads() {
 	for _, w := range packedPairs {
 		c := fusedCase{attr: Attr{Heads: 4, KVHeads: 2, Eps: 1e-5}, page: 4, table: 3, count: 6, rows: [][2]int32{{1, 9}, {0, 2}}}
 		held := l.Sized(2, c.count, 2, c.page, 64)
-		l.Add(fmt.Sprint("weights of ", w), NormHeads, c.attr, l.X(1, len(c.rows), 512), l.Sized(0.2, 512), SpreadAs(w[0], 256, 512), SpreadAs(w[0], 128, 512), SpreadAs(w[1], 128, 512),
+		l.Add(fmt.Sprint("weights of ", w), NormHeads, c.attr, l.X(1, len(c.rows), 512), l.Sized(0.2, 512), SpreadAs(w[0], 256, 512), sizedAs(0.3, w[0], 128, 512), sizedAs(3, w[1], 128, 512),
 			frequencies(32), held, held, c.column(1), c.column(0), c.pages()).Large = true
 	}
 }
@@ -302,6 +302,6 @@ func (l *CaseList) normGated() {
 		l.Add(c.name, NormGated, Attr{Func: c.f, Eps: 1e-5}, l.X(1, c.rows, c.width), l.Sized(0.5, c.width), l.Sized(0.3, c.n, c.width), l.Sized(0.3, c.n, c.width))
 	}
 	for _, w := range packedPairs {
-		l.Add(fmt.Sprint("weights of ", w[1]), NormGated, Attr{Func: SiLU, Eps: 1e-5}, l.X(1, 4, 768), l.Sized(0.5, 768), SpreadAs(w[1], 44, 768), SpreadAs(w[1], 44, 768)).Large = true
+		l.Add(fmt.Sprint("weights of ", w[1]), NormGated, Attr{Func: SiLU, Eps: 1e-5}, l.X(1, 4, 768), l.Sized(0.5, 768), SpreadAs(w[1], 44, 768), sizedAs(0.2, w[1], 44, 768)).Large = true
 	}
 }

@@ -162,6 +162,9 @@ func TestEveryFileIsCompiled(t *testing.T) {
 func TestPackedLaunches(t *testing.T) {
 	for _, shared := range []int{99 << 10, 163 << 10, 227 << 10} {
 		d := &Device{gpu: gpuInfo{major: 9, multiprocessors: 132, shared: shared}}
+		if _, ok := (packed{element: dtype.BF16, first: quant.NF4, second: quant.FP4, rows: 1, k: 4096, tiles: 300}).planned(d); ok {
+			t.Error("nf4 and fp4 by one table")
+		}
 		for f := range tileFormats {
 			for _, rows := range []int64{1, 2, 4, 8} {
 				for _, k := range []int64{256, 4096, 14336} {

@@ -108,6 +108,9 @@ func (p packed) planned(d *Device) (packed, bool) {
 	if p.element != dtype.BF16 && p.element != dtype.F16 || !first || !second || f.integer != s.integer || p.k < packedUnit || p.k%packedUnit != 0 || p.tiles < 1 || d.gpu.major < 8 {
 		return p, false
 	}
+	if f.table && s.table && p.first != p.second { // a block has one table
+		return p, false
+	}
 	// a stage belongs to one group of warps: another would not know which turn of it is meant
 	groups := p.warps() / packedGroup
 	for p.stages = packedStages / groups * groups; p.stages >= 2; p.stages -= groups {

@@ -12,9 +12,8 @@ template <int VALUES, int SCALE> struct FourBitTile {
     static const bool integer = false, sums = false, table = true;
     static const bool scaled = false;
     __device__ __forceinline__ static float rowScale(const Matrix &, int) { return 1; }
-    int block[2]; // of 64, where the rows begin
-    float offset, nextOffset, group[2], nextGroup[2];
-    u8 code[2], nextCode[2];
+    float offset[2], nextOffset[2], group[2], nextGroup[2];
+    u32 code[2], nextCode[2];
     int t;
 
     __device__ static void fill(u32 *table) {
@@ -29,26 +28,21 @@ template <int VALUES, int SCALE> struct FourBitTile {
         }
     }
 
-    __device__ __forceinline__ void begin(const Matrix &m, int width, int low, int high, int which) {
+    // Loads stay where they are, and nothing touches what they bring before take: a warp would wait for memory.
+    __device__ __forceinline__ void ahead(const TwoRows &rows, int width, int unit, int which) {
         t = which;
-        block[0] = low * (width / 64) + t;
-        block[1] = high * (width / 64) + t;
-        const u8 *all = m.in + m.n / 2;
-        nextOffset = *(const float *)(all + m.n / 64 + (m.n / 64 + 255) / 256 * 4);
-    }
-    __device__ __forceinline__ void ahead(const Matrix &m, int unit) {
-        const u8 *all = m.in + m.n / 2;
 #pragma unroll
         for (int y = 0; y < 2; y++) {
-            int at = block[y] + unit * 4;
-            nextCode[y] = all[at];
-            nextGroup[y] = ((const float *)(all + m.n / 64))[at / 256];
+            const u8 *scales = rows.in[y] + rows.n / 2, *groups = scales + rows.n / 64;
+            const int at = rows.row[y] * (width / 64) + unit * 4 + which;
+            asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(nextCode[y]) : "l"(scales + at));
+            asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(nextGroup[y]) : "l"(groups + at / 256 * 4));
+            asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(nextOffset[y]) : "l"(groups + (rows.n / 64 + 255) / 256 * 4));
         }
     }
     __device__ __forceinline__ void take() {
 #pragma unroll
-        for (int y = 0; y < 2; y++) code[y] = nextCode[y], group[y] = nextGroup[y];
-        offset = nextOffset;
+        for (int y = 0; y < 2; y++) code[y] = nextCode[y], group[y] = nextGroup[y], offset[y] = nextOffset[y];
     }
 
     // pair is the numbers of byte i of a word.
@@ -65,7 +59,7 @@ template <int VALUES, int SCALE> struct FourBitTile {
         float f[2][2];
 #pragma unroll
         for (int y = 0; y < 2; y++)
-            f[y][0] = f[y][1] = __fadd_rn(__fmul_rn(__uint_as_float(x.table[256 * 32 + code[y]]), group[y]), offset) * (65536.0f / SCALE);
+            f[y][0] = f[y][1] = __fadd_rn(__fmul_rn(__uint_as_float(x.table[256 * 32 + code[y]]), group[y]), offset[y]) * (65536.0f / SCALE);
         u32 b[ROWS][4];
 #pragma unroll
         for (int r = 0; r < ROWS; r++) x.ordered(r, 64 * (g >> 1) + 16 * t + 8 * (g & 1), b[r]);

@@ -5,9 +5,8 @@
 //   bank                   where rows begin in shared memory, in bytes past a multiple of 128
 //   integer                whether codes are multiplied as integers, by digits of x; else as numbers
 //   sums, table            whether it needs the sums of x, or a table, in shared memory
-//   begin(m, K, low, high, t)   before the rows low and high of a matrix, of which the lane is the t-th
-//                          of four
-//   ahead(m, unit), take() fetch scales that lie apart, and use what was fetched
+//   ahead(rows, K, unit, t), take()   begin to fetch scales of a unit that lie apart, of which the lane is the t-th of
+//                          four, and use what was fetched
 //   multiply(space, low, high, x, acc)   a unit of both rows, which begin at offsets of shared memory
 //   scaled, rowScale(m, row)   whether a row has a scale besides, and which
 //
@@ -27,6 +26,13 @@
 struct Matrix {
     const u8 *in;
     i64 n; // elements
+};
+
+// TwoRows are the rows of a tile that a lane has, of one matrix of n elements or of two.
+struct TwoRows {
+    const u8 *in[2];
+    i64 n;
+    int row[2];
 };
 
 // Columns is a unit of x: its elements, or the two digits of each; the sums of 16 elements; and the units of
@@ -164,8 +170,7 @@ struct Together {
     static const bool scaled = false;
     __device__ __forceinline__ static float rowScale(const Matrix &, int) { return 1; }
     int t;
-    __device__ __forceinline__ void begin(const Matrix &, int, int, int, int which) { t = which; }
-    __device__ __forceinline__ void ahead(const Matrix &, int) {}
+    __device__ __forceinline__ void ahead(const TwoRows &, int, int, int which) { t = which; }
     __device__ __forceinline__ void take() {}
     __device__ __forceinline__ static void fill(u32 *) {}
 };
