@@ -30,6 +30,11 @@ type bench struct {
 	// cold is how many bytes no cache holds: weights and states are read from as many, as in a run
 	// that has used others since; 0 reads the same again and again.
 	cold int64
+	// long is what a call takes at least that is not repeated; 0 repeats all.
+	long time.Duration
+	// patience is how many more rows are launched at most, one for each in which other programs took
+	// the cores of this one.
+	patience int
 }
 
 // clockRest is long enough for a GPU to raise its clock again.
@@ -82,13 +87,20 @@ func (w *work) time(span time.Duration) (t machine.CallTime, err error) {
 	launches := launchesIn(span, w.once)
 	pause := time.Duration(launches) * w.once
 	t = machine.CallTime{Device: w.once, Launch: w.issued}
-	for range workTries {
+	if w.long > 0 && w.once > w.long {
+		return t, nil
+	}
+	for tries, disturbed := 0, 0; tries < workTries+disturbed; tries++ {
 		if w.call.Cost().Matrix {
 			time.Sleep(min(2*pause, w.rest))
 		}
+		before := preempted()
 		took, err := w.row(launches)
 		if err != nil {
 			return t, err
+		}
+		if preempted() != before && disturbed < w.patience {
+			disturbed++
 		}
 		t.Device, t.Launch = min(t.Device, took), min(t.Launch, w.issued)
 	}

@@ -24,6 +24,8 @@ type callTimes struct {
 	dev   device.Device // nil while it is closed
 	bench *bench        // nil until something is measured
 	tf32  bool          // how the known times were measured
+	host  bool          // the device is a CPU: long calls are not measured
+	spent time.Duration // on measuring
 
 	known   map[string]machine.CallTime
 	similar map[string][]sizedTime // of calls bound by memory, by what they have in common, sorted by bytes
@@ -54,11 +56,25 @@ const (
 	// near is how far apart two measured calls bound by memory may be for one between them to
 	// be interpolated.
 	near = 4
+
+	// A CPU takes as long for a call as a step of the plan does. So it measures calls of at most so
+	// much arithmetic and memory traffic, for a while; larger calls run at the rates of tables.
+	hostFlops = 100e9
+	hostBytes = 1 << 30
+	hostSpent = 4 * time.Second
+	// hostLong is what a call takes that a CPU does not repeat after its first runs.
+	hostLong = 100 * time.Millisecond
+	// hostSpan is callSpan of a CPU, which needs no rest: it has no clock to raise.
+	hostSpan = 400 * time.Microsecond
+	// hostPatience is that of measurements on a CPU that other programs use too.
+	hostPatience = 12
+	// hostCold is more than the caches of most CPUs hold.
+	hostCold = 128 << 20
 )
 
 // newCallTimes reads what earlier processes have measured on a device.
 func newCallTimes(dev device.Device, o Options) *callTimes {
-	t := &callTimes{o: o, dev: dev, key: callKey(dev), known: map[string]machine.CallTime{}, similar: map[string][]sizedTime{}, unknown: map[string]bool{}}
+	t := &callTimes{o: o, dev: dev, key: callKey(dev), host: dev.Info().OnHost, known: map[string]machine.CallTime{}, similar: map[string][]sizedTime{}, unknown: map[string]bool{}}
 	if e, err := o.load(t.key); err == nil {
 		t.cached = e.Calls
 		if extra, ok := t.cached[mixtureKey]; ok {
@@ -130,7 +146,7 @@ func (t *callTimes) repeated(c op.Call, room int64) (machine.CallTime, bool) {
 	}
 	took, ok := t.fromCache(key, c)
 	if !ok {
-		if t.dev == nil || c.Traffic() > room {
+		if t.dev == nil || c.Traffic() > room || t.host && t.long(c) {
 			return took, false
 		}
 		if took, err = t.measure(c, room); err != nil {
@@ -215,6 +231,24 @@ func (t *callTimes) fromCache(key string, c op.Call) (machine.CallTime, bool) {
 	return took, true
 }
 
+// long says whether a CPU measures a call no more.
+func (t *callTimes) long(c op.Call) bool {
+	cost := c.Cost()
+	return t.spent > hostSpent || cost.Flops > hostFlops || cost.Bytes > hostBytes
+}
+
+// hostColdFor is how many bytes the operands of a call lie in on a CPU. Caches matter where every
+// number is read for a few multiplications: in updates, and in matmuls of few rows.
+func hostColdFor(c op.Call) int64 {
+	if c.Cost().Matrix && c.In[0].Shape.Rows() > fewRows {
+		return 0
+	}
+	return hostCold
+}
+
+// fewRows is up to how many rows a matmul takes as long as reading its weights.
+const fewRows = 16
+
 // measure runs a call, with no more than room bytes of the device, and gives the memory back.
 func (t *callTimes) measure(c op.Call, room int64) (took machine.CallTime, err error) {
 	if t.bench == nil {
@@ -228,10 +262,16 @@ func (t *callTimes) measure(c op.Call, room int64) (took machine.CallTime, err e
 		}
 	}
 	t.bench.room = room
+	span := callSpan
+	if t.host {
+		began := time.Now()
+		defer func() { t.spent += time.Since(began) }()
+		t.bench.cold, t.bench.long, t.bench.rest, t.bench.patience, span = hostColdFor(c), hostLong, 0, hostPatience, hostSpan
+	}
 	if err := t.measureMixture(); err != nil {
 		return took, err
 	}
-	took, err = t.bench.callTime(c, callSpan)
+	took, err = t.bench.callTime(c, span)
 	if freed := t.bench.free(); err == nil {
 		err = freed
 	}

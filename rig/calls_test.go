@@ -9,6 +9,7 @@ import (
 	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
+	"spillway/optim"
 	"spillway/quant"
 )
 
@@ -84,6 +85,43 @@ func TestCallsAreMeasured(t *testing.T) {
 	}
 	if now, _ := r.Devices[0].(interface{ Allocated() (int64, int64) }).Allocated(); now != before {
 		t.Errorf("%d bytes are held, %d before", now, before)
+	}
+}
+
+// On a CPU forecasts ask for the times of short calls, with weights and states that no cache holds where
+// that matters. What would take as long as training itself is left to tables.
+func TestCPUsMeasureShortCalls(t *testing.T) {
+	o := quick()
+	o.Cache, o.Measure = t.TempDir(), true
+	r, err := Open("cpu", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	matmul := func(m, n, k int64) op.Call {
+		return callOf(t, op.MatMul, op.Attr{TransB: true}, of(dtype.F32, m, k), of(dtype.F32, n, k))
+	}
+	n := int64(1 << 14)
+	adam := callOf(t, optim.Adam, op.Attr{}, of(dtype.F32, n), of(dtype.F32, n), of(quant.Dyn8, n), of(quant.UDyn8, n), of(dtype.F32, 2))
+	calls := r.calls[0]
+	for _, c := range []op.Call{matmul(1, 64, 64), matmul(64, 64, 64), adam} {
+		if took, ok := calls.Time(c); !ok || took.Device <= 0 {
+			t.Errorf("%v is not measured: %v", c, took)
+		}
+	}
+	if _, ok := calls.Time(matmul(8192, 8192, 8192)); ok {
+		t.Error("a matmul of seconds is measured")
+	}
+	for want, c := range map[int64][]op.Call{hostCold: {matmul(1, 64, 64), adam}, 0: {matmul(64, 64, 64)}} {
+		for _, c := range c {
+			if got := hostColdFor(c); got != want {
+				t.Errorf("%v lies in %d bytes, want %d", c, got, want)
+			}
+		}
+	}
+	calls.spent = 2 * hostSpent
+	if _, ok := calls.Time(matmul(64, 32, 64)); ok {
+		t.Error("calls are measured for ever")
 	}
 }
 

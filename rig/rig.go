@@ -151,12 +151,9 @@ func (r *Rig) Measure(all bool) error {
 }
 
 // measureCalls lets forecasts ask the devices for the times of calls. Equal devices have the
-// same: the first is asked.
+// same: the first is asked. CPUs measure short calls only, and tables serve for the others.
 func (r *Rig) measureCalls() {
 	for i, d := range r.Devices {
-		if d.Info().OnHost { // its calls take as long as the plan's steps, and tables serve it
-			return
-		}
 		t := newCallTimes(d, r.o)
 		if i > 0 && r.Machine.Devices[i].Model == r.Machine.Devices[0].Model {
 			t = r.calls[0]

@@ -86,7 +86,7 @@ func (g *Packed) tableScratchSize() int { return 2*(g.K/8) + 8 }
 func (g *Packed) tableScratchOf(worker int) (s tableScratch) {
 	scratch := g.scratchOf(worker)
 	scratch = scratch[len(scratch)-g.tableScratchSize():]
-	s.each[0], s.each[1], s.group = scratch[:g.K/8], scratch[g.K/8:][:g.K/8], scratch[2*(g.K/8):]
+	s.each[0], s.each[1], s.group = scratch[:g.K/8], scratch[g.K/8:][:g.K/8], scratch[2*(g.K/8):][:quant.InterleavedRows]
 	return s
 }
 
@@ -96,20 +96,22 @@ func (g *Packed) scaleCodes(dst []float32, scales *quant.Scales, group, b int) l
 	return lookup{&dst[0], &scales.Codes[at], &quant.Signed.Values}
 }
 
-// eachScaling calls do for runs of blocks, from block b of eight rows on, in which all rows have the
-// scales of one group of blocks. x is what was looked up, from b on.
-func (g *Packed) eachScaling(x, of []float32, scales *quant.Scales, group, b, n int, do func(s scaling, b, n int)) {
-	blocks := g.K / quant.FourBitBlock
-	for end := b + n; b < end; {
-		same := end - b
-		for r := range of {
-			at := uint((group*quant.InterleavedRows+r)*blocks + b)
-			of[r] = scales.Group(int(at / quant.FourBitGroup))
-			same = min(same, int(quant.FourBitGroup-at%quant.FourBitGroup))
-		}
-		do(scaling{&x[0], &of[0], scales.Offset, 1 / g.Format.table.size}, b, same)
-		b, x = b+same, x[min(8*same, len(x)):]
+// sameGroups sets of to the scales of the groups that block b of eight rows is in, and returns for how
+// many blocks, below end, each row stays in its group.
+func (g *Packed) sameGroups(of []float32, scales *quant.Scales, group, b, end int) int {
+	blocks, same := g.K/quant.FourBitBlock, end-b
+	at := group*quant.InterleavedRows*blocks + b
+	for r := range of {
+		of[r] = scales.Group(at / quant.FourBitGroup)
+		same = min(same, quant.FourBitGroup-at%quant.FourBitGroup)
+		at += blocks
 	}
+	return same
+}
+
+// scaling is how scales are made of x, which was looked up.
+func (g *Packed) scaling(x, of []float32, scales *quant.Scales) scaling {
+	return scaling{&x[0], &of[0], scales.Offset, 1 / g.Format.table.size}
 }
 
 // tableRow computes groups of outputs of row i.
@@ -122,10 +124,12 @@ func (g *Packed) tableRow(worker, i, first, groups int) {
 		next := min(q+1, first+groups-1)
 		dst := g.C[i*g.N+q*quant.InterleavedRows:][:quant.InterleavedRows]
 		clear(dst)
-		g.eachScaling(now, own.group, &scales, q, 0, blocks, func(s scaling, b, n int) {
+		for b := 0; b < blocks; {
+			n := g.sameGroups(own.group, &scales, q, b, blocks)
 			g.path.table.matvec(&g.W[q*g.groupBytes()+b*quant.FourBitBlock/2*quant.InterleavedRows], &g.rounded[i*g.inputStep()+b*quant.FourBitBlock],
-				&g.records[i*g.recordStep()+b*quant.FourBitBlock/inputBlock], &dst[0], s, &g.Format.table.bytes, n, g.scaleCodes(then[8*b:], &scales, next, b))
-		})
+				&g.records[i*g.recordStep()+b*quant.FourBitBlock/inputBlock], &dst[0], g.scaling(now[8*b:], own.group, &scales), &g.Format.table.bytes, n, g.scaleCodes(then[8*b:], &scales, next, b))
+			b += n
+		}
 	}
 }
 
@@ -135,7 +139,11 @@ func (g *Packed) unpackTable(worker, group, b, n int, pairs *int16, each []float
 	own := g.tableScratchOf(worker)
 	_, scales := quant.View4(g.N*g.K, g.W)
 	g.path.table.look(g.scaleCodes(own.each[0], &scales, group, b), n)
-	g.eachScaling(own.each[0], own.group, &scales, group, b, n, func(s scaling, _, n int) { g.path.table.absmax(s, n) })
+	for first, end := b, b+n; b < end; {
+		same := g.sameGroups(own.group, &scales, group, b, end)
+		g.path.table.absmax(g.scaling(own.each[0][8*(b-first):], own.group, &scales), same)
+		b += same
+	}
 	for j := range 2 * n { // two sums of 32 share a scale
 		copy(each[panelN*j:], own.each[0][j/2*8:][:8])
 	}

@@ -6,28 +6,34 @@
 DATA nibbles<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
 GLOBL nibbles<>(SB), RODATA|NOPTR, $8
 
-#define LOOK(codes, p, USE) \
+#define LOOK(codes, p, USE0, USE1) \
 	VPSHUFB codes, Y13, Y5; VPSHUFB codes, Y14, Y6; \
-	VPUNPCKLBW Y6, Y5, Y7; USE(Y7, Y8, p); \
-	VPUNPCKHBW Y6, Y5, Y7; USE(Y7, Y9, (p+1))
+	VPUNPCKLBW Y6, Y5, Y7; USE0(Y7, Y8, p); \
+	VPUNPCKHBW Y6, Y5, Y7; USE1(Y7, Y9, (p+1))
 
 // Eight elements of eight rows at o of SI, from pair p on.
-#define EIGHT(o, p, USE) \
+#define EIGHT(o, p, FIRST0, FIRST1, USE0, USE1) \
 	VMOVDQU (o)(SI), Y3; \
-	VPAND Y15, Y3, Y4; LOOK(Y4, p, USE); \
-	VPSRLW $4, Y3, Y3; VPAND Y15, Y3, Y3; LOOK(Y3, (p+2), USE)
+	VPAND Y15, Y3, Y4; LOOK(Y4, p, FIRST0, FIRST1); \
+	VPSRLW $4, Y3, Y3; VPAND Y15, Y3, Y3; LOOK(Y3, (p+2), USE0, USE1)
 
-#define ELEMENTS(o, USE) EIGHT(o, 0, USE); EIGHT(o+32, 4, USE); EIGHT(o+64, 8, USE); EIGHT(o+96, 12, USE)
+#define ELEMENTS(o, FIRST0, FIRST1, USE0, USE1) \
+	EIGHT(o, 0, FIRST0, FIRST1, USE0, USE1); EIGHT(o+32, 4, USE0, USE1, USE0, USE1); \
+	EIGHT(o+64, 8, USE0, USE1, USE0, USE1); EIGHT(o+96, 12, USE0, USE1, USE0, USE1)
 
 #define TABLE \
 	VPBROADCASTQ nibbles<>(SB), Y15; VBROADCASTI128 (AX), Y13; VBROADCASTI128 16(AX), Y14
 
-#define DOT(w, t, p) VPBROADCASTD (4*p)(DX), t; VPMADDWD w, t, t; VPADDD t, Y1, Y1
+// Sums are in Y1 and Y12, so that additions seldom wait for each other.
+#define BEGIN0(w, t, p) VPBROADCASTD (4*p)(DX), t; VPMADDWD w, t, Y1
+#define BEGIN1(w, t, p) VPBROADCASTD (4*p)(DX), t; VPMADDWD w, t, Y12
+#define DOT0(w, t, p) VPBROADCASTD (4*p)(DX), t; VPMADDWD w, t, t; VPADDD t, Y1, Y1
+#define DOT1(w, t, p) VPBROADCASTD (4*p)(DX), t; VPMADDWD w, t, t; VPADDD t, Y12, Y12
 #define PUT(w, t, p) VMOVDQU w, (64*p)(DI)
 
 #define HALF(o) \
-	VPXOR Y1, Y1, Y1; \
-	ELEMENTS(o, DOT); \
+	ELEMENTS(o, BEGIN0, BEGIN1, DOT0, DOT1); \
+	VPADDD Y12, Y1, Y1; \
 	VCVTDQ2PS Y1, Y1; VBROADCASTSS (BX), Y7; VMULPS Y2, Y7, Y7; VFMADD231PS Y7, Y1, Y0; \
 	ADDQ $64, DX; ADDQ $16, BX
 
@@ -36,7 +42,7 @@ GLOBL nibbles<>(SB), RODATA|NOPTR, $8
 #define LOOK_UP(i) MOVBLZX i(R9), R12; MOVL (R11)(R12*4), R13; MOVL R13, (4*i)(R10)
 
 // func matvecTableAVX2(w *byte, x *int16, records *record, dst *float32, s scaling, table *[32]byte, blocks int, next lookup)
-TEXT ·matvecTableAVX2(SB), NOSPLIT, $0-96
+TEXT ·matvecTableAVX2(SB), NOSPLIT, $32-96
 	MOVQ w+0(FP), SI
 	MOVQ x+8(FP), DX
 	MOVQ records+16(FP), BX
@@ -46,6 +52,7 @@ TEXT ·matvecTableAVX2(SB), NOSPLIT, $0-96
 	VMOVUPS (AX), Y10
 	VBROADCASTSS s_offset+48(FP), Y11
 	VBROADCASTSS s_factor+52(FP), Y12
+	VMOVUPS Y12, (SP)
 	MOVQ table+56(FP), AX
 	MOVQ blocks+64(FP), CX
 	MOVQ next_dst+72(FP), R10
@@ -61,7 +68,7 @@ block:
 	PREFETCHT0 1024(R9)
 	VMULPS (R8), Y10, Y2
 	VADDPS Y11, Y2, Y2
-	VMULPS Y12, Y2, Y2
+	VMULPS (SP), Y2, Y2
 	LOOK_UP(0)
 	LOOK_UP(1)
 	LOOK_UP(2)
@@ -91,7 +98,7 @@ TEXT ·unpackTableAVX2(SB), NOSPLIT, $0-32
 	SHLQ $1, CX
 	TABLE
 half:
-	ELEMENTS(0, PUT)
+	ELEMENTS(0, PUT, PUT, PUT, PUT)
 	ADDQ $128, SI
 	ADDQ $1024, DI
 	DECQ CX
