@@ -20,18 +20,18 @@ var badKernels = []struct {
 }{
 	{"test_cuda_syntax", `this is no C++`, nil, "error"},
 	{"test_cuda_name", `extern "C" __global__ void another(const Element *x, Element *y, i64 n) {}`, nil, "test_cuda_name"},
-	{"test_cuda_threads", copying("test_cuda_threads", "i"), func(_ op.Call, l *cuda.Launch) { l.Threads = 5000 }, "test_cuda_threads"},
-	{"test_cuda_operand", copying("test_cuda_operand", "i"), func(_ op.Call, l *cuda.Launch) { l.Args[1] = cuda.Buffer(7) }, "test_cuda_operand"},
-	{"test_cuda_panics", copying("test_cuda_panics", "i"), func(op.Call, *cuda.Launch) { panic("oh") }, "test_cuda_panics"},
-	{"test_cuda_overruns", copying("test_cuda_overruns", "i + 1"), nil, "outside its outputs"},
-	{"test_cuda_nowhere", copying("test_cuda_nowhere", "i + (1ll << 44)"), nil, "illegal"}, // last: the GPU's context ends with it
+	{"test_cuda_threads", copying("test_cuda_threads", "i", "0"), func(_ op.Call, l *cuda.Launch) { l.Threads = 5000 }, "test_cuda_threads"},
+	{"test_cuda_operand", copying("test_cuda_operand", "i", "0"), func(_ op.Call, l *cuda.Launch) { l.Args[1] = cuda.Buffer(7) }, "test_cuda_operand"},
+	{"test_cuda_panics", copying("test_cuda_panics", "i", "0"), func(op.Call, *cuda.Launch) { panic("oh") }, "test_cuda_panics"},
+	{"test_cuda_overruns", copying("test_cuda_overruns", "i", "3"), nil, "outside its outputs"},
+	{"test_cuda_nowhere", copying("test_cuda_nowhere", "i + (1ll << 44)", "0"), nil, "illegal"}, // last: the GPU's context ends with it
 }
 
-// copying is a kernel that copies, to another place than it should.
-func copying(name, to string) string {
+// copying is a kernel that copies to a place, and so many elements more than there are.
+func copying(name, to, more string) string {
 	return `extern "C" __global__ void ` + name + `(const Element *x, Element *y, i64 n) {
     i64 i = position();
-    if (i < n) y[` + to + `] = x[i];
+    if (i < n + ` + more + `) y[` + to + `] = x[i < n ? i : 0];
 }`
 }
 
