@@ -210,7 +210,7 @@ func (r *Reverse) add(v, part graph.Value) {
 func (r *Reverse) sum(sum, part graph.Value) graph.Value {
 	nodes := r.joint.Program.Nodes
 	for i := r.firstNode; i < len(nodes); i++ {
-		if n := &nodes[i]; n.Kind == op.MatMul && n.Out[0] == part {
+		if n := &nodes[i]; n.Out[0] == part && (n.Kind == op.MatMul || n.Kind == op.ConvInput && r.joint.Program.Call(*n).Conv().Pointwise()) {
 			n.Attr.Plus, n.In = true, append(n.In, sum)
 			return part
 		}

@@ -131,6 +131,7 @@ type RunInfo struct {
 	Dir   string `json:"dir"`
 	State State  `json:"state"`
 	eventlog.Summary
+	Works *Works `json:"works,omitempty"` // of a run that goes on, where somebody follows it
 }
 
 // Runs lists the runs of this computer, newest first, behind those in more folders. Runs whose
@@ -176,7 +177,7 @@ func Look(dir string) RunInfo {
 	if err != nil {
 		s.Error = err.Error()
 	}
-	return RunInfo{dir, StateOf(s), s}
+	return RunInfo{Dir: dir, State: StateOf(s), Summary: s}
 }
 
 // StateOf tells a run that goes on from one that was killed: by its process, and where that

@@ -142,7 +142,7 @@ func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
 	o.CanonicalSums = p.CanonicalSums
 	o.AllLogits = o.Task == Infer && !slices.ContainsFunc(p.Batch, func(b plan.BatchTensor) bool { return b.Name == "outputs" })
 	if p.Cache != nil {
-		o.Generation, o.Seq = generationOf(p.Cache), 0
+		o.Generation, o.Seq = GenerationOf(p.Cache), 0
 	}
 	holds := func(some func(t dtype.Type) bool) bool {
 		return slices.ContainsFunc(p.Slabs, func(s plan.Slab) bool {

@@ -79,7 +79,7 @@ type served struct {
 func startDashboard(sh shell, address string, runs []string) (*served, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("serving the dashboard: %w; name another address with --listen, port 0 for any that is free", err)
+		return nil, fmt.Errorf("serving the dashboard: %w; name another address, such as 127.0.0.1:0 for any port that is free", err)
 	}
 	o := dashboard.Options{Cache: sh.cache, Runs: runs, Replan: replan}
 	url := "http://" + l.Addr().String() + "/"

@@ -101,8 +101,37 @@ func benchCall(b *testing.B, d *Device, c op.Call, times int) {
 	benchKernel(b, d, c, times, k)
 }
 
+// timeCall is what a launch of a call takes, by events.
+func timeCall(b *testing.B, d *Device, c op.Call) time.Duration {
+	k, err := d.Kernel(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	run, end := launcher(b, d, c, k)
+	defer end()
+	run(3)
+	return run(10) / 10
+}
+
 // benchKernel times a kernel of a call.
 func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel) {
+	run, end := launcher(b, d, c, k)
+	defer end()
+	run(3)
+	var took time.Duration
+	for b.Loop() {
+		took = run(10) / 10
+	}
+	bound := rates
+	bound.Launch = 0
+	b.ReportMetric(took.Seconds()*1e6, "µs/launch")
+	b.ReportMetric(took.Seconds()*1e3*float64(times), "ms/iteration")
+	b.ReportMetric(float64(sim.NewTiming(bound, dtype.BF16).Time(c))/float64(took), "of-bound")
+}
+
+// launcher gives a function that launches a kernel of a call so many times, on noise, and says how long that
+// took.
+func launcher(b *testing.B, d *Device, c op.Call, k device.Kernel) (run func(times int) time.Duration, end func()) {
 	var size int64
 	l := &device.Launch{Args: &op.Args{}}
 	types := append(c.In[:len(c.In):len(c.In)], c.Out...)
@@ -115,12 +144,10 @@ func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer mem.Free()
 	q, err := d.Queue("compute")
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer q.Close()
 	ids := func(i int64) uint32 { return uint32(op.Key(uint64(i)) % 1000) }
 	if c.Attr.Segments {
 		ids = func(i int64) uint32 { return uint32(i / 512) } // documents
@@ -134,7 +161,7 @@ func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel)
 	l.Workspace = device.Buffer{Memory: mem, Offset: size, Bytes: k.Workspace()}
 	from, _ := d.Event()
 	to, _ := d.Event()
-	run := func(times int) time.Duration {
+	run = func(times int) time.Duration {
 		q.Record(from)
 		for range times {
 			if err := q.Launch(k, l); err != nil {
@@ -147,16 +174,7 @@ func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel)
 		}
 		return to.Time() - from.Time()
 	}
-	run(3)
-	var took time.Duration
-	for b.Loop() {
-		took = run(10) / 10
-	}
-	bound := rates
-	bound.Launch = 0
-	b.ReportMetric(took.Seconds()*1e6, "µs/launch")
-	b.ReportMetric(took.Seconds()*1e3*float64(times), "ms/iteration")
-	b.ReportMetric(float64(sim.NewTiming(bound, dtype.BF16).Time(c))/float64(took), "of-bound")
+	return run, func() { q.Close(); mem.Free() }
 }
 
 // upload fills operands: real numbers with noise, integers by their position.
