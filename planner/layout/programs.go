@@ -80,7 +80,7 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 	case ForwardOnly:
 		g = l.fused(l.Model.Program(block))
 	case CPUForward:
-		g, kernels = l.Model.Program(block), l.programs.cpuKernels
+		g, kernels = anyOrder(l.Model.Program(block)), l.programs.cpuKernels
 	case Squares:
 		g = squaresProgram(l, block, fresh)
 	default:
@@ -127,6 +127,17 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 		laid.Binds, laid.Bytes = append(laid.Binds, plan.Binding{Region: plan.InFrame}), append(laid.Bytes, 0)
 	}
 	return laid, nil
+}
+
+// anyOrder is a program whose matmuls may sum in any order: those of a CPU next to a GPU, which rounds
+// otherwise anyway.
+func anyOrder(p *graph.Program) *graph.Program {
+	q := *p
+	q.Nodes = slices.Clone(p.Nodes)
+	for i := range q.Nodes {
+		q.Nodes[i].Attr.AnyOrder = q.Nodes[i].Kind == op.MatMul || q.Nodes[i].Kind == op.QuantizedMatmul
+	}
+	return &q
 }
 
 // fuses says that the device has kernels of several ops at once.
