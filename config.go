@@ -59,6 +59,8 @@ func (c *Config) check() error {
 	switch {
 	case c.Task == LoRA || c.Task == QLoRA:
 		return fmt.Errorf("task %s: give Config.Adapters a rank and train; other params are then frozen", c.Task)
+	case c.Adapters.Rank == 0 && c.Adapters.Base != dtype.Invalid && c.Task != Infer:
+		return fmt.Errorf("weights held as %v are for a model that is only run: set Task to Infer, or give Adapters a rank", c.Adapters.Base)
 	case c.ProfileInterval < 0:
 		return fmt.Errorf("a profile interval of %d passes; it cannot be negative", c.ProfileInterval)
 	case len(c.Devices) > 0 && len(c.On) > 0:
@@ -90,7 +92,10 @@ func (c Config) sameRun(d Config) error {
 func (w *Wrapped) options(task Task, s batch.Size) Options {
 	o := w.c.Options
 	o.Task, o.BatchSize, o.MicroBatchSize, o.Seq = task, s.Sequences, 0, s.Positions
-	o.Adapters, o.CanonicalSums = lora.Options{}, o.CanonicalSums && task.Trains()
+	o.Adapters, o.CanonicalSums = lora.Options{Base: o.Adapters.Base}, o.CanonicalSums && task.Trains()
+	if task != Infer || w.c.Adapters.Rank > 0 {
+		o.Adapters.Base = dtype.Invalid
+	}
 	o.AllLogits = task == Infer
 	if !task.Trains() {
 		o.Held, o.Outputs, o.Centralize, o.Average, o.Freeze, o.Groups = false, false, false, 0, nil, nil

@@ -158,7 +158,10 @@ func (r *Reverse) node(n graph.Node) error {
 		return fmt.Errorf("has no gradient rule; freeze the params before it")
 	}
 	r.at, r.firstNode = n.At, len(r.joint.Program.Nodes)
-	dx := rule(r, n, dy)
+	dx, err := rule.apply(r, n, dy)
+	if err != nil {
+		return err
+	}
 	for i, v := range n.In {
 		if r.err != nil {
 			return r.err
@@ -169,6 +172,24 @@ func (r *Reverse) node(n graph.Node) error {
 		r.add(v, dx[i])
 	}
 	return r.err
+}
+
+// apply calls a rule, which may be a program's own: one that fails, or gives what are no gradients, is an error.
+func (rule Rule) apply(r *Reverse, n graph.Node, dy []graph.Value) (dx []graph.Value, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("its gradient rule failed: %v", p)
+		}
+	}()
+	if dx = rule(r, n, dy); r.err == nil && len(dx) != len(n.In) {
+		return nil, fmt.Errorf("its gradient rule gives %d gradients for %d operands", len(dx), len(n.In))
+	}
+	for i, g := range dx {
+		if r.err == nil && (g < 0 || int(g) >= len(r.joint.Program.Types)) {
+			return nil, fmt.Errorf("its gradient rule gives a value that there is not as the gradient of operand %d", i)
+		}
+	}
+	return dx, r.err
 }
 
 // add puts a part of a value's gradient to what is there. Parts are summed as

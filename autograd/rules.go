@@ -52,6 +52,7 @@ var rules = map[op.Kind]Rule{
 	op.InverseNorm:        nil,
 	op.Compare:            nil,
 	op.Counted:            nil,
+	op.ArgMax:             nil,
 	op.Binary:             gradBinary,
 	op.Reduce:             gradReduce,
 	op.Softmax:            gradSoftmax,

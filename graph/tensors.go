@@ -100,6 +100,88 @@ func (b *Builder) Pad(x Value, axis int, before, behind int64) Value {
 	return b.Apply(op.Pad, op.Attr{Axis: at, Start: before, Length: before + n + behind}, x)[0]
 }
 
+// PadMode is what Padded puts around a tensor.
+type PadMode string
+
+// The ways to pad, by PyTorch's names. Zeros may be longer than the tensor; the others may not, and a reflection, which leaves
+// out the edge itself, is shorter.
+const (
+	PadZeros     PadMode = "zeros"
+	PadReflect   PadMode = "reflect"
+	PadReplicate PadMode = "replicate"
+	PadCircular  PadMode = "circular"
+)
+
+// Padded puts numbers before and behind x along an axis, as the mode says.
+func (b *Builder) Padded(mode PadMode, x Value, axis int, before, behind int64) Value {
+	if mode == "" || mode == PadZeros || before == 0 && behind == 0 {
+		return b.Pad(x, axis, before, behind)
+	}
+	at, ok := b.fromLast(x, axis)
+	if !ok || b.err != nil {
+		return x
+	}
+	s := slices.Clone(b.TypeOf(x).Shape)
+	axis = len(s) - 1 - int(at)
+	n := s[axis]
+	most := map[PadMode]int64{PadReflect: n - 1, PadReplicate: max(before, behind), PadCircular: n}
+	if limit, known := most[mode]; !known || before < 0 || behind < 0 || max(before, behind) > limit || n < 1 {
+		b.Fail("padding %s of %d before and %d behind %d places; it is %s, %s, %s or %s, and within the tensor", mode, before, behind, n, PadZeros, PadReflect, PadReplicate, PadCircular)
+		return x
+	}
+	part := func(first, count int64) []Value { // places of x
+		if count == 0 {
+			return nil
+		}
+		return []Value{b.Slice(x, axis, first, first+count, 1)}
+	}
+	repeated := func(first, count int64) []Value { // one place of x, so many times
+		if count == 0 {
+			return nil
+		}
+		s[axis] = count
+		return []Value{b.Expand(b.Slice(x, axis, first, first+1, 1), s...)}
+	}
+	var front, back []Value
+	switch mode {
+	case PadCircular:
+		front, back = part(n-before, before), part(0, behind)
+	case PadReplicate:
+		front, back = repeated(0, before), repeated(n-1, behind)
+	default:
+		for i := before; i > 0; i-- {
+			front = append(front, part(i, 1)...)
+		}
+		for i := range behind {
+			back = append(back, part(n-2-i, 1)...)
+		}
+	}
+	return b.ConcatAxis(axis, slices.Concat(front, []Value{x}, back)...)
+}
+
+// PadConstant puts a number before and behind x along an axis.
+func (b *Builder) PadConstant(x Value, axis int, before, behind int64, number float64) Value {
+	at, ok := b.fromLast(x, axis)
+	if !ok || before == 0 && behind == 0 || b.err != nil {
+		return x
+	}
+	t := b.TypeOf(x)
+	axis = len(t.Shape) - 1 - int(at)
+	parts := []Value{x}
+	around := func(n int64, at int) {
+		if n == 0 {
+			return
+		}
+		s := slices.Clone(t.Shape)
+		s[axis] = n
+		c := b.Cast(b.Floats("constant "+strconv.FormatFloat(number, 'g', -1, 64), []float32{float32(number)}), t.DType)
+		parts = slices.Insert(parts, at, b.Expand(c, s...))
+	}
+	around(before, 0)
+	around(behind, len(parts))
+	return b.ConcatAxis(axis, parts...)
+}
+
 // Expand repeats dimensions of 1, and x as a whole, to a shape.
 func (b *Builder) Expand(x Value, dims ...int64) Value {
 	if b.err == nil && b.TypeOf(x).Shape.Equal(dims) {
@@ -257,6 +339,18 @@ func (b *Builder) Sum(x Value, axes ...int) Value  { return b.Reduce(op.ReduceSu
 func (b *Builder) Mean(x Value, axes ...int) Value { return b.Reduce(op.ReduceMean, x, false, axes...) }
 func (b *Builder) Max(x Value, axes ...int) Value  { return b.Reduce(op.ReduceMax, x, false, axes...) }
 func (b *Builder) Min(x Value, axes ...int) Value  { return b.Reduce(op.ReduceMin, x, false, axes...) }
+
+// ArgMax and ArgMin are where the largest and the smallest number along an axis is, as ids; of equal ones the first.
+func (b *Builder) ArgMax(x Value, axis int) Value { return b.argMax(x, axis, false) }
+func (b *Builder) ArgMin(x Value, axis int) Value { return b.argMax(x, axis, true) }
+
+func (b *Builder) argMax(x Value, axis int, least bool) Value {
+	at, ok := b.fromLast(x, axis)
+	if !ok {
+		return 0
+	}
+	return b.Apply(op.ArgMax, op.Attr{Axis: at, Inverse: least}, x)[0]
+}
 
 // LogSumExp is log Σ e^x over axes.
 func (b *Builder) LogSumExp(x Value, axes ...int) Value {

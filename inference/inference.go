@@ -55,6 +55,10 @@ type Settings struct {
 	// Outliers is the threshold of LLM.int8 for weights in int8: inputs are rounded to 8 bits too,
 	// as transformers does with bitsandbytes. 0 does not round them.
 	Outliers float64
+	// Casting is the type that weights and biases of linear layers are held in and cast from where they are used: quant.E4M3, or
+	// Invalid for none. Modules of SkipCasting stay as they are.
+	Casting     dtype.Type
+	SkipCasting []string
 
 	Rig      rig.Options
 	Progress func(what string, done, total int64) // of loading; nil is fine

@@ -12,6 +12,7 @@ import (
 	"spillway"
 	"spillway/dtype"
 	"spillway/machine"
+	"spillway/quant"
 	"spillway/rig"
 	"spillway/run"
 	"spillway/units"
@@ -83,6 +84,14 @@ func settingsOf(given map[string]string) (s Settings, err error) {
 		if s.Outliers, err = strconv.ParseFloat(text, 64); err != nil {
 			return s, err
 		}
+	}
+	if text := given["layerwise-casting"]; text != "" {
+		if s.Casting, err = quant.ParseWeights(text); err != nil {
+			return s, err
+		}
+	}
+	if text := given["skip-casting"]; text != "" {
+		s.SkipCasting = strings.Split(text, ",")
 	}
 	// A list of flags is written as a line of a table in brackets.
 	text := strings.TrimSuffix(strings.TrimPrefix(given["adapter"], "["), "]")

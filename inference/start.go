@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +106,10 @@ func (m *Model) options(o spillway.Options, on *rig.Rig) spillway.Options {
 			o.Precision = dtype.F32
 		}
 	}
-	o.Adapters.Outliers, o.Adapters.Base = m.s.Outliers, m.s.quantized
+	o.Adapters.Outliers, o.Adapters.Base = m.s.Outliers, cmp.Or(m.s.quantized, m.s.Casting)
+	if len(m.s.SkipCasting) > 0 {
+		o.Exceptions = append(o.Exceptions, spillway.Exception{Modules: m.s.SkipCasting})
+	}
 	if m.adapter != nil {
 		o.Adapter, o.Adapters = m.adapter, lora.Options{}
 	}

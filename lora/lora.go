@@ -94,7 +94,8 @@ func Attach(m nn.Model, o Options) ([]string, error) {
 }
 
 // Quantize has the weights of a model's linear layers, lm_head excepted, held in a block format,
-// as those of QLoRA are, for models that are only run. Outliers is as in Options.
+// as those of QLoRA are, for models that are only run. Outliers is as in Options. Of a type without scales (layerwise casting) they
+// are those of convolutions too, and biases.
 func Quantize(m nn.Model, base dtype.Type, outliers float64) error {
 	if !quant.IsWeights(base) {
 		return fmt.Errorf("weights cannot be held as %v; use %s", base, quant.Aliases(", "))
@@ -109,9 +110,29 @@ func Quantize(m nn.Model, base dtype.Type, outliers float64) error {
 	for _, p := range all {
 		if !p.isHead {
 			p.weight.Storage, p.weight.OutlierThreshold, p.weight.Frozen = base, outliers, true
+			if p.bias != nil && base == quant.E4M3 {
+				p.bias.Storage, p.bias.Frozen = base, true
+			}
 		}
 	}
-	return err
+	if err != nil || base != quant.E4M3 {
+		return err
+	}
+	return nn.Walk(m, func(_ string, part any) error {
+		var weight, bias *nn.Param
+		switch l := part.(type) {
+		case *nn.Conv:
+			weight, bias = l.Weight, l.Bias
+		case *nn.ConvTranspose:
+			weight, bias = l.Weight, l.Bias
+		}
+		for _, p := range []*nn.Param{weight, bias} {
+			if p != nil {
+				p.Storage, p.Frozen = base, true
+			}
+		}
+		return nil
+	})
 }
 
 func (o Options) attach(m nn.Model) ([]string, error) {

@@ -15,6 +15,7 @@ type Conv struct {
 	Weight *Param `hf:"weight"`        // [out in/groups K..]
 	Bias   *Param `hf:"bias,optional"` // [out]
 	op.Spatial
+	PaddingMode graph.PadMode // what Padding puts around; "" is zeros
 	Precision
 }
 
@@ -52,7 +53,16 @@ func (c *Conv) WithoutBias() *Conv {
 
 // Forward maps [B S.. in] to [B S'.. out].
 func (c *Conv) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	return c.In(b, x, func(x graph.Value) graph.Value { return b.Conv(c.Spatial, x, c.Weight.Value(b), c.Bias.Value(b)) })
+	return c.In(b, x, func(x graph.Value) graph.Value {
+		s := c.Spatial
+		if c.PaddingMode != "" && c.PaddingMode != graph.PadZeros {
+			for i, n := range s.Padding {
+				x = b.Padded(c.PaddingMode, x, 1+i, n, n)
+			}
+			s.Padding = nil
+		}
+		return b.Conv(s, x, c.Weight.Value(b), c.Bias.Value(b))
+	})
 }
 
 // ConvTranspose is PyTorch's ConvTranspose1d, 2d or 3d.

@@ -216,12 +216,35 @@ func Make(kind Kind, attr Attr, in ...Type) (Call, error) {
 	}
 	var out []Type
 	if err == nil {
-		out, err = o.Infer(attr, in)
+		out, err = o.infer(attr, in)
 	}
 	if err != nil {
 		return Call{}, fmt.Errorf("%s: %w", kind, err)
 	}
 	return Call{Kind: kind, Attr: attr, In: in, Out: out}, nil
+}
+
+// infer applies the shape rule, which may be a program's own: one that fails, or gives what is no type, is an error.
+func (o *Op) infer(attr Attr, in []Type) (out []Type, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("its shape rule failed: %v", r)
+		}
+	}()
+	if out, err = o.Infer(attr, in); err == nil && len(out) == 0 {
+		return nil, fmt.Errorf("its shape rule gives no output")
+	}
+	for i, t := range out {
+		if err != nil {
+			break
+		}
+		if err = t.Shape.Check(); err != nil {
+			err = fmt.Errorf("its shape rule gives %v as output %d: %w", t.Shape, i, err)
+		} else if t.DType == dtype.Invalid {
+			err = fmt.Errorf("its shape rule gives no element type for output %d", i)
+		}
+	}
+	return out, err
 }
 
 // Check verifies that the call's outputs are what its shape rule says.

@@ -48,6 +48,10 @@ func resized(r op.Resampling, corners bool) func(b *trial) graph.Value {
 	return func(b *trial) graph.Value { return b.Interpolate(r, corners, b.real("x"), []int64{5, 11}, nil) }
 }
 
+func padded(mode graph.PadMode) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value { return b.Padded(mode, b.Padded(mode, b.real("x"), 1, 1, 3), 2, 2, 1) }
+}
+
 func two(n int64) []int64 { return []int64{n, n} }
 
 var tensorPrograms = map[string]func(b *trial) graph.Value{
@@ -77,9 +81,23 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 	"permute":     func(b *trial) graph.Value { return b.Permute(b.real("x"), 2, 0, 1) },
 	"slice":       func(b *trial) graph.Value { return b.Slice(b.Slice(b.real("x"), 1, 1, 3, 1), 2, 0, 4, 2) },
 	"pad":         func(b *trial) graph.Value { return b.Pad(b.real("x"), 1, 2, 1) },
-	"stack":       func(b *trial) graph.Value { return b.Stack(1, b.real("x"), b.real("z")) },
-	"cat":         func(b *trial) graph.Value { return b.ConcatAxis(1, b.real("x"), b.real("z")) },
-	"gather":      func(b *trial) graph.Value { return b.Gather(b.real("x"), 1, b.integers("ids")) },
+	"pad_constant": func(b *trial) graph.Value {
+		return b.PadConstant(b.real("x"), 1, 2, 1, -1.5)
+	},
+	"pad_reflect":   padded(graph.PadReflect),
+	"pad_replicate": padded(graph.PadReplicate),
+	"pad_circular":  padded(graph.PadCircular),
+	"argmax": func(b *trial) graph.Value {
+		x := b.real("x")
+		return b.Gather(x, 1, b.Reshape(b.ArgMax(x, 1), 2, 1, 4))
+	},
+	"argmin": func(b *trial) graph.Value {
+		x := b.real("x")
+		return b.Gather(x, 2, b.Reshape(b.ArgMin(x, 2), 2, 3, 1))
+	},
+	"stack":  func(b *trial) graph.Value { return b.Stack(1, b.real("x"), b.real("z")) },
+	"cat":    func(b *trial) graph.Value { return b.ConcatAxis(1, b.real("x"), b.real("z")) },
+	"gather": func(b *trial) graph.Value { return b.Gather(b.real("x"), 1, b.integers("ids")) },
 	"index_select": func(b *trial) graph.Value {
 		return b.IndexSelect(b.real("x"), 1, b.integers("ids"))
 	},
@@ -90,6 +108,27 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 	"conv2d_depthwise": convolved(op.Spatial{Groups: 4, Padding: two(1)}),
 	"conv1d":           convolved(op.Spatial{Stride: []int64{2}, Padding: []int64{1}}),
 	"conv3d":           convolved(op.Spatial{Padding: []int64{0, 1, 1}}),
+	"conv3d_strided":   convolved(op.Spatial{Stride: []int64{1, 2, 2}, Padding: []int64{1, 2, 0}, Dilation: []int64{1, 2, 1}, Groups: 2}),
+	"conv1d_dilated":   convolved(op.Spatial{Padding: []int64{4}, Dilation: []int64{4}, Groups: 3}),
+	"conv2d_reflect": func(b *trial) graph.Value {
+		x := b.Padded(graph.PadReflect, b.Padded(graph.PadReflect, b.real("x"), 1, 2, 2), 2, 1, 1)
+		return b.Conv(op.Spatial{}, x, b.real("w"), 0)
+	},
+	"conv_transpose1d": func(b *trial) graph.Value {
+		return b.ConvTranspose(op.Spatial{Stride: []int64{3}, Padding: []int64{1}, Dilation: []int64{2}}, []int64{2}, b.real("x"), b.real("w"), b.real("b"))
+	},
+	"conv_transpose3d": func(b *trial) graph.Value {
+		return b.ConvTranspose(op.Spatial{Stride: []int64{2, 2, 2}, Padding: []int64{1, 0, 1}, Groups: 2}, []int64{1, 0, 1}, b.real("x"), b.real("w"), b.real("b"))
+	},
+	"max_pool1d": func(b *trial) graph.Value {
+		return b.MaxPool(op.Spatial{Kernel: []int64{3}, Stride: []int64{2}, Padding: []int64{1}}, b.real("x"))
+	},
+	"max_pool3d": func(b *trial) graph.Value {
+		return b.MaxPool(op.Spatial{Kernel: []int64{2, 2, 2}, Padding: []int64{1, 1, 1}}, b.real("x"))
+	},
+	"avg_pool3d": func(b *trial) graph.Value {
+		return b.AvgPool(op.Spatial{Kernel: []int64{1, 2, 3}, Stride: []int64{1, 2, 2}}, b.real("x"))
+	},
 	"conv_transpose2d": func(b *trial) graph.Value {
 		return b.ConvTranspose(op.Spatial{Stride: two(2), Padding: two(1)}, two(1), b.real("x"), b.real("w"), b.real("b"))
 	},

@@ -383,5 +383,5 @@ func (o Options) adapts() bool {
 // quantizes says whether weights of a model that is only run are held in a block format that the
 // options name.
 func (o Options) quantizes() bool {
-	return (o.Task == Infer || o.Task == Generate) && o.Adapters.Base != dtype.Invalid && o.Adapters.Rank == 0
+	return !o.Task.Trains() && o.Adapters.Base != dtype.Invalid && o.Adapters.Rank == 0
 }

@@ -38,6 +38,7 @@ type modelFlags struct {
 	dtype, cache            string
 	noCache, exact          bool
 	outliers                float64
+	casting, skipCasting    string
 }
 
 // bindModel adds the flags that say where and how a model is opened.
@@ -51,6 +52,8 @@ func bindModel(cmd *cobra.Command, o *modelFlags) {
 	f.StringVar(&o.disk, "disk", "", "read weights from disk that fit in neither device nor host memory: from the model's files where those have them as they are computed with, else from copies in the folder `DIR` (default: no disk)")
 	f.StringVar(&o.dtype, "dtype", "", "compute in `f32|bf16|f16` (default: the type of the model's weights)")
 	f.Float64Var(&o.outliers, "llm-int8-threshold", 0, "with weights in int8: round inputs to 8 bits too, but those of magnitude `X` or more, as transformers does with 6 (default: round none, which is more precise)")
+	f.StringVar(&o.casting, "layerwise-casting", "", "hold weights and biases of linear layers as `float8_e4m3fn` and cast them to --dtype where they are used, as diffusers does: half of the memory of bf16 (default: as --dtype)")
+	f.StringVar(&o.skipCasting, "skip-casting", "", "leave these `MODULES` out of --layerwise-casting: names or their last parts such as q_proj,down_proj, or re:PATTERN of full names (default: none; norms, embeddings and lm_head are never cast)")
 	complete(cmd, "dtype", []string{"f32", "bf16", "f16"})
 	completeModels(cmd)
 }
@@ -95,6 +98,9 @@ func (o *modelFlags) open(sh shell, name string, line *term.Line) (*inference.Mo
 			return nil, usageErrorf("--dtype %q; it is f32, bf16 or f16", o.dtype)
 		}
 	}
+	if err := o.cast(&s); err != nil {
+		return nil, err
+	}
 	if o.outliers < 0 || o.outliers != o.outliers || o.outliers > 0 && o.exact {
 		return nil, usageErrorf("--llm-int8-threshold %v: it is above 0, 6 as a rule, and has no --exact: what counts as an outlier depends on the tokens that are computed together", o.outliers)
 	}
@@ -127,6 +133,28 @@ func cacheTypes(text string) (key, value dtype.Type, err error) {
 		return key, value, usageErrorf("--cache-type %q; it is f32, bf16, f16, int8, fp8 or int4, or two of them with a colon between, of keys and of values", text)
 	}
 	return key, value, nil
+}
+
+// cast reads the flags of layerwise casting.
+func (o *modelFlags) cast(s *inference.Settings) error {
+	switch o.casting {
+	case "":
+		if o.skipCasting != "" {
+			return usageErrorf("--skip-casting has no effect: nothing is cast; give --layerwise-casting float8_e4m3fn, or leave it out")
+		}
+		return nil
+	case "float8_e4m3fn":
+		s.Casting = quant.E4M3
+	default:
+		return usageErrorf("--layerwise-casting %q; it is float8_e4m3fn", o.casting)
+	}
+	if o.skipCasting != "" {
+		s.SkipCasting = strings.Split(o.skipCasting, ",")
+	}
+	if len(o.adapters) > 0 || o.outliers > 0 {
+		return usageErrorf("--layerwise-casting with --adapter or --llm-int8-threshold: adapters are added to weights as they are; merge them first (spillway merge), or leave it out")
+	}
+	return nil
 }
 
 // cacheType is a type of keys or values by its name.

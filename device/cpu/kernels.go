@@ -20,6 +20,8 @@ type entry struct {
 	// native says that the kernel reads and writes 16-bit operands of a call itself;
 	// other calls on them are computed in f32, see widened.
 	native func(c op.Call) bool
+	// foreign is a kernel of another package, which is watched.
+	foreign bool
 }
 
 // entries holds the kernels there are. Each kernel's file registers its own.
@@ -28,26 +30,30 @@ var entries = map[op.Kind]entry{}
 // Register adds the kernel of a kind, which works in f32. Call it from an init function.
 // It panics where the kind has a kernel already.
 func Register(kind op.Kind, make Maker) {
-	RegisterNative(kind, make, func(c op.Call) bool { return !hasNarrow(c.In) && !hasNarrow(c.Out) })
+	register(kind, make, func(c op.Call) bool { return !hasNarrow(c.In) && !hasNarrow(c.Out) }, isForeign(1))
 }
 
 // RegisterNative is Register for a kernel that takes 16-bit operands as they are, where
 // native says so; nil for always.
 func RegisterNative(kind op.Kind, make Maker, native func(c op.Call) bool) {
+	register(kind, make, native, isForeign(1))
+}
+
+func register(kind op.Kind, make Maker, native func(c op.Call) bool, foreign bool) {
 	if _, taken := entries[kind]; taken {
 		panic(fmt.Sprintf("cpu: a second kernel for %s", kind))
 	}
 	if native == nil {
 		native = func(op.Call) bool { return true }
 	}
-	entries[kind] = entry{make, native}
+	entries[kind] = entry{make, native, foreign}
 }
 
 // prepare makes the program of a call, or says why there is none.
 func prepare(c op.Call, workers int) (p Program, reason string) {
 	e, known := entries[c.Kind]
 	if !known && op.FormulaOf(c.Kind) != nil {
-		e, known = entry{formula, func(op.Call) bool { return true }}, true
+		e, known = entry{formula, func(op.Call) bool { return true }, false}, true
 	}
 	if !known {
 		return p, "no kernel is registered for the kind"
@@ -61,7 +67,7 @@ func prepare(c op.Call, workers int) (p Program, reason string) {
 	case c.Empty():
 		return Program{Run: func(*kernel.Pool, *device.Launch) {}}, ""
 	case e.native(c):
-		return e.make(c, workers), ""
+		return e.made(c, workers)
 	}
 	return widened(c, workers)
 }

@@ -12,6 +12,12 @@ func init() {
 	register(op.Softmax, byLine("softmax", logs))
 	register(op.SoftmaxGrad, byLine("softmaxGrad", logs))
 	register(op.CumSum, cumSum)
+	register(op.ArgMax, byLine("argMax", func(c op.Call) int64 {
+		if c.Attr.Inverse {
+			return 1
+		}
+		return 0
+	}))
 }
 
 func logs(c op.Call) int64 {

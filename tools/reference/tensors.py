@@ -74,6 +74,12 @@ def tensors():
     one("permute", lambda x: x.permute(2, 0, 1), x=x)
     one("slice", lambda x: x[:, 1:, ::2], x=x)
     one("pad", lambda x: F.pad(x, (0, 0, 2, 1)), x=x)
+    one("pad_constant", lambda x: F.pad(x, (0, 0, 2, 1), value=-1.5), x=x)
+    p = normal("t.padded", 2, 5, 3, 4)
+    for mode in ("reflect", "replicate", "circular"):
+        one(f"pad_{mode}", lambda x, m=mode: last(F.pad(first(x), (2, 1, 1, 3), mode=m)), x=p)
+    one("argmax", lambda x: x.gather(1, x.argmax(1, keepdim=True)), x=x)
+    one("argmin", lambda x: x.gather(2, x.argmin(2, keepdim=True)), x=x)
     one("stack", lambda x, z: torch.stack((x, z), 1), x=x, z=normal("t.z", 2, 3, 4))
     one("cat", lambda x, z: torch.cat((x, z), 1), x=x, z=normal("t.w", 2, 2, 4))
     ids = torch.tensor([[[0, 2, 1, 1]], [[2, 2, 0, 1]]])
@@ -89,6 +95,38 @@ def windows():
     one("conv2d_depthwise", lambda x, w: last(F.conv2d(first(x), w, groups=4, padding=1)), x=x, w=normal("c.d", 4, 1, 3, 3))
     one("conv1d", lambda x, w: last(F.conv1d(first(x), w, stride=2, padding=1)), x=normal("c.x1", 2, 9, 3), w=normal("c.w1", 5, 3, 4))
     one("conv3d", lambda x, w: last(F.conv3d(first(x), w, padding=(0, 1, 1))), x=normal("c.x3", 1, 3, 4, 5, 2), w=normal("c.w3", 3, 2, 2, 3, 3))
+    x3 = normal("c.x3s", 2, 5, 6, 7, 4)
+    one(
+        "conv3d_strided",
+        lambda x, w, b: last(F.conv3d(first(x), w, b, stride=(1, 2, 2), padding=(1, 2, 0), dilation=(1, 2, 1), groups=2)),
+        x=x3,
+        w=normal("c.w3s", 6, 2, 2, 3, 3, scale=0.3),
+        b=normal("c.b3s", 6),
+    )
+    one("conv1d_dilated", lambda x, w: last(F.conv1d(first(x), w, padding=4, dilation=4, groups=3)), x=normal("c.x1d", 2, 11, 6), w=normal("c.w1d", 6, 2, 3))
+    one(
+        "conv2d_reflect",
+        lambda x, w: last(F.conv2d(F.pad(first(x), (1, 1, 2, 2), mode="reflect"), w)),
+        x=x,
+        w=normal("c.wr", 3, 4, 3, 3),
+    )
+    one(
+        "conv_transpose1d",
+        lambda x, w, b: last(F.conv_transpose1d(first(x), w, b, stride=3, padding=1, output_padding=2, dilation=2)),
+        x=normal("c.tx1", 2, 5, 4),
+        w=normal("c.t1", 4, 3, 3),
+        b=normal("c.tb1", 3),
+    )
+    one(
+        "conv_transpose3d",
+        lambda x, w, b: last(F.conv_transpose3d(first(x), w, b, stride=2, padding=(1, 0, 1), output_padding=(1, 0, 1), groups=2)),
+        x=normal("c.tx3", 1, 3, 2, 3, 4),
+        w=normal("c.t3", 4, 3, 3, 2, 3),
+        b=normal("c.tb3", 6),
+    )
+    one("max_pool1d", lambda x: last(F.max_pool1d(first(x), 3, 2, 1)), x=normal("c.p1", 2, 9, 3))
+    one("max_pool3d", lambda x: last(F.max_pool3d(first(x), 2, 2, 1)), x=x3)
+    one("avg_pool3d", lambda x: last(F.avg_pool3d(first(x), (1, 2, 3), (1, 2, 2))), x=x3)
     t = normal("c.t", 4, 3, 3, 3)
     one(
         "conv_transpose2d",

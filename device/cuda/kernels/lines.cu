@@ -144,3 +144,27 @@ extern "C" __global__ void cumSum(const Element *x, Element *y, i64 lines, i64 a
         narrow(sum, &y[at]);
     }
 }
+
+// Where the largest, or with least the smallest, of a line is; of equal ones the first.
+extern "C" __global__ void argMax(const Element *x, int *y, i64 along, i64 inner, int least) {
+    const Element *p = x + FIRST((i64)blockIdx.x);
+    float best = -INFINITE;
+    int at = 0x7fffffff;
+    for (i64 k = threadIdx.x; k < along; k += blockDim.x) {
+        float v = least ? -wide(p[k * inner]) : wide(p[k * inner]);
+        if (at == 0x7fffffff || v > best) best = v, at = (int)k;
+    }
+    __shared__ float tops[32];
+    __shared__ int places[32];
+    for (int d = 16; d > 0; d >>= 1) {
+        float v = __shfl_xor_sync(0xffffffffu, best, d);
+        int k = __shfl_xor_sync(0xffffffffu, at, d);
+        if (v > best || v == best && k < at) best = v, at = k;
+    }
+    if ((threadIdx.x & 31) == 0) tops[threadIdx.x >> 5] = best, places[threadIdx.x >> 5] = at;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    for (int i = 1; i < blockDim.x >> 5; i++)
+        if (tops[i] > best || tops[i] == best && places[i] < at) best = tops[i], at = places[i];
+    y[blockIdx.x] = at;
+}
