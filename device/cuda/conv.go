@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 
 	"spillway/device/cuda/driver"
@@ -60,27 +61,38 @@ func (d *Device) convByDNN(c op.Call, v op.Convolution) (p program, err error) {
 	if d.lib.DNN == nil || d.lib.DNN.Version < minDNNVersion || v.Kernel[0] != 1 || v.In[0] != 1 || v.Padding[0] != 0 {
 		return p, nil
 	}
-	t := c.In[0].DType
+	t, each, taps := c.In[0].DType, v.C/v.Groups, v.Kernel[1]*v.Kernel[2]
+	few := v.Groups == 1 && v.C < fewChannels && t != dtype.F32 && c.Kind != op.ConvInput
+	n, padded := v.O*each*taps, each
+	if few {
+		padded, v.C = fewChannels, fewChannels
+	}
 	plan, err := d.planGraph(convGraph(c.Kind, t, v, t == dtype.F32 && !d.options.TF32))
 	if plan == nil || err != nil {
 		return p, err
 	}
-	each, taps := v.C/v.Groups, v.Kernel[1]*v.Kernel[2]
-	n := v.O * each * taps
 	weights := aligned(plan.Workspace)
-	p.workspace = weights + t.Bytes(n)
-	run := &graphRun{device: d, plan: plan, scratch: scratchAt(0), at: []arg{buffer(0), scratchAt(weights), buffer(len(c.In))}}
-	u, blocks := unitFor("conv", t), d.strideBlocks(n)
-	if c.Kind == op.ConvWeight {
-		run.at = []arg{buffer(0), buffer(1), scratchAt(weights)}
-		p.actions = append(p.actions, run)
-		err = p.add(d.line(u, "toWeights", blocks, threads, scratchAt(weights), buffer(2), i64(n), i64(each), i64(taps), flag(c.Attr.Accumulate)))
-		return p, err
+	p.workspace = weights + aligned(t.Bytes(v.O*padded*taps))
+	u, x := unitFor("conv", t), buffer(0)
+	if few {
+		x = scratchAt(p.workspace)
+		rows := c.In[0].Shape.Rows()
+		p.workspace += t.Bytes(rows * padded)
+		err = p.add(d.line(u, fmt.Sprint("padTo", padded), d.strideBlocks(rows), threads, buffer(0), x, i64(rows), i64(each)))
 	}
-	err = p.add(d.line(u, "byPlaces", blocks, threads, buffer(1), scratchAt(weights), i64(n), i64(each), i64(taps)))
+	run := &graphRun{device: d, plan: plan, scratch: scratchAt(0), at: []arg{x, scratchAt(weights), buffer(len(c.In))}}
+	if c.Kind == op.ConvWeight {
+		run.at = []arg{x, buffer(1), scratchAt(weights)}
+		p.actions = append(p.actions, run)
+		return p, cmp.Or(err, p.add(d.line(u, "toWeights", d.strideBlocks(n), threads, scratchAt(weights), buffer(2), i64(n), i64(each), i64(taps), i64(padded), flag(c.Attr.Accumulate))))
+	}
+	err = cmp.Or(err, p.add(d.line(u, "byPlaces", d.strideBlocks(v.O*padded*taps), threads, buffer(1), scratchAt(weights), i64(v.O*padded*taps), i64(each), i64(taps), i64(padded))))
 	p.actions = append(p.actions, run)
 	return p, cmp.Or(err, d.addBias(&p, c))
 }
+
+// fewChannels is how many channels cuDNN's fast kernels read at once: inputs of fewer are given zeros, 4 or 8 in all.
+var fewChannels int64 = 8
 
 // addBias adds the bias of a convolution to what it made.
 func (d *Device) addBias(p *program, c op.Call) error {

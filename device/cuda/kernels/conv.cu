@@ -3,17 +3,38 @@
 
 #define EACH(i, n) for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x)
 
-// Weights [O C places] to [O places C].
-extern "C" __global__ void byPlaces(const Element *w, Element *to, i64 n, i64 c, i64 taps) {
-    EACH(i, n) to[i] = w[i / (c * taps) * c * taps + i % c * taps + i / c % taps];
-}
-// And back, added to what is there where asked for.
-extern "C" __global__ void toWeights(const Element *from, Element *w, i64 n, i64 c, i64 taps, int add) {
+// Weights [O C places] to [O places P] of n elements, where channels beyond C are zeros.
+extern "C" __global__ void byPlaces(const Element *w, Element *to, i64 n, i64 c, i64 taps, i64 padded) {
     EACH(i, n) {
-        float f = wide(from[i / (c * taps) * c * taps + i % taps * c + i / taps % c]);
+        i64 channel = i % padded;
+        if (channel < c)
+            to[i] = w[(i / (padded * taps) * c + channel) * taps + i / padded % taps];
+        else
+            narrow(0.0f, &to[i]);
+    }
+}
+// And back, to n elements, added to what is there where asked for.
+extern "C" __global__ void toWeights(const Element *from, Element *w, i64 n, i64 c, i64 taps, i64 padded, int add) {
+    EACH(i, n) {
+        float f = wide(from[(i / (c * taps) * taps + i % taps) * padded + i / taps % c]);
         narrow(add ? f + wide(w[i]) : f, &w[i]);
     }
 }
+// Rows of few channels to rows of P, with zeros behind them.
+template <int P> __device__ __forceinline__ void padded(const Element *x, Element *y, i64 rows, i64 c) {
+    EACH(r, rows) {
+        Pack<Element, P> row;
+#pragma unroll
+        for (int i = 0; i < P; i++)
+            if (i < c)
+                row.x[i] = x[r * c + i];
+            else
+                narrow(0.0f, &row.x[i]);
+        *(Pack<Element, P> *)(y + r * P) = row;
+    }
+}
+extern "C" __global__ void padTo4(const Element *x, Element *y, i64 rows, i64 c) { padded<4>(x, y, rows, c); }
+extern "C" __global__ void padTo8(const Element *x, Element *y, i64 rows, i64 c) { padded<8>(x, y, rows, c); }
 
 #define THREE(p) i64 p##0, i64 p##1, i64 p##2
 #define GEOMETRY i64 B, i64 C, i64 O, i64 each, i64 made, THREE(in), THREE(out), THREE(k), THREE(s), THREE(p), THREE(d)
