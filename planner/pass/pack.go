@@ -17,8 +17,16 @@ type Span struct {
 // returns the total. The largest come first, each at the lowest gap among those already
 // placed that are alive with it: simple, and close to the least possible because a model
 // has few sizes.
-func Pack(spans []*Span, align int64) int64 {
+func Pack(spans []*Span, align int64) int64 { return PackBy(spans, align, false) }
+
+// PackBy is Pack, or with byTime Pack in another order, in which what takes most bytes for longest comes first. Where large
+// spans live short, holes stay between those that live long, which this avoids; else it takes more.
+func PackBy(spans []*Span, align int64, byTime bool) int64 {
 	order := largestFirst(spans)
+	if byTime {
+		size := func(s *Span) int64 { return s.Bytes * int64(s.To-s.From+1) }
+		slices.SortStableFunc(order, func(a, b *Span) int { return cmp.Compare(size(b), size(a)) })
+	}
 	taken := newOccupancy(order)
 	var total int64
 	for _, s := range order {

@@ -1,6 +1,8 @@
 package search
 
 import (
+	"slices"
+
 	"spillway/plan"
 	"spillway/planner/emit"
 	"spillway/planner/strategy"
@@ -78,20 +80,40 @@ func (s *assessor) fit(c *candidate) error {
 // predicted from what this one takes without.
 func (s *assessor) place(c *candidate, t *draftPair) {
 	least := c.arenas
-	for delay := t.drafts[0].HasOutgoing(); ; delay = false {
-		c.choice.DelayedReuse = delay
-		t.all(func(d *emit.Draft) { d.DelayReuse(delay) })
-		if s.measure(c, t.least()); c.fits {
-			s.measure(c, t.packed())
+	for _, held := range heldRuns(c.choice, t.drafts[0].HasOutgoing()) {
+		c.choice.DelayedReuse, c.choice.HeldRuns = held > 0, 0
+		if held > 1 {
+			c.choice.HeldRuns = held
 		}
-		if delay && c.fits {
+		t.all(func(d *emit.Draft) { d.DelayReuse(held) })
+		s.measure(c, t.least())
+		for fits := c.fits; fits; {
+			t.all(func(d *emit.Draft) { d.ByTime = c.choice.PackedByTime })
+			if s.measure(c, t.packed()); c.fits || c.choice.PackedByTime {
+				break
+			}
+			c.choice.PackedByTime = true
+		}
+		if held > 0 && c.fits {
 			c.arenas = least
 		}
-		if c.fits || !delay {
+		if c.fits {
 			break
 		}
+		c.choice.PackedByTime = false
 	}
 	s.last, c.exact = c, true
+}
+
+// heldRuns lists for how many runs what leaves the device may keep its bytes, the most first.
+func heldRuns(c strategy.Choice, outgoing bool) []int {
+	switch {
+	case !outgoing:
+		return []int{0}
+	case slices.Contains(c.OffloadedActivations, true):
+		return []int{8, 5, 3, 2, 1, 0}
+	}
+	return []int{1, 0}
 }
 
 // measureExactly finds what the plan of a candidate takes exactly, though it does not fit.
