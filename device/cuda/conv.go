@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 
 	"spillway/device/cuda/driver"
@@ -61,38 +60,77 @@ func (d *Device) convByDNN(c op.Call, v op.Convolution) (p program, err error) {
 	if d.lib.DNN == nil || d.lib.DNN.Version < minDNNVersion || v.Kernel[0] != 1 || v.In[0] != 1 || v.Padding[0] != 0 {
 		return p, nil
 	}
-	t, each, taps := c.In[0].DType, v.C/v.Groups, v.Kernel[1]*v.Kernel[2]
-	few := v.Groups == 1 && v.C < fewChannels && t != dtype.F32 && c.Kind != op.ConvInput
-	n, padded := v.O*each*taps, each
-	if few {
-		padded, v.C = fewChannels, fewChannels
+	if fewChannels(c, v) {
+		if p, err := d.convOfSquares(c, v); err != nil || len(p.actions) > 0 {
+			return p, err
+		}
 	}
+	t := c.In[0].DType
 	plan, err := d.planGraph(convGraph(c.Kind, t, v, t == dtype.F32 && !d.options.TF32))
 	if plan == nil || err != nil {
 		return p, err
 	}
+	each, taps := v.C/v.Groups, v.Kernel[1]*v.Kernel[2]
+	n := v.O * each * taps
 	weights := aligned(plan.Workspace)
-	p.workspace = weights + aligned(t.Bytes(v.O*padded*taps))
-	u, x := unitFor("conv", t), buffer(0)
-	if few {
-		x = scratchAt(p.workspace)
-		rows := c.In[0].Shape.Rows()
-		p.workspace += t.Bytes(rows * padded)
-		err = p.add(d.line(u, fmt.Sprint("padTo", padded), d.strideBlocks(rows), threads, buffer(0), x, i64(rows), i64(each)))
-	}
-	run := &graphRun{device: d, plan: plan, scratch: scratchAt(0), at: []arg{x, scratchAt(weights), buffer(len(c.In))}}
+	p.workspace = weights + t.Bytes(n)
+	run := &graphRun{device: d, plan: plan, scratch: scratchAt(0), at: []arg{buffer(0), scratchAt(weights), buffer(len(c.In))}}
+	u, blocks := unitFor("conv", t), d.strideBlocks(n)
 	if c.Kind == op.ConvWeight {
-		run.at = []arg{x, buffer(1), scratchAt(weights)}
+		run.at = []arg{buffer(0), buffer(1), scratchAt(weights)}
 		p.actions = append(p.actions, run)
-		return p, cmp.Or(err, p.add(d.line(u, "toWeights", d.strideBlocks(n), threads, scratchAt(weights), buffer(2), i64(n), i64(each), i64(taps), i64(padded), flag(c.Attr.Accumulate))))
+		err = p.add(d.line(u, "toWeights", blocks, threads, scratchAt(weights), buffer(2), i64(n), i64(each), i64(taps), flag(c.Attr.Accumulate)))
+		return p, err
 	}
-	err = cmp.Or(err, p.add(d.line(u, "byPlaces", d.strideBlocks(v.O*padded*taps), threads, buffer(1), scratchAt(weights), i64(v.O*padded*taps), i64(each), i64(taps), i64(padded))))
+	err = p.add(d.line(u, "byPlaces", blocks, threads, buffer(1), scratchAt(weights), i64(n), i64(each), i64(taps)))
 	p.actions = append(p.actions, run)
 	return p, cmp.Or(err, d.addBias(&p, c))
 }
 
-// fewChannels is how many channels cuDNN's fast kernels read at once: inputs of fewer are given zeros, 4 or 8 in all.
-var fewChannels int64 = 8
+// mostSquared is up to how many channels the places of a square have together to be taken as one.
+var mostSquared int64 = 32
+
+// fewChannels says that a convolution has a stride and so few channels that cuDNN's kernels mostly read what they do not need: the
+// first one of a network for images.
+func fewChannels(c op.Call, v op.Convolution) bool {
+	s := v.Stride[1]
+	return c.Kind != op.ConvInput && c.In[0].DType != dtype.F32 && v.Groups == 1 && s > 1 && v.Stride[2] == s && v.Dilation[1] == 1 && v.Dilation[2] == 1 &&
+		v.Kernel[1] > s && v.Kernel[2] > s && v.C*s*s <= mostSquared
+}
+
+// convOfSquares is a convolution with a stride, or the gradient of its weights, as one without over squares of the stride's side:
+// a square is a place with all channels of its places. The program is empty where cuDNN has none.
+func (d *Device) convOfSquares(c op.Call, v op.Convolution) (p program, err error) {
+	t, s, square := c.In[0].DType, v.Stride[1], v
+	for i := 1; i < 3; i++ {
+		square.Kernel[i], square.Stride[i], square.Padding[i] = ceilDiv(v.Kernel[i], s), 1, 0
+		square.In[i] = v.Out[i] + square.Kernel[i] - 1
+	}
+	square.C = ceilDiv(v.C*s*s, elementsPerLoad(t)) * elementsPerLoad(t)
+	plan, err := d.planGraph(convGraph(c.Kind, t, square, false))
+	if plan == nil || err != nil {
+		return p, err
+	}
+	places, n := v.B*square.In[1]*square.In[2]*square.C, v.O*v.C*v.Kernel[1]*v.Kernel[2]
+	made := v.O * square.C * square.Kernel[1] * square.Kernel[2]
+	weights := aligned(plan.Workspace)
+	x := weights + aligned(t.Bytes(made))
+	p.workspace = x + t.Bytes(places)
+	u, packs := unitFor("conv", t), places/elementsPerLoad(t)
+	err = p.add(d.line(u, "squares", d.strideBlocks(packs), threads, buffer(0), scratchAt(x), i64(packs), i64(v.In[1]), i64(v.In[2]), i64(v.C), i64(s),
+		i64(v.Padding[1]), i64(v.Padding[2]), i64(square.In[1]), i64(square.In[2]), i64(square.C)))
+	sizes := []arg{i64(v.C), i64(s), i64(v.Kernel[1]), i64(v.Kernel[2]), i64(square.Kernel[1]), i64(square.Kernel[2]), i64(square.C)}
+	run := &graphRun{device: d, plan: plan, scratch: scratchAt(0), at: []arg{scratchAt(x), scratchAt(weights), buffer(len(c.In))}}
+	if c.Kind == op.ConvWeight {
+		run.at = []arg{scratchAt(x), buffer(1), scratchAt(weights)}
+		p.actions = append(p.actions, run)
+		back := append(append([]arg{scratchAt(weights), buffer(2), i64(n)}, sizes...), flag(c.Attr.Accumulate))
+		return p, cmp.Or(err, p.add(d.line(u, "weightsOfSquares", d.strideBlocks(n), threads, back...)))
+	}
+	err = cmp.Or(err, p.add(d.line(u, "squareWeights", d.strideBlocks(made), threads, append([]arg{buffer(1), scratchAt(weights), i64(made)}, sizes...)...)))
+	p.actions = append(p.actions, run)
+	return p, cmp.Or(err, d.addBias(&p, c))
+}
 
 // addBias adds the bias of a convolution to what it made.
 func (d *Device) addBias(p *program, c op.Call) error {

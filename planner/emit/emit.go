@@ -77,7 +77,7 @@ func (w *Writer) Draft(c strategy.Choice) (*Draft, error) {
 	w.usual = planSize{len(e.p.Buffers) + len(e.p.Buffers)/16, len(e.p.Instructions) + len(e.p.Instructions)/16}
 	d := &Draft{pass.NewMemory(e.p, w.l.Site.Alignment, append(e.diskHolds(), e.updates.holds()...)), e.p, e.c}
 	d.DelayReuse(e.c.Held())
-	d.ByTime = e.c.PackedByTime
+	d.PackedBy = e.c.PackedBy
 	return d, nil
 }
 

@@ -20,8 +20,7 @@ type Memory struct {
 	moving   [][]*Span // by arena: of its buffers that are no homes
 	base     []int64   // by arena: where its homes end
 	outgoing []outgoing
-	// ByTime: what takes most bytes for longest is packed first, instead of the largest.
-	ByTime bool
+	PackedBy int // the order of packing, see PackBy
 }
 
 // Hold lets a buffer live until another one is first touched, so that filling the other
@@ -77,7 +76,7 @@ func (m *Memory) Least() {
 func (m *Memory) Pack() {
 	var all sync.WaitGroup
 	for a, moving := range m.moving {
-		all.Go(func() { m.plan.Arenas[a].Bytes = m.base[a] + PackBy(moving, m.align, m.ByTime) })
+		all.Go(func() { m.plan.Arenas[a].Bytes = m.base[a] + PackBy(moving, m.align, m.PackedBy) })
 	}
 	all.Wait()
 	for id := range m.plan.Buffers {

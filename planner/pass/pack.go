@@ -2,6 +2,7 @@ package pass
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -17,14 +18,19 @@ type Span struct {
 // returns the total. The largest come first, each at the lowest gap among those already
 // placed that are alive with it: simple, and close to the least possible because a model
 // has few sizes.
-func Pack(spans []*Span, align int64) int64 { return PackBy(spans, align, false) }
+func Pack(spans []*Span, align int64) int64 { return PackBy(spans, align, 0) }
 
-// PackBy is Pack, or with byTime Pack in another order, in which what takes most bytes for longest comes first. Where large
-// spans live short, holes stay between those that live long, which this avoids; else it takes more.
-func PackBy(spans []*Span, align int64, byTime bool) int64 {
+// Orders is how many orders of packing there are.
+const Orders = 12
+
+// PackBy is Pack in another order: from 0, the largest first, on it counts more and more for how long a span lives. Where large
+// spans live short, holes stay between those that live long; which order leaves fewest is found by trying.
+func PackBy(spans []*Span, align int64, by int) int64 {
 	order := largestFirst(spans)
-	if byTime {
-		size := func(s *Span) int64 { return s.Bytes * int64(s.To-s.From+1) }
+	if by > 0 {
+		size := func(s *Span) float64 {
+			return float64(s.Bytes) * math.Pow(float64(s.To-s.From+1), float64(by)/(Orders-1))
+		}
 		slices.SortStableFunc(order, func(a, b *Span) int { return cmp.Compare(size(b), size(a)) })
 	}
 	taken := newOccupancy(order)

@@ -110,7 +110,7 @@ func (s *search) run() (*candidate, error) {
 	if err := s.climbAll(); err != nil {
 		return nil, err
 	}
-	return s.best, s.fetchEarlier()
+	return s.best, s.overlapActivations()
 }
 
 // findSmallest finds the candidate that lacks least memory, now that it is known that none

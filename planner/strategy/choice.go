@@ -40,8 +40,9 @@ type Choice struct {
 	// PrefetchActivations, by block, is how many runs before its backward the block's offloaded activations are
 	// fetched; nil and less than 1 count as 1.
 	PrefetchActivations []int `json:"prefetch_activations,omitempty"`
-	// PackedByTime: memory is given first to what takes most of it for longest, instead of to what is largest.
-	PackedByTime bool `json:"packed_by_time,omitempty"`
+	// PackedBy is in which order buffers are given their places: 0 is the largest first, more counts for how long
+	// they live.
+	PackedBy int `json:"packed_by,omitempty"`
 	// CPURows, by block, is up to how many rows of a step of generation the CPU computes the block
 	// itself, from weights and keys and values in host memory; in larger steps the device does, to
 	// which they stream. It counts for blocks whose weights are stored on the host; nil is none.
