@@ -334,11 +334,12 @@ func TestUnsoundRuns(t *testing.T) {
 	for _, c := range cases {
 		dirs = append(dirs, write(c.name, c.bytes))
 	}
+	dirs = append(dirs, filepath.Join(dir, "later")) // which somebody named before it began
 	_, h := serve(t, Options{Runs: dirs, Every: 300 * time.Millisecond})
 	ctx := open(t, h.URL, "runs")
 	becomes(t, ctx, fmt.Sprintf(`document.querySelectorAll("tbody tr").length === %d`, len(dirs)))
 	list := eval[string](t, ctx, `document.body.innerText`)
-	for _, want := range []string{"unreadable", "good", "killed-7", "newer"} {
+	for _, want := range []string{"unreadable", "good", "killed-7", "newer", "waiting", "there is no event log yet"} {
 		if !strings.Contains(list, want) {
 			t.Errorf("the list has no %q: %s", want, list)
 		}

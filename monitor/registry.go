@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,7 +125,8 @@ const (
 	Done        State = "done"
 	Interrupted State = "interrupted"
 	Failed      State = "failed"
-	Killed      State = "killed" // its process is gone and did not say how it ended
+	Killed      State = "killed"  // its process is gone and did not say how it ended
+	Waiting     State = "waiting" // its folder has no log yet
 )
 
 // RunInfo is a run of this computer in a line.
@@ -174,6 +177,10 @@ func Dirs(cache string, more ...string) (dirs []string) {
 // Look reads the line of one run.
 func Look(dir string) RunInfo {
 	s, err := eventlog.Summarize(eventlog.PathOf(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		s.Error = "there is no event log yet"
+		return RunInfo{Dir: dir, State: Waiting, Summary: s}
+	}
 	if err != nil {
 		s.Error = err.Error()
 	}

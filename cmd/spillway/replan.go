@@ -47,6 +47,9 @@ A RUN is the folder that was --out of train, generate or chat. --json writes the
 	asJSON := jsonFlag(cmd)
 	size := cmd.Flags().String("max-memory", "", "use at most `SIZE` of each device, such as 2GiB")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if *size == "" {
+			return usageErrorf("no limit is given: --max-memory SIZE, such as 4GiB")
+		}
 		memory, err := units.ParseBytes(*size)
 		if err != nil {
 			return usageErrorf("--max-memory %s: %v", *size, err)

@@ -53,7 +53,7 @@ function nowTiles(now) {
   if (now.damaged) parts.push(make("p", {class: "bad"}, `${now.damaged}; what comes before it is shown`));
   if (now.end && now.end.error) parts.push(make("p", {class: "bad"}, now.end.error));
   if (!now.last && !now.generated) {
-    parts.push(make("p", {}, now.state === "running" ? "No step is recorded yet: the model is loaded, and the first step is about to begin." : "The run ended before its first step was recorded."));
+    parts.push(make("p", {}, now.state === "running" ? "No step is recorded yet: the first appears here when it is done." : "The run ended before its first step was recorded."));
     return parts;
   }
   parts.push(make("dl", {class: "tiles"}, ...now.generated ? generationTiles(now) : trainingTiles(now)));
@@ -122,7 +122,7 @@ function computer() {
 const rate = (r) => r.last ? r.last.tokens_per_second : r.generated && r.generated.decode_seconds ? r.generated.new_tokens / r.generated.decode_seconds : undefined;
 const texts = ["name", "state", "model"];
 const columns = [
-  ["name", "run", (r) => r.name], ["state", "state", (r) => r.error ? "unreadable" : r.state], ["model", "model", (r) => (r.start && r.start.model) || ""],
+  ["name", "run", (r) => r.name], ["state", "state", (r) => r.error && r.state !== "waiting" ? "unreadable" : r.state], ["model", "model", (r) => (r.start && r.start.model) || ""],
   ["step", "step", (r) => (r.last && r.last.step) || (r.generated && r.generated.step) || undefined, number],
   ["loss", "loss", (r) => r.last ? r.last.loss : undefined, number], ["eval", "best eval loss", (r) => (r.last && r.last.best_eval) || undefined, number], ["speed", "tokens/s", rate, (v) => v === undefined ? "" : number(Math.round(v))],
   ["roofline", "roofline", (r) => (r.last || r.generated || {}).share_of_roofline, roofline], ["memory", "device memory", (r) => (r.last || r.generated || {}).measured_bytes, (v) => v ? bytes(v) : ""],
@@ -325,11 +325,17 @@ async function show() {
   }
   chooser.value = run;
   document.title = `${current() ? current().name + " - " : ""}spillway`;
+  delete document.documentElement.dataset.ready;
+  const patience = setTimeout(() => { if (shown === key) main.replaceChildren(make("p", {class: "faint", role: "status"}, "Asking for it.")); }, 400);
+  const placed = new MutationObserver(() => { if (main.textContent.trim()) clearTimeout(patience); });
+  placed.observe(main, {childList: true});
   try {
     if (!run && view !== "runs") showNothing(); else await shows[view]();
   } catch (error) {
     if (shown === key) showNothing(make("h2", {}, current()?.name || "this run"), make("p", {class: "bad", role: "alert"}, error.message), make("p", {}, "Other runs are shown: choose one above, or look at the list of runs."));
   }
+  clearTimeout(patience);
+  placed.disconnect();
   if (shown === key) document.documentElement.dataset.ready = view;
 }
 
