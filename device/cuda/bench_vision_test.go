@@ -8,7 +8,6 @@ import (
 	"spillway/arch/vision"
 	"spillway/dtype"
 	"spillway/graph"
-	"spillway/op"
 	"spillway/spec"
 )
 
@@ -41,14 +40,6 @@ func BenchmarkVisionCalls(b *testing.B) {
 		sum += ms
 	}
 	sort.Slice(lines, func(i, k int) bool { return lines[i].ms > lines[k].ms })
-	for _, few := range []int64{0, mostSquared} {
-		mostSquared = few
-		for _, c := range order {
-			if v := c.Conv; len(c.In) > 0 && (c.Kind == op.Conv || c.Kind == op.ConvWeight) && v().C == 3 {
-				fmt.Printf("%d channels: %8.1f us %s\n", few, 1e6*timeCall(b, d, c).Seconds(), c)
-			}
-		}
-	}
 	fmt.Printf("all calls %.2f ms\n", sum)
 	for k, ms := range kinds {
 		fmt.Printf("%8.3f ms  %s\n", ms, k)

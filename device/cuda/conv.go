@@ -88,18 +88,19 @@ func (d *Device) convByDNN(c op.Call, v op.Convolution) (p program, err error) {
 }
 
 // mostSquared is up to how many channels the places of a square have together to be taken as one.
-var mostSquared int64 = 32
+const mostSquared = 32
 
 // fewChannels says that a convolution has a stride and so few channels that cuDNN's kernels mostly read what they do not need: the
 // first one of a network for images.
 func fewChannels(c op.Call, v op.Convolution) bool {
 	s := v.Stride[1]
-	return c.Kind != op.ConvInput && c.In[0].DType != dtype.F32 && v.Groups == 1 && s > 1 && v.Stride[2] == s && v.Dilation[1] == 1 && v.Dilation[2] == 1 &&
+	return c.Kind == op.Conv && c.In[0].DType != dtype.F32 && v.Groups == 1 && s > 1 && v.Stride[2] == s && v.Dilation[1] == 1 && v.Dilation[2] == 1 &&
 		v.Kernel[1] > s && v.Kernel[2] > s && v.C*s*s <= mostSquared
 }
 
-// convOfSquares is a convolution with a stride, or the gradient of its weights, as one without over squares of the stride's side:
-// a square is a place with all channels of its places. The program is empty where cuDNN has none.
+// convOfSquares is a convolution with a stride as one without over squares of the stride's side: a square is a place with all
+// channels of its places. It takes half the time; the gradient of the weights gains nothing. The program is empty where
+// cuDNN has none.
 func (d *Device) convOfSquares(c op.Call, v op.Convolution) (p program, err error) {
 	t, s, square := c.In[0].DType, v.Stride[1], v
 	for i := 1; i < 3; i++ {
@@ -111,7 +112,7 @@ func (d *Device) convOfSquares(c op.Call, v op.Convolution) (p program, err erro
 	if plan == nil || err != nil {
 		return p, err
 	}
-	places, n := v.B*square.In[1]*square.In[2]*square.C, v.O*v.C*v.Kernel[1]*v.Kernel[2]
+	places := v.B * square.In[1] * square.In[2] * square.C
 	made := v.O * square.C * square.Kernel[1] * square.Kernel[2]
 	weights := aligned(plan.Workspace)
 	x := weights + aligned(t.Bytes(made))
@@ -119,16 +120,9 @@ func (d *Device) convOfSquares(c op.Call, v op.Convolution) (p program, err erro
 	u, packs := unitFor("conv", t), places/elementsPerLoad(t)
 	err = p.add(d.line(u, "squares", d.strideBlocks(packs), threads, buffer(0), scratchAt(x), i64(packs), i64(v.In[1]), i64(v.In[2]), i64(v.C), i64(s),
 		i64(v.Padding[1]), i64(v.Padding[2]), i64(square.In[1]), i64(square.In[2]), i64(square.C)))
-	sizes := []arg{i64(v.C), i64(s), i64(v.Kernel[1]), i64(v.Kernel[2]), i64(square.Kernel[1]), i64(square.Kernel[2]), i64(square.C)}
-	run := &graphRun{device: d, plan: plan, scratch: scratchAt(0), at: []arg{scratchAt(x), scratchAt(weights), buffer(len(c.In))}}
-	if c.Kind == op.ConvWeight {
-		run.at = []arg{scratchAt(x), buffer(1), scratchAt(weights)}
-		p.actions = append(p.actions, run)
-		back := append(append([]arg{scratchAt(weights), buffer(2), i64(n)}, sizes...), flag(c.Attr.Accumulate))
-		return p, cmp.Or(err, p.add(d.line(u, "weightsOfSquares", d.strideBlocks(n), threads, back...)))
-	}
-	err = cmp.Or(err, p.add(d.line(u, "squareWeights", d.strideBlocks(made), threads, append([]arg{buffer(1), scratchAt(weights), i64(made)}, sizes...)...)))
-	p.actions = append(p.actions, run)
+	err = cmp.Or(err, p.add(d.line(u, "squareWeights", d.strideBlocks(made), threads, buffer(1), scratchAt(weights), i64(made),
+		i64(v.C), i64(s), i64(v.Kernel[1]), i64(v.Kernel[2]), i64(square.Kernel[1]), i64(square.Kernel[2]), i64(square.C))))
+	p.actions = append(p.actions, &graphRun{device: d, plan: plan, scratch: scratchAt(0), at: []arg{scratchAt(x), scratchAt(weights), buffer(len(c.In))}})
 	return p, cmp.Or(err, d.addBias(&p, c))
 }
 

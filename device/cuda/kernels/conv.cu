@@ -47,15 +47,6 @@ extern "C" __global__ void squareWeights(const Element *weights, Element *to, i6
             narrow(0.0f, &to[i]);
     }
 }
-// And back, added to what is there where asked for.
-extern "C" __global__ void weightsOfSquares(const Element *from, Element *weights, i64 n, i64 C, i64 S, i64 kh, i64 kw, i64 h, i64 w, i64 D, int add) {
-    int c = (int)C, s = (int)S, d = (int)D;
-    EACH(i, n) {
-        int u = (int)(i % kw), v = (int)(i / kw % kh), channel = (int)(i / ((i64)kw * kh) % c);
-        float f = wide(from[((i / ((i64)kw * kh * c) * h + v / s) * w + u / s) * d + (v % s * s + u % s) * c + channel]);
-        narrow(add ? f + wide(weights[i]) : f, &weights[i]);
-    }
-}
 
 #define THREE(p) i64 p##0, i64 p##1, i64 p##2
 #define GEOMETRY i64 B, i64 C, i64 O, i64 each, i64 made, THREE(in), THREE(out), THREE(k), THREE(s), THREE(p), THREE(d)
