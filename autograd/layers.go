@@ -82,17 +82,11 @@ func gradGroupNorm(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	if !n.Attr.Running {
 		return dx
 	}
-	rows := float64(r.TypeOf(n.In[0]).Shape.Rows())
-	for i, stat := range []graph.Value{n.Out[1], n.Out[2]} {
-		at := len(n.In) - 2 + i
-		if !r.Needs(n.In[at]) {
-			continue
-		}
-		if i == 1 && rows > 1 {
-			stat = r.EmitOne(op.Scale, op.Attr{Scale: rows / (rows - 1)}, stat)
-		}
-		running := r.fit(n.In[at], r.TypeOf(stat))
-		dx[at] = r.EmitOne(op.Binary, op.Attr{Func2: op.Minus}, running, stat)
+	at, rows := len(n.In)-2, float64(r.TypeOf(n.In[0]).Shape.Rows())
+	if r.Needs(n.In[at]) || r.Needs(n.In[at+1]) {
+		stat := r.TypeOf(n.Out[1])
+		drift := r.Emit(op.NormDrift, op.Attr{Scale: rows / max(rows-1, 1)}, r.fit(n.In[at], stat), r.fit(n.In[at+1], stat), n.Out[1], n.Out[2])
+		dx[at], dx[at+1] = drift[0], drift[1]
 	}
 	return dx
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"spillway/autograd"
+	"spillway/dtype"
 	"spillway/graph"
 	"spillway/internal/numtest"
 	"spillway/op"
@@ -301,6 +302,61 @@ func TestGradientsHaveValuesOfTheirOwn(t *testing.T) {
 		for v, g := range gradients(j, trace(t, name)) {
 			if g != 0 && !j.Program.Type(g).Equal(j.Program.Type(v)) {
 				t.Errorf("%s: the gradient of a %v is %v", name, j.Program.Type(v), j.Program.Type(g))
+			}
+		}
+	}
+}
+
+// A norm whose statistics were saved is made again from them, with the same gradients as when everything is saved.
+func TestNormsAreMadeAgainFromTheirStatistics(t *testing.T) {
+	real := func(dims ...int64) op.Type { return op.Type{DType: dtype.F32, Shape: dims} }
+	b := graph.NewBuilder("block", graph.Config{})
+	x := b.Input(real(2, 3, 3, 4))
+	y := x
+	for _, name := range []string{"n", "m"} {
+		y = b.Conv(op.Spatial{}, y, b.Param(name+".conv", real(4, 4, 1, 1), false), 0)
+		y = b.BatchNorm(y, b.Param(name+".w", real(4), false), b.Param(name+".b", real(4), false), b.Param(name+".mean", real(4), false), b.Param(name+".var", real(4), false), 1e-5)
+		if name == "m" {
+			y = b.Add(y, x)
+		}
+		y = b.Map(op.ReLU, 0, 0, y)
+	}
+	p, err := b.Program(graph.Carry, y)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := autograd.Differentiate(graph.FuseNorms(p), autograd.Options{InputGrad: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := values{}
+	for i, port := range j.Program.Inputs {
+		in[port.Value] = numtest.Random(j.Program.Type(port.Value), uint64(i))
+	}
+	var stats []graph.Value
+	for _, n := range j.Program.Nodes[:j.Forward] {
+		if n.Kind == op.GroupNorm {
+			stats = append(stats, n.Out[1:]...)
+		}
+	}
+	_, back, err := j.Split(stats, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[op.Kind]int{}
+	for _, n := range back.Nodes {
+		kinds[n.Kind]++
+	}
+	// What the second norm makes is read by no gradient: where it cut off is found from its operands.
+	if kinds[op.GroupNorm] != 0 || kinds[op.GroupNormAgain] != 1 || kinds[op.Conv] != 2 {
+		t.Errorf("the backward has %v", kinds)
+	}
+	_, want := runSplit(t, j, j.Saved(), nil, in)
+	_, got := runSplit(t, j, stats, nil, in)
+	for role, list := range want {
+		for i, a := range list {
+			if !slices.Equal(a.F, got[role][i].F) {
+				t.Errorf("%s %d differs from what all that is saved gives", role, i)
 			}
 		}
 	}

@@ -28,10 +28,35 @@ const GroupNormAgain Kind = "group_norm_again"
 // function cuts off is computed again.
 const GroupNormGrad Kind = "group_norm_grad"
 
+// NormDrift: how far running statistics are from those of a batch: their mean - mean, and their var - Attr.Scale·var.
+// Operands are the running mean and var, mean, var, all f32 [C]; outputs are two of them.
+const NormDrift Kind = "norm_drift"
+
 func init() {
+	Register(Op{Kind: NormDrift, Takes: 4, Infer: inferNormDrift, Reference: referenceNormDrift, Cases: (*CaseList).normDrifts})
 	Register(Op{Kind: GroupNorm, Infer: inferGroupNorm, Cost: costNorm, Reference: referenceGroupNorm, Overwrites: overwritesX, Cases: (*CaseList).groupNorms})
 	Register(Op{Kind: GroupNormAgain, Infer: inferGroupNormAgain, Cost: costNorm, Reference: referenceGroupNormAgain, Overwrites: overwritesX})
 	Register(Op{Kind: GroupNormGrad, Infer: inferGroupNormGrad, Cost: costNorm, Reference: referenceGroupNormGrad, Overwrites: overwritesX, Accumulates: groupNormParams})
+}
+
+func inferNormDrift(_ Attr, in []Type) ([]Type, error) {
+	if in[0].DType != dtype.F32 {
+		return nil, fmt.Errorf("running statistics are %v, want f32", in[0])
+	}
+	return in[:2:2], check(rank(in, 0, 1), same(in, 0, 1), same(in, 0, 2), same(in, 0, 3))
+}
+
+func referenceNormDrift(c Call, in, out []Array, _ Args) {
+	for i := range in[0].F {
+		out[0].F[i], out[1].F[i] = in[0].F[i]-in[2].F[i], in[1].F[i]-c.Attr.Scale*in[3].F[i]
+	}
+}
+
+func (l *CaseList) normDrifts() {
+	for _, n := range []int{1, 7, 300} {
+		x := func() Operand { return FilledF32(Spread, n) }
+		l.Add(fmt.Sprint(n), NormDrift, Attr{Scale: 1.25}, x(), x(), x(), x())
+	}
 }
 
 // overwritesX: what a norm or its gradient makes may lie where x lies, dr where r lies.

@@ -117,6 +117,16 @@ func TestVerifyFindsDamage(t *testing.T) {
 				}
 			}
 		}},
+		{"an inner value among the weights", "P3", func(p *plan.Plan) {
+			for i := range p.Programs {
+				for v, at := range p.Programs[i].Places {
+					if at.Region == plan.InFrame {
+						p.Programs[i].Places[v].Region = plan.InWeight
+						return
+					}
+				}
+			}
+		}},
 		{"a region bound to nothing", "P4", func(p *plan.Plan) {
 			s := find(t, p, verb(plan.Run))
 			s.Bindings = s.Bindings[:0]

@@ -12,6 +12,21 @@ func init() {
 	Register(op.GroupNorm, groupNorm)
 	Register(op.GroupNormAgain, groupNormAgain)
 	Register(op.GroupNormGrad, groupNormGrad)
+	Register(op.NormDrift, normDrift)
+}
+
+func normDrift(c op.Call, _ int) Program {
+	scale := float32(c.Attr.Scale)
+	return Program{Run: func(_ *kernel.Pool, l *device.Launch) {
+		mean, variance := F32(l, 2), F32(l, 3)
+		toMean, toVariance := F32(l, 4), F32(l, 5)
+		for i, m := range F32(l, 0) {
+			toMean[i] = m - mean[i]
+		}
+		for i, v := range F32(l, 1) {
+			toVariance[i] = v - float32(scale*variance[i])
+		}
+	}}
 }
 
 // grouped is a norm over groups of channels. Rows of a set are cut into parts, whose sums are added in

@@ -3,6 +3,7 @@ package cuda
 import (
 	"cmp"
 
+	"spillway/dtype"
 	"spillway/op"
 )
 
@@ -10,15 +11,19 @@ func init() {
 	register(op.GroupNorm, groupNorm)
 	register(op.GroupNormAgain, groupNormAgain)
 	register(op.GroupNormGrad, groupNormGrad)
+	register(op.NormDrift, func(d *Device, c op.Call) (program, error) {
+		n := c.In[0].Shape.Elements()
+		return single(d.line(unitFor("groupnorm", dtype.F32), "normDrift", ceilDiv(n, threads), threads, buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), buffer(5), i64(n), f32(c.Attr.Scale)))
+	})
 }
 
 // groupSums is how a norm over groups is divided: strips of channels over shares of the rows. A block is
 // lanes times high threads, of which each has some neighbouring channels: each.
 type groupSums struct {
 	op.NormGroups
-	channels, each, lanes, high, tiles, share, shares int64
-	unit                                              unit
-	eps, relu                                         arg
+	channels, each, lanes, high, tiles, shares int64
+	unit                                       unit
+	eps, relu                                  arg
 }
 
 func (d *Device) groupSums(c op.Call) groupSums {
@@ -35,8 +40,7 @@ func (d *Device) groupSums(c op.Call) groupSums {
 	s.lanes = ceilDiv(vectors, ceilDiv(vectors, 32))
 	s.high = threads / s.lanes
 	s.tiles = s.Sets * ceilDiv(vectors, s.lanes)
-	s.share = max(4*s.high, ceilDiv(s.Rows, max(1, 4*int64(d.gpu.multiprocessors)/s.tiles)))
-	s.shares = ceilDiv(s.Rows, s.share)
+	s.shares = max(1, min(3*int64(d.gpu.multiprocessors)/s.tiles, ceilDiv(s.Rows, 4*s.high))) // three blocks of a multiprocessor have room at once
 	return s
 }
 
@@ -66,14 +70,14 @@ func (d *Device) applied(s groupSums, c op.Call, mean, variance arg) (*kernelLau
 	if c.Attr.Plus {
 		plus = buffer(n)
 	}
-	return d.strips(s, "normApply", buffer(0), w, b, plus, mean, variance, buffer(len(c.In)), i64(s.Rows), i64(s.channels), i64(s.Width), i64(s.share), s.eps, s.relu)
+	return d.strips(s, "normApply", buffer(0), w, b, plus, mean, variance, buffer(len(c.In)), i64(s.Rows), i64(s.channels), i64(s.Width), s.eps, s.relu)
 }
 
 func groupNorm(d *Device, c op.Call) (p program, err error) {
 	s, out := d.groupSums(c), len(c.In)
 	p.workspace = s.bytes()
 	err = cmp.Or(
-		p.add(d.strips(s, "normMoments", buffer(0), scratchAt(0), i64(s.Rows), i64(s.channels), i64(s.share), i64(s.shares))),
+		p.add(d.strips(s, "normMoments", buffer(0), scratchAt(0), i64(s.Rows), i64(s.channels), i64(s.shares))),
 		p.add(d.folds(s, "normFold", buffer(0), scratchAt(0), buffer(out+1), buffer(out+2), i64(s.Sets), i64(s.Rows), i64(s.channels), i64(s.Width), i64(s.shares))),
 		p.add(d.applied(s, c, buffer(out+1), buffer(out+2))))
 	return p, err
@@ -103,7 +107,7 @@ func groupNormGrad(d *Device, c op.Call) (p program, err error) {
 	if c.Attr.Plus {
 		name, plus, dplus = "normSumGradSums", buffer(o.Plus), buffer(out+len(c.Out)-1)
 	}
-	sizes := []arg{i64(s.Rows), i64(s.channels), i64(s.Width), i64(s.share)}
+	sizes := []arg{i64(s.Rows), i64(s.channels), i64(s.Width)}
 	err = cmp.Or(
 		p.add(d.strips(s, name, append(append([]arg{buffer(0), w, b, plus, mean, variance, dy, dplus, scratchAt(0)}, sizes...), i64(s.shares), s.eps, s.relu)...)),
 		p.add(d.folds(s, "normGradFold", scratchAt(0), w, variance, scratchAt(means), scratchAt(totals), dw, db, i64(s.Sets), i64(s.Rows), i64(s.channels), i64(s.Width), i64(s.shares), s.eps, flag(c.Attr.Accumulate))))

@@ -1,6 +1,8 @@
 package emit
 
 import (
+	"slices"
+
 	"spillway/plan"
 	"spillway/planner/layout"
 )
@@ -77,19 +79,26 @@ func (e *emitter) returnCaches(u visit) {
 	e.cached = nil
 }
 
-// prefetchActivations brings what the run after the n-th of a visit finds on the host, so
-// that it comes while the n-th computes.
+// prefetchActivations brings what the runs after the n-th of a visit find on the host, so
+// that it comes while the n-th computes: the next run's, and those of some more whose blocks ask for it.
 func (e *emitter) prefetchActivations(i, n int) {
-	u := e.visits[i]
-	if n+1 < len(u.micros) {
-		e.fetchOffloaded(u, u.micros[n+1])
-		return
+	device, most, ahead := e.visits[i].device, 1, 0
+	if e.c.PrefetchActivations != nil {
+		most = max(slices.Max(e.c.PrefetchActivations), 1)
 	}
-	for _, next := range e.visits[i+1:] {
-		if next.device == u.device {
-			e.fetchOffloaded(next, next.micros[0])
-			return
+	for _, u := range e.visits[i:] {
+		if u.device != device {
+			continue
 		}
+		for _, micro := range u.micros[n+1:] {
+			if ahead++; ahead == 1 || e.c.PrefetchActivations[u.block] >= ahead {
+				e.fetchOffloaded(u, micro)
+			}
+			if ahead == most {
+				return
+			}
+		}
+		n = -1
 	}
 }
 

@@ -76,7 +76,8 @@ func (w *Writer) Draft(c strategy.Choice) (*Draft, error) {
 	e.updates.uploadAll(0)
 	w.usual = planSize{len(e.p.Buffers) + len(e.p.Buffers)/16, len(e.p.Instructions) + len(e.p.Instructions)/16}
 	d := &Draft{pass.NewMemory(e.p, w.l.Site.Alignment, append(e.diskHolds(), e.updates.holds()...)), e.p, e.c}
-	d.DelayReuse(e.c.DelayedReuse)
+	d.DelayReuse(e.c.Held())
+	d.PackedBy = e.c.PackedBy
 	return d, nil
 }
 

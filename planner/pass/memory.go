@@ -20,6 +20,7 @@ type Memory struct {
 	moving   [][]*Span // by arena: of its buffers that are no homes
 	base     []int64   // by arena: where its homes end
 	outgoing []outgoing
+	PackedBy int // the order of packing, see PackBy
 }
 
 // Hold lets a buffer live until another one is first touched, so that filling the other
@@ -75,7 +76,7 @@ func (m *Memory) Least() {
 func (m *Memory) Pack() {
 	var all sync.WaitGroup
 	for a, moving := range m.moving {
-		all.Go(func() { m.plan.Arenas[a].Bytes = m.base[a] + Pack(moving, m.align) })
+		all.Go(func() { m.plan.Arenas[a].Bytes = m.base[a] + PackBy(moving, m.align, m.PackedBy) })
 	}
 	all.Wait()
 	for id := range m.plan.Buffers {
@@ -109,22 +110,25 @@ func AddFrees(p *plan.Plan, lives []Span) {
 // HasOutgoing says whether something leaves a device.
 func (m *Memory) HasOutgoing() bool { return len(m.outgoing) > 0 }
 
-// DelayReuse lets what leaves a device keep its bytes until other work there has begun, or
-// ends that again. Else that work could be given the bytes, and wait for the copy.
-func (m *Memory) DelayReuse(delay bool) {
+// DelayReuse lets what leaves a device keep its bytes until other work there has begun, what leaves it for a micro-batch until so
+// many runs have, or with 0 ends that again. Else that work could be given the bytes, and wait for the copy.
+func (m *Memory) DelayReuse(runs int) {
 	for _, o := range m.outgoing {
 		m.spans[o.buffer].To = o.last
 	}
 	for _, o := range m.outgoing {
-		if to := &m.spans[o.buffer].To; delay {
-			*to = max(*to, o.until)
+		if to := &m.spans[o.buffer].To; runs > 0 {
+			*to = max(*to, o.until[min(runs, len(o.until))-1])
 		}
 	}
 }
 
 // outgoing is a buffer of a device that a move carries away: it is in use up to one
-// instruction, and the device goes on to other work in a later one.
-type outgoing struct{ buffer, last, until int }
+// instruction, and the device goes on to other work in later ones.
+type outgoing struct {
+	buffer, last int
+	until        []int
+}
 
 // findOutgoing walks back from the last instruction.
 func findOutgoing(p *plan.Plan, spans []Span) (list []outgoing) {
@@ -142,20 +146,27 @@ func findOutgoing(p *plan.Plan, spans []Span) (list []outgoing) {
 		if b.Home || arena.Tier != plan.OnDevice || b.Class == plan.ResultData {
 			continue
 		}
-		if until := next[arena.Device].after(s); until > spans[s.Src].To {
+		until := next[arena.Device].after(s)
+		if len(until) > 0 && until[len(until)-1] > spans[s.Src].To {
 			list = append(list, outgoing{s.Src, spans[s.Src].To, until})
 		}
 	}
 	return list
 }
 
-// nextWork is what a device does behind an instruction: its next run; the first
+// mostHeld is for how many runs at most something is held.
+const mostHeld = 8
+
+// nextWork is what a device does behind an instruction: its next runs; the first
 // instruction of the work on a block, and of that on another block behind it.
-type nextWork struct{ run, block, first, behind int }
+type nextWork struct {
+	runs                 []int
+	block, first, behind int
+}
 
 func (n *nextWork) meet(s *plan.Instruction, at int) {
 	if s.Verb == plan.Run {
-		n.run = at
+		n.runs = append([]int{at}, n.runs[:min(len(n.runs), mostHeld-1)]...)
 	}
 	if s.Block != n.block {
 		n.block, n.behind = s.Block, n.first
@@ -163,14 +174,14 @@ func (n *nextWork) meet(s *plan.Instruction, at int) {
 	n.first = at
 }
 
-// after is the instruction in which other work begins: on another block, or where a move is
-// about a micro-batch, the next one's.
-func (n *nextWork) after(move *plan.Instruction) int {
+// after are the instructions in which other work begins: on another block, or where a move is
+// about a micro-batch, the next runs.
+func (n *nextWork) after(move *plan.Instruction) []int {
 	switch {
 	case move.MicroBatch >= 0:
-		return n.run
+		return n.runs
 	case move.Block == n.block:
-		return n.behind
+		return []int{n.behind}
 	}
-	return n.first
+	return []int{n.first}
 }

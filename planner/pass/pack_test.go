@@ -64,6 +64,27 @@ func TestPackAgainstPlain(t *testing.T) {
 	}
 }
 
+// In every order spans that are alive at the same time lie apart.
+func TestEveryOrderKeepsSpansApart(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for by := range Orders {
+		for range 20 {
+			spans := randomSpans(r, 40, 30)
+			total := PackBy(spans, 64, by)
+			for i, s := range spans {
+				if s.Bytes > 0 && s.Offset+s.Bytes > total {
+					t.Fatalf("order %d: span %d ends at %d of %d", by, i, s.Offset+s.Bytes, total)
+				}
+				for k, o := range spans[:i] {
+					if s.Bytes > 0 && o.Bytes > 0 && s.From <= o.To && o.From <= s.To && s.Offset < o.Offset+o.Bytes && o.Offset < s.Offset+s.Bytes {
+						t.Fatalf("order %d: spans %d and %d share bytes", by, k, i)
+					}
+				}
+			}
+		}
+	}
+}
+
 // How much longer packing as many spans as a large plan has takes than sorting them.
 func BenchmarkPack(b *testing.B) {
 	spans := randomSpans(rand.New(rand.NewPCG(1, 1)), 20_000, 30_000)

@@ -3,6 +3,7 @@ package search
 import (
 	"spillway/plan"
 	"spillway/planner/emit"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 )
 
@@ -12,6 +13,9 @@ type assessor struct {
 	*scale
 	chooser
 	made map[strategy.Mix]*candidate
+	// eager: what leaves a device may keep its bytes for several runs, and memory is packed in other orders
+	// where the first does not fit.
+	eager bool
 
 	trial     *draftPair // the draft written last
 	last      *candidate // whose draft it is, while it can still be forecast
@@ -78,20 +82,40 @@ func (s *assessor) fit(c *candidate) error {
 // predicted from what this one takes without.
 func (s *assessor) place(c *candidate, t *draftPair) {
 	least := c.arenas
-	for delay := t.drafts[0].HasOutgoing(); ; delay = false {
-		c.choice.DelayedReuse = delay
-		t.all(func(d *emit.Draft) { d.DelayReuse(delay) })
-		if s.measure(c, t.least()); c.fits {
-			s.measure(c, t.packed())
+	for _, held := range s.heldRuns(t.drafts[0].HasOutgoing()) {
+		c.choice.DelayedReuse, c.choice.HeldRuns = held > 0, 0
+		if held > 1 {
+			c.choice.HeldRuns = held
 		}
-		if delay && c.fits {
+		t.all(func(d *emit.Draft) { d.DelayReuse(held) })
+		s.measure(c, t.least())
+		for alive := c.fits; alive; {
+			t.all(func(d *emit.Draft) { d.PackedBy = c.choice.PackedBy })
+			if s.measure(c, t.packed()); c.fits || !s.eager || c.choice.PackedBy == pass.Orders-1 {
+				break
+			}
+			c.choice.PackedBy++
+		}
+		if held > 0 && c.fits {
 			c.arenas = least
 		}
-		if c.fits || !delay {
+		if c.fits {
 			break
 		}
+		c.choice.PackedBy = 0
 	}
 	s.last, c.exact = c, true
+}
+
+// heldRuns lists for how many runs what leaves the device may keep its bytes, the most first.
+func (s *assessor) heldRuns(outgoing bool) []int {
+	switch {
+	case !outgoing:
+		return []int{0}
+	case s.eager:
+		return []int{8, 5, 3, 2, 1, 0}
+	}
+	return []int{1, 0}
 }
 
 // measureExactly finds what the plan of a candidate takes exactly, though it does not fit.

@@ -11,6 +11,7 @@ import (
 	"spillway/planner/emit"
 	"spillway/planner/goal"
 	"spillway/planner/layout"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 	"spillway/spec"
 )
@@ -99,6 +100,10 @@ func readChoice(p *plan.Plan, l *layout.Layout) (c strategy.Choice, err error) {
 		return c, bad("a block is on a device beyond the %d that work", c.DeviceCount())
 	case c.Pipeline && c.Split == nil || c.ShardWeights && !c.ShardGradients:
 		return c, bad("a pipeline without a split, or weights sharded without gradients")
+	case c.PackedBy < 0 || c.PackedBy >= pass.Orders:
+		return c, bad("an order of packing %d; there are %d", c.PackedBy, pass.Orders)
+	case c.HeldRuns < 0 || c.HeldRuns > 1<<20 || c.PrefetchActivations != nil && len(c.PrefetchActivations) != blocks:
+		return c, bad("activations that are held for %d runs, and fetched beforehand for %d of %d blocks", c.HeldRuns, len(c.PrefetchActivations), blocks)
 	case c.Prefetch < 0 || c.Prefetch > slabs+1 || c.PrefetchStates < 0 || c.PrefetchStates > 1<<20:
 		return c, bad("prefetch depths of %d and %d for %d slabs", c.Prefetch, c.PrefetchStates, slabs)
 	case c.PieceElements < 0 || c.PieceElements > 0 && elements/c.PieceElements > int64(len(p.Instructions)):

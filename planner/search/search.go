@@ -107,7 +107,10 @@ func (s *search) run() (*candidate, error) {
 		}
 		return nil, s.fitError()
 	}
-	return s.best, s.climbAll()
+	if err := s.climbAll(); err != nil {
+		return nil, err
+	}
+	return s.best, s.overlapActivations()
 }
 
 // findSmallest finds the candidate that lacks least memory, now that it is known that none

@@ -34,6 +34,15 @@ type Choice struct {
 	// so that no run waits for a copy out. It takes memory; the search takes it where some
 	// is left.
 	DelayedReuse bool `json:"delayed_reuse,omitempty"`
+	// HeldRuns is until how many runs later activations that leave a device keep their bytes with DelayedReuse;
+	// 0 counts as 1.
+	HeldRuns int `json:"held_runs,omitempty"`
+	// PrefetchActivations, by block, is how many runs before its backward the block's offloaded activations are
+	// fetched; nil and less than 1 count as 1.
+	PrefetchActivations []int `json:"prefetch_activations,omitempty"`
+	// PackedBy is in which order buffers are given their places: 0 is the largest first, more counts for how long
+	// they live.
+	PackedBy int `json:"packed_by,omitempty"`
 	// CPURows, by block, is up to how many rows of a step of generation the CPU computes the block
 	// itself, from weights and keys and values in host memory; in larger steps the device does, to
 	// which they stream. It counts for blocks whose weights are stored on the host; nil is none.
@@ -104,6 +113,14 @@ func (c Choice) Parallelism() Parallelism {
 
 // DeviceCount is how many devices work.
 func (c Choice) DeviceCount() int { return max(c.Devices, 1) }
+
+// Held is until how many runs later activations that leave a device keep their bytes, 0 without DelayedReuse.
+func (c Choice) Held() int {
+	if !c.DelayedReuse {
+		return 0
+	}
+	return max(c.HeldRuns, 1)
+}
 
 // ByCPU says whether the CPU updates a slab.
 func (c Choice) ByCPU(slab int) bool {

@@ -15,6 +15,39 @@ extern "C" __global__ void toWeights(const Element *from, Element *w, i64 n, i64
     }
 }
 
+// Squares of side s as single places: channel (i·s + j)·C + c of the D that a place then has is channel c of place (i, j) of
+// its square; zeros lie behind them, and around the image. A thread has LANES channels of a place.
+extern "C" __global__ void squares(const Element *x, Element *y, i64 n, i64 high, i64 across, i64 C, i64 S, i64 up, i64 left, i64 h, i64 w, i64 D) {
+    int c = (int)C, s = (int)S, d = (int)D;
+    EACH(i, n) {
+        int each = d / LANES, first = (int)(i % each) * LANES;
+        i64 r = i / each;
+        int v = (int)(r / w % h) * s - up, u = (int)(r % w) * s - left;
+        const Element *image = x + r / ((i64)w * h) * high * across * c;
+        Pack<Element, LANES> to;
+#pragma unroll
+        for (int k = 0; k < LANES; k++) {
+            int place = (first + k) / c, a = v + place / s, e = u + place % s;
+            if (place < s * s && a >= 0 && a < high && e >= 0 && e < across)
+                to.x[k] = image[((i64)a * across + e) * c + (first + k) % c];
+            else
+                narrow(0.0f, &to.x[k]);
+        }
+        *(Pack<Element, LANES> *)(y + i * LANES) = to;
+    }
+}
+// Weights [O C kh kw] for such places: [O h w D].
+extern "C" __global__ void squareWeights(const Element *weights, Element *to, i64 n, i64 C, i64 S, i64 kh, i64 kw, i64 h, i64 w, i64 D) {
+    int c = (int)C, s = (int)S, d = (int)D;
+    EACH(i, n) {
+        int channel = (int)(i % d), place = channel / c, v = (int)(i / ((i64)d * w) % h) * s + place / s, u = (int)(i / d % w) * s + place % s;
+        if (place < s * s && v < kh && u < kw)
+            to[i] = weights[((i / ((i64)d * w * h) * c + channel % c) * kh + v) * kw + u];
+        else
+            narrow(0.0f, &to[i]);
+    }
+}
+
 #define THREE(p) i64 p##0, i64 p##1, i64 p##2
 #define GEOMETRY i64 B, i64 C, i64 O, i64 each, i64 made, THREE(in), THREE(out), THREE(k), THREE(s), THREE(p), THREE(d)
 

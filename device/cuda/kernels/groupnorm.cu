@@ -1,17 +1,19 @@
 // Norms over groups of channels: sets x rows x channels, with statistics of each set and each group of
 // width channels. A thread has some neighbouring channels of every so many rows: V of them, LANES where
-// they divide the channels, half as many for gradients, which else have too many registers. Sums go over shares of the rows and then over shares and channels of a group, in order.
+// they divide the channels, half as many for gradients, which else have too many registers. Blocks take turns at the
+// rows, so that what they read at a time lies together. Sums go over the rows of a block, then over blocks (shares) and
+// channels of a group, in order.
 
 template <int V> struct Part {
     i64 set, c, n, at, step; // the first channel, how many rows, where the first begins, how far the next is
-    __device__ __forceinline__ Part(i64 rows, i64 channels, i64 share) {
+    __device__ __forceinline__ Part(i64 rows, i64 channels) {
         i64 tiles = (channels / V + blockDim.x - 1) / blockDim.x;
         set = blockIdx.x / tiles;
         c = (blockIdx.x % tiles * blockDim.x + threadIdx.x) * V;
-        i64 first = blockIdx.y * share + threadIdx.y, end = min((i64)(blockIdx.y + 1) * share, rows);
-        n = c >= channels || first >= end ? 0 : (end - first + blockDim.y - 1) / blockDim.y;
+        u32 first = blockIdx.y * blockDim.y + threadIdx.y, turn = gridDim.y * blockDim.y;
+        n = c >= channels || first >= rows ? 0 : ((u32)rows - first + turn - 1) / turn;
         at = (set * rows + first) * channels + c;
-        step = blockDim.y * channels;
+        step = turn * channels;
     }
 };
 
@@ -55,8 +57,8 @@ template <int V> __device__ __forceinline__ void sums(const Part<V> &p, const fl
 }
 
 // The sums of x and of its squares, as far as they are from the first row of the set.
-template <int V> __device__ __forceinline__ void moments(const Element *x, float *partial, i64 rows, i64 channels, i64 share, i64 shares) {
-    Part<V> p(rows, channels, share);
+template <int V> __device__ __forceinline__ void moments(const Element *x, float *partial, i64 rows, i64 channels, i64 shares) {
+    Part<V> p(rows, channels);
     float a[V] = {}, b[V] = {}, lost[V] = {}, level[V] = {};
     if (p.c < channels) load(x + p.set * rows * channels + p.c, level);
     ROWS(p, i) {
@@ -91,8 +93,8 @@ template <int V> struct Line {
     __device__ __forceinline__ float at(int k, float x) const { return fmaf(x - mean[k], scale[k], bias[k]); }
 };
 
-template <int V> __device__ __forceinline__ void apply(const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, Element *y, i64 rows, i64 channels, i64 width, i64 share, float eps, int relu) {
-    Part<V> p(rows, channels, share);
+template <int V> __device__ __forceinline__ void apply(const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, Element *y, i64 rows, i64 channels, i64 width, float eps, int relu) {
+    Part<V> p(rows, channels);
     Line<V> line(p, means, variance, w, b, channels, width, eps);
     ROWS(p, i) {
         Pack<Element, V> from[AHEAD], more[AHEAD];
@@ -116,8 +118,8 @@ template <int V> __device__ __forceinline__ void apply(const Element *x, const E
 
 // The sums of dy and of dy·(x - mean), dy being 0 where the function cut off. With something that was added
 // they are its gradient too, which is written.
-template <int V> __device__ __forceinline__ void gradSums(const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, const Element *dy, Element *dplus, float *partial, i64 rows, i64 channels, i64 width, i64 share, i64 shares, float eps, int relu) {
-    Part<V> p(rows, channels, share);
+template <int V> __device__ __forceinline__ void gradSums(const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, const Element *dy, Element *dplus, float *partial, i64 rows, i64 channels, i64 width, i64 shares, float eps, int relu) {
+    Part<V> p(rows, channels);
     Line<V> line(p, means, variance, w, b, channels, width, eps);
     float a[V] = {}, along[V] = {};
     ROWS(p, i) {
@@ -145,8 +147,8 @@ template <int V> __device__ __forceinline__ void gradSums(const Element *x, cons
 }
 
 // dx, from dy or from what gradSums wrote, which has no function any more.
-template <int V> __device__ __forceinline__ void gradInput(const Element *x, const Element *w, const Element *b, const float *means, const float *variance, const Element *dy, const float *groups, Element *dx, i64 rows, i64 channels, i64 width, i64 share, float eps, int relu) {
-    Part<V> p(rows, channels, share);
+template <int V> __device__ __forceinline__ void gradInput(const Element *x, const Element *w, const Element *b, const float *means, const float *variance, const Element *dy, const float *groups, Element *dx, i64 rows, i64 channels, i64 width, float eps, int relu) {
+    Part<V> p(rows, channels);
     Line<V> line(p, means, variance, w, b, channels, width, eps);
     float byX[V], add[V];
 #pragma unroll
@@ -180,15 +182,15 @@ template <int V> __device__ __forceinline__ void gradInput(const Element *x, con
     extern "C" __global__ void __launch_bounds__(256, BLOCKS) name PARAMS { constexpr int V = N; CALL; } \
     extern "C" __global__ void __launch_bounds__(256, BLOCKS) name##Single PARAMS { constexpr int V = 1; CALL; }
 
-BOTH(normMoments, LANES, 3, (const Element *x, float *partial, i64 rows, i64 channels, i64 share, i64 shares), moments<V>(x, partial, rows, channels, share, shares))
-BOTH(normApply, LANES, 3, (const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, Element *y, i64 rows, i64 channels, i64 width, i64 share, float eps, int relu),
-    if (plus) apply<V>(x, w, b, plus, means, variance, y, rows, channels, width, share, eps, relu); else apply<V>(x, w, b, nullptr, means, variance, y, rows, channels, width, share, eps, relu))
-BOTH(normGradSums, LANES / 2, 3, (const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, const Element *dy, Element *dplus, float *partial, i64 rows, i64 channels, i64 width, i64 share, i64 shares, float eps, int relu),
-    gradSums<V>(x, w, b, nullptr, means, variance, dy, nullptr, partial, rows, channels, width, share, shares, eps, relu))
-BOTH(normSumGradSums, LANES / 2, 3, (const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, const Element *dy, Element *dplus, float *partial, i64 rows, i64 channels, i64 width, i64 share, i64 shares, float eps, int relu),
-    gradSums<V>(x, w, b, plus, means, variance, dy, dplus, partial, rows, channels, width, share, shares, eps, relu))
-BOTH(normInput, LANES / 2, 3, (const Element *x, const Element *w, const Element *b, const float *means, const float *variance, const Element *dy, const float *groups, Element *dx, i64 rows, i64 channels, i64 width, i64 share, float eps, int relu),
-    gradInput<V>(x, w, b, means, variance, dy, groups, dx, rows, channels, width, share, eps, relu))
+BOTH(normMoments, LANES, 3, (const Element *x, float *partial, i64 rows, i64 channels, i64 shares), moments<V>(x, partial, rows, channels, shares))
+BOTH(normApply, LANES, 3, (const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, Element *y, i64 rows, i64 channels, i64 width, float eps, int relu),
+    if (plus) apply<V>(x, w, b, plus, means, variance, y, rows, channels, width, eps, relu); else apply<V>(x, w, b, nullptr, means, variance, y, rows, channels, width, eps, relu))
+BOTH(normGradSums, LANES / 2, 3, (const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, const Element *dy, Element *dplus, float *partial, i64 rows, i64 channels, i64 width, i64 shares, float eps, int relu),
+    gradSums<V>(x, w, b, nullptr, means, variance, dy, nullptr, partial, rows, channels, width, shares, eps, relu))
+BOTH(normSumGradSums, LANES / 2, 3, (const Element *x, const Element *w, const Element *b, const Element *plus, const float *means, const float *variance, const Element *dy, Element *dplus, float *partial, i64 rows, i64 channels, i64 width, i64 shares, float eps, int relu),
+    gradSums<V>(x, w, b, plus, means, variance, dy, dplus, partial, rows, channels, width, shares, eps, relu))
+BOTH(normInput, LANES / 2, 3, (const Element *x, const Element *w, const Element *b, const float *means, const float *variance, const Element *dy, const float *groups, Element *dx, i64 rows, i64 channels, i64 width, float eps, int relu),
+    gradInput<V>(x, w, b, means, variance, dy, groups, dx, rows, channels, width, eps, relu))
 
 // Both sums of a channel over all shares, by a warp.
 __device__ __forceinline__ void folded(const float *partial, i64 set, i64 c, i64 channels, i64 shares, double &a, double &b) {
@@ -258,4 +260,11 @@ extern "C" __global__ void normWeights(const float *totals, Element *dw, Element
     }
     narrow((float)weight + (add ? wide(dw[c]) : 0.0f), &dw[c]);
     narrow((float)bias + (add ? wide(db[c]) : 0.0f), &db[c]);
+}
+
+extern "C" __global__ void normDrift(const float *runningMean, const float *runningVariance, const float *mean, const float *variance, float *toMean, float *toVariance, i64 n, float scale) {
+    i64 i = position();
+    if (i >= n) return;
+    toMean[i] = runningMean[i] - mean[i];
+    toVariance[i] = runningVariance[i] - __fmul_rn(scale, variance[i]);
 }
