@@ -387,6 +387,39 @@ func (s *decodeStack) costs() (n int64) {
 	return n
 }
 
+// Matmuls of tens to thousands of rows of the Llama-3-8B shape: by cuBLASLt, and exact ones by tiles of each shape.
+func BenchmarkManyRows(b *testing.B) {
+	d := openGPU(b, Options{Cache: b.TempDir()})
+	defer d.Close()
+	s := newStack(b, d, 0, 8<<30)
+	base := s.used
+	for _, rows := range []int64{32, 128, 256, 512, 2048} {
+		for _, size := range [][2]int64{{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {128256, 4096}} {
+			n, k := size[0], size[1]
+			if rows > 256 && n > 100000 {
+				continue
+			}
+			line := fmt.Sprintf("%5d × %6d × %5d:", rows, n, k)
+			for _, tile := range []int64{1, 0, 128, 192, -128, -192} {
+				s.used, s.launches = base, nil
+				s.scratch = s.place(s.typ(64 << 20))
+				d.plainly.tile = tile
+				if tile == 1 {
+					d.plainly.tile = 0
+				}
+				x, y := s.place(s.typ(1, rows, k)), s.place(s.typ(1, rows, n))
+				for range max(1, min(8, 2000000000/(n*k))) {
+					s.add(op.MatMul, op.Attr{TransB: true, Constant: tile != 1, Exact: tile != 1}, []op.Type{s.typ(1, rows, k), s.typ(n, k)}, x, s.place(s.typ(n, k)), y)
+				}
+				took := s.time().Seconds() / float64(len(s.launches))
+				line += fmt.Sprintf("  %4d %7.1f µs %4.0f GB/s %4.0f TFLOP/s", tile, took*1e6, 2*float64(n*k)/took/1e9, 2*float64(rows*n*k)/took/1e12)
+			}
+			d.plainly.tile = 0
+			fmt.Println(line)
+		}
+	}
+}
+
 // A chunk of a prompt over what is in the cache of it.
 func BenchmarkPrefillAttention(b *testing.B) {
 	d := openGPU(b, Options{})

@@ -91,7 +91,7 @@ func hopperUnits(t dtype.Type) (units []unit) {
 			units = append(units, unit{file: file, element: t, head: head, keys: hopperKeys, masks: head < 128, dropout: head == 80})
 		}
 	}
-	return units
+	return append(units, tilesUnit(t))
 }
 
 // ampereUnits are those for GPUs of the generations before, which have much shared memory or

@@ -62,8 +62,11 @@ type Device struct {
 	modules modules
 	choices algorithmChoices
 	dnn     dnn
-	// plainly: what tests turn off to compare.
-	plainly struct{ launches, copies bool }
+	// plainly: what tests turn off to compare; tile is the width of exact tiles, negative for those that clusters share.
+	plainly struct {
+		launches, copies bool
+		tile             int64
+	}
 
 	joined  atomic.Bool // queues of other backends have waited for this device
 	mu      sync.Mutex
