@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"spillway/device"
+	"spillway/device/cuda/driver"
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/quant"
@@ -393,29 +395,43 @@ func BenchmarkManyRows(b *testing.B) {
 	defer d.Close()
 	s := newStack(b, d, 0, 8<<30)
 	base := s.used
-	for _, rows := range []int64{32, 128, 256, 512, 2048} {
+	for _, rows := range []int64{16, 32, 128, 512, 2048} {
 		for _, size := range [][2]int64{{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {128256, 4096}} {
 			n, k := size[0], size[1]
 			if rows > 256 && n > 100000 {
 				continue
 			}
-			line := fmt.Sprintf("%5d × %6d × %5d:", rows, n, k)
-			for _, tile := range []int64{1, 0, 128, 192, -128, -192} {
-				s.used, s.launches = base, nil
-				s.scratch = s.place(s.typ(64 << 20))
-				d.plainly.tile = tile
-				if tile == 1 {
-					d.plainly.tile = 0
+			for _, driver.Promote = range []uintptr{2, 3, 0} {
+				if driver.Promote != 2 && (rows != 128 || n > 100000) {
+					continue
 				}
-				x, y := s.place(s.typ(1, rows, k)), s.place(s.typ(1, rows, n))
-				for range max(1, min(8, 2000000000/(n*k))) {
-					s.add(op.MatMul, op.Attr{TransB: true, Constant: tile != 1, Exact: tile != 1}, []op.Type{s.typ(1, rows, k), s.typ(n, k)}, x, s.place(s.typ(n, k)), y)
+				line := fmt.Sprintf("%5d × %6d × %5d: promote %d", rows, n, k, driver.Promote)
+				for form := -1; form <= len(tileForms); form++ {
+					if form > 0 && !tileForms[form-1].fits(rows, k) || form == 0 && rows <= ownRows {
+						continue
+					}
+					s.used, s.launches, d.plainly.tile = base, nil, max(form, 0)
+					s.scratch = s.place(s.typ(64 << 20))
+					x, y := s.place(s.typ(1, rows, k)), s.place(s.typ(1, rows, n))
+					for range max(1, min(8, 1500000000/(n*k))) {
+						s.add(op.MatMul, op.Attr{TransB: true, Constant: form >= 0, Exact: form >= 0}, []op.Type{s.typ(1, rows, k), s.typ(n, k)}, x, s.place(s.typ(n, k)), y)
+					}
+					took, name := s.time().Seconds()/float64(len(s.launches)), "cuBLASLt"
+					if form >= 0 {
+						name = "chosen"
+					}
+					if form > 0 {
+						name = strings.TrimPrefix(tileForms[form-1].name(), "matmulTiles")
+					}
+					line += fmt.Sprintf("  %s %.1f µs", name, took*1e6)
+					if form < 0 {
+						line += fmt.Sprintf(" %.0f GB/s %.0f TFLOP/s", 2*float64(n*k)/took/1e9, 2*float64(rows*n*k)/took/1e12)
+					}
 				}
-				took := s.time().Seconds() / float64(len(s.launches))
-				line += fmt.Sprintf("  %4d %7.1f µs %4.0f GB/s %4.0f TFLOP/s", tile, took*1e6, 2*float64(n*k)/took/1e9, 2*float64(rows*n*k)/took/1e12)
+				d.plainly.tile = 0
+				fmt.Println(line)
 			}
-			d.plainly.tile = 0
-			fmt.Println(line)
+			driver.Promote = 2
 		}
 	}
 }

@@ -62,10 +62,10 @@ type Device struct {
 	modules modules
 	choices algorithmChoices
 	dnn     dnn
-	// plainly: what tests turn off to compare; tile is the width of exact tiles, negative for those that clusters share.
+	// plainly: what tests turn off to compare; tile is one more than the form of exact tiles, 0 for the best.
 	plainly struct {
 		launches, copies bool
-		tile             int64
+		tile             int
 	}
 
 	joined  atomic.Bool // queues of other backends have waited for this device

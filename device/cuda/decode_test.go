@@ -50,7 +50,7 @@ func TestRowsOfMatmulsAreIndependent(t *testing.T) {
 func TestExactMatmuls(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
-	for i, size := range []struct{ n, k int64 }{{300, 4096}, {6144, 4096}, {4096, 14336}, {28672, 128}, {1000, 576}, {34000, 64}, {33, 200}, {258, 1032}} {
+	for i, size := range []struct{ n, k int64 }{{300, 4096}, {2112, 4096}, {640, 14336}, {28672, 128}, {1000, 576}, {9000, 64}, {33, 200}, {258, 1032}} {
 		const most = 513
 		typ := []dtype.Type{dtype.BF16, dtype.F16}[i%2]
 		x, w := raw(t, typ, spreadNumbers(int(most*size.k), 1)), raw(t, typ, spreadNumbers(int(size.n*size.k), 2))
@@ -93,13 +93,17 @@ func TestExactMatmuls(t *testing.T) {
 				t.Errorf("%v %d × %d: rows from %d on, %d of them, are not those of all: %d of %d numbers differ", typ, size.n, size.k, part[0], part[1], n, len(got)/2)
 			}
 		}
-		for _, width := range []int64{128, 192, -128, -192} { // negative: shared by clusters
-			if width < 0 && size.k < decodeSpan*tileChains {
+		for n, form := range tileForms {
+			rows := min(400, form.rows*4)
+			if form.thin() {
+				rows = form.rows
+			}
+			if !form.fits(rows, size.k) {
 				continue
 			}
-			d.plainly.tile = width
-			if !bytes.Equal(product(100, 400, true), rowsOf(all, most, 100, 400)) {
-				t.Errorf("%v %d × %d: tiles of %d give other bits", typ, size.n, size.k, width)
+			d.plainly.tile = n + 1
+			if !bytes.Equal(product(100, rows, true), rowsOf(all, most, 100, rows)) {
+				t.Errorf("%v %d × %d: tiles of %+v give other bits", typ, size.n, size.k, form)
 			}
 			d.plainly.tile = 0
 		}

@@ -17,8 +17,6 @@ type matmulTiles struct {
 	x, w, bias, plus, y arg
 	step                int64 // elements from a row of y to the next; 0 for n
 	constant            bool
-	width               int64 // of tiles
-	split               bool  // clusters share tiles
 }
 
 // Sizes of hopperRows.cu.
@@ -26,69 +24,106 @@ const (
 	rowsOfTile = 128 // TILE
 	tileSplit  = 4   // SPLIT
 	tileChains = 8   // CHAINS
+	thinRows   = 64  // ROWS_OF_W of hopperThin.cu
 )
 
-// tileStages are the widths of tiles there are, with the stages of their rings.
-var tileStages = map[int64]int64{128: 6, 192: 5}
+// tileForm is how a kernel of hopperRows.cu or hopperThin.cu works: rows of x and of w of a tile, stages of its ring, how many blocks of a
+// cluster share rows of x, and how many share a tile.
+type tileForm struct{ rows, width, stages, share, split int64 }
 
-// tilesUnit is the unit of hopperRows.cu: panels are a span wide.
-func tilesUnit(t dtype.Type) unit { return unit{file: "hopperRows", element: t, head: decodeSpan} }
+// tileForms are those there are.
+var tileForms = []tileForm{{128, 128, 6, 1, 1}, {128, 192, 5, 1, 1}, {128, 128, 6, 2, 1}, {128, 192, 5, 2, 1}, {128, 128, 6, 4, 1}, {128, 64, 8, 2, 1}, {128, 64, 8, 4, 1}, {128, 32, 8, 2, 1}, {128, 32, 8, 4, 1}, {128, 48, 8, 2, 1},
+	{128, 128, 6, 1, tileSplit}, {128, 144, 6, 1, tileSplit}, {128, 160, 6, 1, tileSplit}, {128, 192, 5, 1, tileSplit},
+	{16, thinRows, 8, 1, 1}, {32, thinRows, 6, 1, 1}, {16, thinRows, 8, 1, 2}, {32, thinRows, 6, 1, 2}}
+
+// thin says that W is the left factor.
+func (f tileForm) thin() bool { return f.rows < rowsOfTile }
+
+// fits says whether the form is for so many rows, of so many elements.
+func (f tileForm) fits(m, k int64) bool {
+	return (!f.thin() || m <= f.rows) && (f.split == 1 || f.thin() || k >= decodeSpan*tileChains)
+}
+
+func (f tileForm) name() string {
+	name := fmt.Sprintf("matmulTiles%d", f.width)
+	if f.thin() {
+		name = fmt.Sprintf("matmulThin%d", f.rows)
+	}
+	switch {
+	case f.share > 1:
+		name += fmt.Sprintf("Share%d", f.share)
+	case f.split == tileSplit:
+		name += "Split"
+	case f.split > 1:
+		name += fmt.Sprintf("Split%d", f.split)
+	}
+	return name
+}
+
+// shared is the memory of a block: the ring, and sums of a tile.
+func (f tileForm) shared() int64 {
+	ring := f.stages * 2 * decodeSpan * (f.rows + f.width)
+	switch {
+	case f.thin():
+		return tileAlignment + 2*ring + 4*tileChains/f.split*f.rows*(thinRows+4)
+	case f.split > 1:
+		ring = max(ring, 2*4*rowsOfTile*(f.width+8))
+	}
+	return tileAlignment + ring
+}
+
+// clusters is how many there are for a matmul.
+func (f tileForm) clusters(m, n int64) int64 { return ceilDiv(m, f.rows) * ceilDiv(n, f.width*f.share) }
+
+// unit is that of the kernel: panels are a span wide.
+func (f tileForm) unit(t dtype.Type) unit {
+	if f.thin() {
+		return unit{file: "hopperThin", element: t, head: decodeSpan}
+	}
+	return unit{file: "hopperRows", element: t, head: decodeSpan}
+}
 
 // fitsTiles says whether there is a kernel for exact matmuls of so many rows.
 func (d *Device) fitsTiles(t dtype.Type, m, n, k int64) bool {
-	return d.gpu.major == 9 && !d.plainly.copies && d.lib.CUDA.Describe != nil && (t == dtype.BF16 || t == dtype.F16) && m > ownRows && k%8 == 0 && k >= 8 &&
-		max(m, n, k) < 1<<31 && tilesShared(192, true) <= int64(d.gpu.shared)
+	return d.gpu.major == 9 && !d.plainly.copies && d.lib.CUDA.Describe != nil && (t == dtype.BF16 || t == dtype.F16) && (m > ownRows || d.plainly.tile > 0) && k%8 == 0 && k >= 8 &&
+		max(m, n, k) < 1<<31 && tileForms[12].shared() <= int64(d.gpu.shared)
 }
 
-// tilesShared is the memory of a block: the ring, or two sums of a tile.
-func tilesShared(width int64, split bool) int64 {
-	bytes := tileStages[width] * 2 * decodeSpan * (rowsOfTile + width)
-	if split {
-		bytes = max(bytes, 2*4*rowsOfTile*(width+8))
+// form chooses what keeps multiprocessors busy.
+func (x matmulTiles) form(d *Device) tileForm {
+	if own := d.plainly.tile; own > 0 {
+		return tileForms[own-1]
 	}
-	return tileAlignment + bytes
-}
-
-// shape decides the width of tiles, and whether clusters share them: what keeps multiprocessors busy.
-func (x *matmulTiles) shape(d *Device) {
-	if own := d.plainly.tile; own != 0 {
-		x.width, x.split = max(own, -own), own < 0
-		return
+	all, at := int64(d.gpu.multiprocessors), 0
+	if tileForms[0].clusters(x.m, x.n) <= all/2 && x.k >= decodeSpan*tileChains {
+		return tileForms[13]
 	}
-	tiles := func(width int64) int64 { return ceilDiv(x.m, rowsOfTile) * ceilDiv(x.n, width) }
-	all := int64(d.gpu.multiprocessors)
-	at := all
-	if x.split = tiles(128) <= all/2 && x.k >= decodeSpan*tileChains; x.split {
-		at = all / tileSplit
+	if ceilDiv(tileForms[1].clusters(x.m, x.n), all)*192 <= ceilDiv(tileForms[0].clusters(x.m, x.n), all)*128 {
+		at = 1
 	}
-	x.width = 128
-	if ceilDiv(tiles(192), at)*192 <= ceilDiv(tiles(128), at)*128 {
-		x.width = 192
-	}
+	return tileForms[at]
 }
 
 func (x matmulTiles) launch(d *Device, t dtype.Type) (*tiledLaunch, error) {
-	x.shape(d)
-	width, split := x.width, x.split
-	name, grid, cluster := fmt.Sprintf("matmulTiles%d", width), ceilDiv(x.m, rowsOfTile)*ceilDiv(x.n, width), uint32(0)
-	if split {
-		name, grid, cluster = name+"Split", grid*tileSplit, tileSplit
-	} else {
-		grid = min(grid, int64(d.gpu.multiprocessors))
+	f := x.form(d)
+	cluster := f.share * f.split
+	grid := f.clusters(x.m, x.n) * cluster
+	if f.split == 1 {
+		grid = min(grid, int64(d.gpu.multiprocessors)/cluster*cluster)
 	}
 	if x.step == 0 {
 		x.step = x.n
 	}
-	k, err := d.grid(tilesUnit(t), name, [3]int64{grid, 1, 1}, [3]int64{hopperThreads, 1, 1}, tilesShared(width, split),
+	k, err := d.grid(f.unit(t), f.name(), [3]int64{grid, 1, 1}, [3]int64{hopperThreads, 1, 1}, f.shared(),
 		arg{}, arg{}, x.bias, x.plus, x.y, i64(x.m), i64(x.n), i64(x.k), i64(x.step), flag(x.constant))
 	if err != nil {
 		return nil, err
 	}
-	k.early, k.cluster = true, cluster
+	k.early, k.cluster = true, uint32(cluster)
 	described := func(rows int64, high int64) driver.Tiles {
 		return driver.Tiles{Float16: t == dtype.F16, Rows: rows, Columns: x.k, Step: t.Bytes(x.k), High: uint32(high), Wide: decodeSpan}
 	}
-	return &tiledLaunch{kernelLaunch: k, at: [2]arg{x.x, x.w}, tiles: [2]driver.Tiles{described(x.m, rowsOfTile), described(x.n, width)}}, nil
+	return &tiledLaunch{kernelLaunch: k, at: [2]arg{x.x, x.w}, tiles: [2]driver.Tiles{described(x.m, f.rows/f.share), described(x.n, f.width)}}, nil
 }
 
 // tiledLaunch is a kernel whose first two parameters describe matrices to the copy engine.
