@@ -62,10 +62,11 @@ type Device struct {
 	modules modules
 	choices algorithmChoices
 	dnn     dnn
-	// plainly: what tests turn off to compare; tile is one more than the form of exact tiles, 0 for the best.
+	// plainly: what tests turn off to compare; tile is one more than the form of tiles, 0 for the best; thick: fast
+	// matmuls of tens of rows are cuBLASLt's.
 	plainly struct {
-		launches, copies bool
-		tile             int
+		launches, copies, thick bool
+		tile                    int
 	}
 
 	joined  atomic.Bool // queues of other backends have waited for this device

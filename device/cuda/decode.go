@@ -32,11 +32,11 @@ type fewRows struct {
 
 // Sizes of decode.cu.
 const (
-	decodeWarps = 8                             // WARPS
-	decodeSpan  = 64                            // SPAN
-	decodePiece = 2*decodeWarps*decodeSpan + 16 // PIECE_PITCH
-	bulkThreads = (decodeWarps + 4 + 2) * 32    // BULK_THREADS
-	laneStages  = 4                             // STAGES
+	decodeWarps = 8                            // WARPS
+	decodeSpan  = 64                           // SPAN
+	decodePiece = 2 * decodeWarps * decodeSpan // PIECE_PITCH
+	bulkThreads = (decodeWarps + 4 + 2) * 32   // BULK_THREADS
+	laneStages  = 4                            // STAGES
 )
 
 // shared is the memory of a block: the ring, the sums of the warps twice, and x unless that is
@@ -53,7 +53,7 @@ func (f fewRows) shared() int64 {
 		bytes += decodeWarps * laneStages * 4 * 512
 	}
 	if !f.ring {
-		bytes += 2 * f.rows * (ceilDiv(f.k, decodeSpan)*decodeSpan + 8)
+		bytes += 2 * f.rows * (ceilDiv(f.k, decodeSpan)*decodeSpan + 16)
 	}
 	return bytes
 }
@@ -142,7 +142,7 @@ func (d *Device) matMulRows(c op.Call) (p program, ok bool, err error) {
 	if c.Attr.Plus {
 		plus = buffer(2)
 	}
-	if c.Attr.Exact && d.fitsTiles(t, m, n, k) {
+	if d.byTiles(c.Attr.Exact, t, m, n, k) {
 		x := matmulTiles{m: m, n: n, k: k, x: buffer(0), w: buffer(1), bias: bias, plus: plus, y: buffer(len(c.In)), constant: c.Attr.Constant}
 		step, err := x.launch(d, t)
 		return program{actions: []action{step}}, true, err
@@ -196,7 +196,7 @@ func normGated(d *Device, c op.Call) (p program, err error) {
 	if err := same(c.In[0], c.In[1], c.In[2]); err != nil || c.In[1].Shape[0] != k || c.Attr.Func > op.SiLU {
 		return p, none
 	}
-	if c.Attr.Exact && d.fitsTiles(t, rows, 2*n, k) && n%elementsPerLoad(t) == 0 {
+	if d.byTiles(c.Attr.Exact, t, rows, 2*n, k) && n%elementsPerLoad(t) == 0 {
 		return d.jointGated(c, rows, n, k)
 	}
 	p, fits, err := d.inGroups(c.Attr.Exact, rows, func(from, rows int64) (program, bool, error) {
@@ -238,7 +238,7 @@ func normHeads(d *Device, c op.Call) (p program, err error) {
 			bias[i] = buffer(11 + i)
 		}
 	}
-	if c.Attr.Exact && d.fitsTiles(t, rows, tiles*16, k) {
+	if d.byTiles(c.Attr.Exact, t, rows, tiles*16, k) {
 		return d.jointHeads(c, rows, k, bias, scale)
 	}
 	held := newStaged(&p, c)

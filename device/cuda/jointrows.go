@@ -49,7 +49,7 @@ func (d *Device) multiplyJoint(p *program, c op.Call, x arg, rows, k int64, bias
 	multiply := func(i int, n int64) []action {
 		result := made
 		result.bits += uint64(t.Bytes(at))
-		if c.Attr.Exact {
+		if d.byTiles(c.Attr.Exact, t, rows, n, k) {
 			one := matmulTiles{m: rows, n: n, k: k, x: x, w: buffer(i), y: result, step: outputs, constant: true}
 			if len(bias) > 0 {
 				one.bias = bias[slices.Index(operands, i)]

@@ -9,9 +9,10 @@ import (
 	"spillway/dtype"
 )
 
-// Exact matmuls of more rows than decode.cu takes at once, on GPUs of the Hopper generation (hopperRows.cu).
+// Matmuls of more rows than decode.cu is fast for, on GPUs of the Hopper generation (hopperRows.cu, hopperThin.cu): with its bits, so
+// that exact rows may be computed by either.
 
-// matmulTiles is y = x·wᵀ (+ bias) (+ plus), with the bits of fewRows.
+// matmulTiles is y = x·wᵀ (+ bias) (+ plus).
 type matmulTiles struct {
 	m, n, k             int64
 	x, w, bias, plus, y arg
@@ -19,29 +20,26 @@ type matmulTiles struct {
 	constant            bool
 }
 
-// Sizes of hopperRows.cu.
+// Sizes of the kernels.
 const (
 	rowsOfTile = 128 // TILE
-	tileSplit  = 4   // SPLIT
 	tileChains = 8   // CHAINS
-	thinRows   = 64  // ROWS_OF_W of hopperThin.cu
+	thinRows   = 64  // ROWS_OF_W
 )
 
-// tileForm is how a kernel of hopperRows.cu or hopperThin.cu works: rows of x and of w of a tile, stages of its ring, how many blocks of a
-// cluster share rows of x, and how many share a tile.
-type tileForm struct{ rows, width, stages, share, split int64 }
+// tileForm is how a kernel works: rows of x and of w of a tile, stages of its ring, and how many blocks of a cluster share a tile.
+type tileForm struct{ rows, width, stages, split int64 }
 
 // tileForms are those there are.
-var tileForms = []tileForm{{128, 128, 6, 1, 1}, {128, 192, 5, 1, 1}, {128, 128, 6, 2, 1}, {128, 192, 5, 2, 1}, {128, 128, 6, 4, 1}, {128, 64, 8, 2, 1}, {128, 64, 8, 4, 1}, {128, 32, 8, 2, 1}, {128, 32, 8, 4, 1}, {128, 48, 8, 2, 1},
-	{128, 128, 6, 1, tileSplit}, {128, 144, 6, 1, tileSplit}, {128, 160, 6, 1, tileSplit}, {128, 192, 5, 1, tileSplit},
-	{16, thinRows, 8, 1, 1}, {32, thinRows, 6, 1, 1}, {16, thinRows, 8, 1, 2}, {32, thinRows, 6, 1, 2}}
+var tileForms = []tileForm{{rowsOfTile, 128, 6, 1}, {rowsOfTile, 192, 5, 1}, {rowsOfTile, 144, 6, 4}, {rowsOfTile, 192, 5, 4},
+	{16, thinRows, 8, 1}, {32, thinRows, 6, 1}, {16, thinRows, 8, 2}, {32, thinRows, 6, 2}}
 
-// thin says that W is the left factor.
+// thin says that w is the left factor.
 func (f tileForm) thin() bool { return f.rows < rowsOfTile }
 
 // fits says whether the form is for so many rows, of so many elements.
 func (f tileForm) fits(m, k int64) bool {
-	return (!f.thin() || m <= f.rows) && (f.split == 1 || f.thin() || k >= decodeSpan*tileChains)
+	return (!f.thin() || m <= f.rows) && (f.split == 1 || k >= decodeSpan*tileChains)
 }
 
 func (f tileForm) name() string {
@@ -49,12 +47,7 @@ func (f tileForm) name() string {
 	if f.thin() {
 		name = fmt.Sprintf("matmulThin%d", f.rows)
 	}
-	switch {
-	case f.share > 1:
-		name += fmt.Sprintf("Share%d", f.share)
-	case f.split == tileSplit:
-		name += "Split"
-	case f.split > 1:
+	if f.split > 1 {
 		name += fmt.Sprintf("Split%d", f.split)
 	}
 	return name
@@ -73,7 +66,7 @@ func (f tileForm) shared() int64 {
 }
 
 // clusters is how many there are for a matmul.
-func (f tileForm) clusters(m, n int64) int64 { return ceilDiv(m, f.rows) * ceilDiv(n, f.width*f.share) }
+func (f tileForm) clusters(m, n int64) int64 { return ceilDiv(m, f.rows) * ceilDiv(n, f.width) }
 
 // unit is that of the kernel: panels are a span wide.
 func (f tileForm) unit(t dtype.Type) unit {
@@ -83,10 +76,14 @@ func (f tileForm) unit(t dtype.Type) unit {
 	return unit{file: "hopperRows", element: t, head: decodeSpan}
 }
 
-// fitsTiles says whether there is a kernel for exact matmuls of so many rows.
-func (d *Device) fitsTiles(t dtype.Type, m, n, k int64) bool {
-	return d.gpu.major == 9 && !d.plainly.copies && d.lib.CUDA.Describe != nil && (t == dtype.BF16 || t == dtype.F16) && (m > ownRows || d.plainly.tile > 0) && k%8 == 0 && k >= 8 &&
-		max(m, n, k) < 1<<31 && tileForms[12].shared() <= int64(d.gpu.shared)
+// byTiles says whether these kernels compute a matmul with weights: exact ones of more rows than decode.cu is fast for, others where
+// they are faster than cuBLASLt: since they fetch weights before the kernel in front has ended.
+func (d *Device) byTiles(exact bool, t dtype.Type, m, n, k int64) bool {
+	if d.gpu.major != 9 || d.plainly.copies || d.lib.CUDA.Describe == nil || t != dtype.BF16 && t != dtype.F16 || k%8 != 0 || k < 8 || max(m, n, k) >= 1<<31 {
+		return false
+	}
+	const fastest = 16
+	return m > fewestRows && (exact || m <= fastest && !d.plainly.thick) && tileForms[2].shared() <= int64(d.gpu.shared)
 }
 
 // form chooses what keeps multiprocessors busy.
@@ -94,22 +91,34 @@ func (x matmulTiles) form(d *Device) tileForm {
 	if own := d.plainly.tile; own > 0 {
 		return tileForms[own-1]
 	}
-	all, at := int64(d.gpu.multiprocessors), 0
-	if tileForms[0].clusters(x.m, x.n) <= all/2 && x.k >= decodeSpan*tileChains {
-		return tileForms[13]
+	all := int64(d.gpu.multiprocessors)
+	if x.m <= 32 {
+		at := 4
+		if x.m > 16 {
+			at = 5
+		}
+		if x.k >= 8192 && tileForms[at].clusters(x.m, x.n) <= all/2 {
+			at += 2
+		}
+		return tileForms[at]
 	}
-	if ceilDiv(tileForms[1].clusters(x.m, x.n), all)*192 <= ceilDiv(tileForms[0].clusters(x.m, x.n), all)*128 {
-		at = 1
+	for _, f := range tileForms[2:4] { // clusters of four do not fill all parts of a GPU
+		if f.fits(x.m, x.k) && f.clusters(x.m, x.n) <= all/f.split-all/40 {
+			return f
+		}
 	}
-	return tileForms[at]
+	waves := func(f tileForm) int64 { return ceilDiv(f.clusters(x.m, x.n), all) * f.width }
+	if waves(tileForms[1]) <= waves(tileForms[0]) {
+		return tileForms[1]
+	}
+	return tileForms[0]
 }
 
 func (x matmulTiles) launch(d *Device, t dtype.Type) (*tiledLaunch, error) {
 	f := x.form(d)
-	cluster := f.share * f.split
-	grid := f.clusters(x.m, x.n) * cluster
+	grid := f.clusters(x.m, x.n) * f.split
 	if f.split == 1 {
-		grid = min(grid, int64(d.gpu.multiprocessors)/cluster*cluster)
+		grid = min(grid, int64(d.gpu.multiprocessors))
 	}
 	if x.step == 0 {
 		x.step = x.n
@@ -119,11 +128,11 @@ func (x matmulTiles) launch(d *Device, t dtype.Type) (*tiledLaunch, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.early, k.cluster = true, uint32(cluster)
+	k.early, k.cluster = true, uint32(f.split)
 	described := func(rows int64, high int64) driver.Tiles {
 		return driver.Tiles{Float16: t == dtype.F16, Rows: rows, Columns: x.k, Step: t.Bytes(x.k), High: uint32(high), Wide: decodeSpan}
 	}
-	return &tiledLaunch{kernelLaunch: k, at: [2]arg{x.x, x.w}, tiles: [2]driver.Tiles{described(x.m, f.rows/f.share), described(x.n, f.width)}}, nil
+	return &tiledLaunch{kernelLaunch: k, at: [2]arg{x.x, x.w}, tiles: [2]driver.Tiles{described(x.m, f.rows), described(x.n, f.width)}}, nil
 }
 
 // tiledLaunch is a kernel whose first two parameters describe matrices to the copy engine.

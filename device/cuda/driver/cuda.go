@@ -61,9 +61,6 @@ type (
 	}
 )
 
-// Promote is an experiment.
-var Promote uintptr = 2
-
 // TensorMap is CUtensorMap, a parameter of kernels. It begins at a multiple of 64 bytes.
 type TensorMap [128]byte
 
@@ -332,14 +329,14 @@ func (l *cudaLib) bindModules(t *CUDA) {
 	}
 	if encode, err := l.lib.Func("cuTensorMapEncodeTiled"); err == nil {
 		t.Describe = func(to *TensorMap, m Tiles) error {
-			const float16, bfloat16, swizzle128 = 6, 9, 3
+			const float16, bfloat16, swizzle128, promote128 = 6, 9, 3, 2 // a row of a tile has 128 bytes, of which others are wanted much later
 			kind := uintptr(bfloat16)
 			if m.Float16 {
 				kind = float16
 			}
 			sizes, step, box, each := &[2]uint64{uint64(m.Columns), uint64(m.Rows)}, &[1]uint64{uint64(m.Step)}, &[2]uint32{m.Wide, m.High}, &[2]uint32{1, 1}
 			return l.check("cuTensorMapEncodeTiled", encode.Call(uintptr(unsafe.Pointer(to)), kind, 2, uintptr(m.Address), uintptr(unsafe.Pointer(sizes)),
-				uintptr(unsafe.Pointer(step)), uintptr(unsafe.Pointer(box)), uintptr(unsafe.Pointer(each)), 0, swizzle128, Promote, 0))
+				uintptr(unsafe.Pointer(step)), uintptr(unsafe.Pointer(box)), uintptr(unsafe.Pointer(each)), 0, swizzle128, promote128, 0))
 		}
 	}
 	const maxDynamicShared = 8

@@ -45,7 +45,7 @@ struct Rows {
     int stages;       // of the ring of multiplyBulk
 };
 
-__device__ __forceinline__ int pitchOf(int width) { return (width + SPAN - 1) / SPAN * SPAN + 8; } // 16 bytes more: rows in different banks
+__device__ __forceinline__ int pitchOf(int width) { return (width + SPAN - 1) / SPAN * SPAN + 16; } // 32 bytes more: rows in different banks
 
 // together is a barrier of the threads that multiply.
 __device__ __forceinline__ void together() { asm volatile("bar.sync 1, %0;" ::"n"(WARPS * 32) : "memory"); }
@@ -267,7 +267,7 @@ template <int T, bool RING, class Form> __device__ __forceinline__ void multiply
 #if __CUDA_ARCH__ >= 900
 
 #define PIECE (WARPS * SPAN)                            // elements of a row fetched at once
-#define PIECE_PITCH (PIECE * (int)sizeof(Element) + 16) // rows in different banks
+#define PIECE_PITCH (PIECE * (int)sizeof(Element))
 #define FETCHERS 4
 #define STORERS 2
 #define BULK_THREADS ((WARPS + FETCHERS + STORERS) * 32)
@@ -360,18 +360,33 @@ template <int T, class Form> __device__ __forceinline__ void multiplyBulk(const 
         for (int c = 0; c < pieces; c++) {
             awaitTurn(full + stage, turn);
             if (c * PIECE + warp * SPAN < r.width) {
-                const char *from = ring + stage * stageBytes + (lane & 15) * PIECE_PITCH + (warp * SPAN + (lane >> 4) * 8) * (int)sizeof(Element);
-                uint4 w[4], x[T][2];
+                // a lane has four neighbouring elements of each 16: in two steps of eight. Rows begin with different 16, so that they are in
+                // different banks
+                const char *from = ring + stage * stageBytes + g * PIECE_PITCH + (warp * SPAN + t * 4) * (int)sizeof(Element);
+                uint2 low[4], high[4], x[T][4];
 #pragma unroll
-                for (int i = 0; i < 4; i++) w[i] = matrices(from + i * 32);
+                for (int i = 0; i < 4; i++) {
+                    low[i] = *(const uint2 *)(from + (i ^ g & 3) * 32);
+                    high[i] = *(const uint2 *)(from + 8 * PIECE_PITCH + (i ^ g & 3) * 32);
+                }
 #pragma unroll
                 for (int m = 0; m < T; m++)
 #pragma unroll
-                    for (int h = 0; h < 2; h++) x[m][h] = matrices(xs + min(m * 8 + (lane & 7), r.count - 1) * pitch + c * PIECE + warp * SPAN + h * 32 + (lane >> 3) * 8);
+                    for (int i = 0; i < 4; i++) x[m][i] = *(const uint2 *)(xs + min(m * 8 + g, r.count - 1) * pitch + c * PIECE + warp * SPAN + i * 16 + t * 4);
+#pragma unroll
+                for (int d = 1; d <= 2; d <<= 1)
+                    if (g & d)
+#pragma unroll
+                        for (int i = 0; i < 4; i++)
+                            if (!(i & d)) {
+                                uint2 a = low[i], b = high[i];
+                                low[i] = low[i | d], high[i] = high[i | d];
+                                low[i | d] = a, high[i | d] = b;
+                            }
 #pragma unroll
                 for (int i = 0; i < 4; i++)
 #pragma unroll
-                    for (int m = 0; m < T; m++) times(sum[m], w[i].x, w[i].y, w[i].z, w[i].w, i & 1 ? x[m][i >> 1].z : x[m][i >> 1].x, i & 1 ? x[m][i >> 1].w : x[m][i >> 1].y);
+                    for (int m = 0; m < T; m++) times(sum[m], low[i].x, high[i].x, low[i].y, high[i].y, x[m][i].x, x[m][i].y);
             }
             __syncwarp();
             if (lane == 0) arrive(empty + stage);

@@ -3,9 +3,8 @@
 // Matmuls of many rows on GPUs of the Hopper generation: a row has the same bits however many rows are computed with it.
 //
 // A tile is TILE rows of x by WIDTH rows of W. One warpgroup has the copy engine fetch spans of both into a ring; each of the
-// other two computes 64 rows, one sum after the other. SHARE: so many blocks of a cluster take tiles of the same rows of x, of which
-// each fetches some for all. SPLIT: so many blocks of a cluster share a tile; each makes two of the sums, and adds up all of them
-// for its share of the rows.
+// other two computes 64 rows, one sum after the other. SPLIT: so many blocks of a cluster share a tile; each makes
+// two of the sums, and adds up all of them for its share of the rows.
 
 #define TILE 128
 #define COMPUTING 256 // threads
@@ -24,37 +23,32 @@ struct Walk {
     }
 };
 
-template <int WIDTH, int STAGES, int SHARE, int SPLIT> __device__ __forceinline__ void multiplyTiles(const Map *xs, const Map *ws, const Result &result, int k, int constant) {
+template <int WIDTH, int STAGES, int SPLIT> __device__ __forceinline__ void multiplyTiles(const Map *xs, const Map *ws, const Result &result, int k, int constant) {
     const u32 stageBytes = (TILE + WIDTH) * SPAN * 2;
     extern __shared__ char memory[];
     __shared__ Barrier full[STAGES], empty[STAGES];
     const u32 base = sharedAt(memory) + 1023 & ~1023u;
     const int lane = threadIdx.x & 31;
-    const int spans = (k + SPAN - 1) / SPAN, across = (result.m + TILE - 1) / TILE, tiles = across * ((result.n + SHARE * WIDTH - 1) / (SHARE * WIDTH)); // SHARE count as one
-    const int cluster = SHARE * SPLIT, rank = blockIdx.x % cluster, step = gridDim.x / cluster, begin0 = blockIdx.x / cluster;
+    const int spans = (k + SPAN - 1) / SPAN, across = (result.m + TILE - 1) / TILE, tiles = across * ((result.n + WIDTH - 1) / WIDTH);
+    const int rank = blockIdx.x % SPLIT, step = gridDim.x / SPLIT, begin0 = blockIdx.x / SPLIT;
     const int first = SPLIT > 1 ? rank * (CHAINS / SPLIT) : 0, end = SPLIT > 1 ? first + CHAINS / SPLIT : min(CHAINS, spans);
     if (threadIdx.x == 0) {
         for (int n = 0; n < STAGES; n++) {
             reset(full[n], 1);
-            reset(empty[n], SHARE * COMPUTING / 32);
+            reset(empty[n], COMPUTING / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    if (SHARE > 1) clusterSync();
-    else __syncthreads();
-    auto leftOf = [&](int tile) { return (tile / across * SHARE + (SHARE > 1 ? rank : 0)) * WIDTH; };
+    __syncthreads();
     if (threadIdx.x < 128) {
         FETCHING_REGISTERS(40);
         if (threadIdx.x == 0) {
-            auto where = [&](Walk &w) { w.top = w.tile % across * TILE, w.left = leftOf(w.tile); };
+            auto where = [&](Walk &w) { w.top = w.tile % across * TILE, w.left = w.tile / across * WIDTH; };
             Walk w = {begin0, first, first};
             where(w);
             Walk x = w;
             auto fetchWeights = [&](int stage) { fetchTile(base + stage * stageBytes + TILE * SPAN * 2, ws, w.span * SPAN, w.left, full[stage]); };
-            auto fetchX = [&](int stage) {
-                if (SHARE == 1) fetchTile(base + stage * stageBytes, xs, x.span * SPAN, x.top, full[stage]);
-                else fetchForAll(base + stage * stageBytes + rank * (TILE / SHARE) * SPAN * 2, xs, x.span * SPAN, x.top + rank * (TILE / SHARE), full[stage], SHARE);
-            };
+            auto fetchX = [&](int stage) { fetchTile(base + stage * stageBytes, xs, x.span * SPAN, x.top, full[stage]); };
             int ahead = 0;
             if (constant) // weights may be fetched before the kernel in front has ended
                 for (; ahead < STAGES && w.tile < tiles; ahead++, w.next(spans, first, end, step, where)) {
@@ -72,8 +66,10 @@ template <int WIDTH, int STAGES, int SHARE, int SPLIT> __device__ __forceinline_
             }
             releaseNext();
         }
-        if (cluster > 1) clusterSync();
-        if (SPLIT > 1) clusterSync();
+        if (SPLIT > 1) {
+            clusterSync();
+            clusterSync();
+        }
         return;
     }
     COMPUTING_REGISTERS(232);
@@ -81,11 +77,10 @@ template <int WIDTH, int STAGES, int SHARE, int SPLIT> __device__ __forceinline_
     const int half = (threadIdx.x >> 7) - 1, row = half * 64 + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2); // of the tile
     Ring<STAGES> ring = {0, 0};
     auto release = [&](int stage) {
-        if (SHARE == 1 && lane == 0) arrive(empty[stage]);
-        if (SHARE > 1 && lane < SHARE) arriveAt(empty[stage], lane);
+        if (lane == 0) arrive(empty[stage]);
     };
     for (int tile = begin0; tile < tiles; tile += step) {
-        const int top = tile % across * TILE, left = leftOf(tile);
+        const int top = tile % across * TILE, left = tile / across * WIDTH;
         const bool wanted = top + half * 64 < result.m; // otherwise there are no rows here
         float total[WIDTH / 8][4], sum[WIDTH / 8][4];
         zero(total);
@@ -148,25 +143,14 @@ template <int WIDTH, int STAGES, int SHARE, int SPLIT> __device__ __forceinline_
         clusterSync(); // nobody reads here any more
         return;
     }
-    if (SHARE > 1) clusterSync(); // nobody writes here any more
 }
 
-#define TILES(NAME, WIDTH, STAGES, SHARE, SPLIT)                                                                                                                 \
+#define TILES(NAME, WIDTH, STAGES, SPLIT)                                                                                                                        \
     extern "C" __global__ void __launch_bounds__(384, 1) matmulTiles##NAME(const __grid_constant__ Map x, const __grid_constant__ Map w, const Element *bias,   \
                                                                            const Element *plus, Element *y, int m, int n, int k, int step, int constant) {      \
-        multiplyTiles<WIDTH, STAGES, SHARE, SPLIT>(&x, &w, Result{bias, plus, y, m, n, step}, k, constant);                                                      \
+        multiplyTiles<WIDTH, STAGES, SPLIT>(&x, &w, Result{bias, plus, y, m, n, step}, k, constant);                                                             \
     }
-TILES(128, 128, 6, 1, 1)
-TILES(192, 192, 5, 1, 1)
-TILES(128Share2, 128, 6, 2, 1)
-TILES(192Share2, 192, 5, 2, 1)
-TILES(128Share4, 128, 6, 4, 1)
-TILES(64Share2, 64, 8, 2, 1)
-TILES(64Share4, 64, 8, 4, 1)
-TILES(32Share2, 32, 8, 2, 1)
-TILES(32Share4, 32, 8, 4, 1)
-TILES(48Share2, 48, 8, 2, 1)
-TILES(128Split, 128, 6, 1, 4)
-TILES(144Split, 144, 6, 1, 4)
-TILES(160Split, 160, 6, 1, 4)
-TILES(192Split, 192, 5, 1, 4)
+TILES(128, 128, 6, 1)
+TILES(192, 192, 5, 1)
+TILES(144Split4, 144, 6, 4)
+TILES(192Split4, 192, 5, 4)

@@ -16,16 +16,6 @@ __device__ __forceinline__ void expect(Barrier &b, u32 bytes) { asm volatile("mb
 __device__ __forceinline__ void fetchTile(u32 to, const Map *map, int column, int row, Barrier &b) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(map), "r"(column), "r"(row), "r"(sharedAt(&b)) : "memory");
 }
-// fetchForAll fetches a tile to the same place in all blocks of a cluster of so many.
-__device__ __forceinline__ void fetchForAll(u32 to, const Map *map, int column, int row, Barrier &b, int blocks) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to), "l"(map), "r"(column), "r"(row),
-                 "r"(sharedAt(&b)), "h"((u16)((1 << blocks) - 1))
-                 : "memory");
-}
-// arriveAt arrives at the barrier of a block of the cluster.
-__device__ __forceinline__ void arriveAt(Barrier &b, int block) {
-    asm volatile("{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %0, %1;\nmbarrier.arrive.release.cluster.shared::cluster.b64 _, [a];\n}" ::"r"(sharedAt(&b)), "r"(block) : "memory");
-}
 __device__ __forceinline__ void clusterSync() {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -82,7 +72,7 @@ struct Result {
     // that each writes 16 bytes.
     template <int C> __device__ __forceinline__ void put(float (&sum)[C][4], int row, int first) const {
         const int t = threadIdx.x & 3;
-        if (C % 4 != 0 || (n | step) % 8 != 0) {
+        if ((n | step) % 8 != 0) {
 #pragma unroll
             for (int i = 0; i < C; i++)
 #pragma unroll
@@ -90,7 +80,7 @@ struct Result {
             return;
         }
 #pragma unroll
-        for (int i = 0; i + 4 <= C; i += 4)
+        for (int i = 0; i < C; i += 4)
 #pragma unroll
             for (int y2 = 0; y2 < 2; y2++) {
                 u32 w[4];
