@@ -74,7 +74,7 @@ func (c Config) sameRun(d Config) error {
 		a, b any
 	}{
 		{"Precision", c.Precision, d.Precision}, {"Pure", c.Pure, d.Pure}, {"Exceptions", c.Exceptions, d.Exceptions},
-		{"Optimizer", c.Optimizer, d.Optimizer}, {"StatePolicy", c.StatePolicy, d.StatePolicy}, {"Schedule", c.Schedule, d.Schedule}, {"NoDecay", c.NoDecay, d.NoDecay}, {"Groups", c.Groups, d.Groups}, {"Held", c.Held, d.Held}, {"Average", c.Average, d.Average}, {"Freeze", c.Freeze, d.Freeze},
+		{"Optimizer", c.Optimizer, d.Optimizer}, {"StatePolicy", c.StatePolicy, d.StatePolicy}, {"Schedule", c.Schedule, d.Schedule}, {"NoDecay", c.NoDecay, d.NoDecay}, {"Groups", c.Groups, d.Groups}, {"Held", c.Held, d.Held}, {"Average", c.Average, d.Average}, {"Centralize", c.Centralize, d.Centralize}, {"Freeze", c.Freeze, d.Freeze},
 		{"Adapters", c.Adapters, d.Adapters}, {"Clip", c.Clip, d.Clip}, {"CanonicalSums", c.CanonicalSums, d.CanonicalSums}, {"Seed", c.Seed, d.Seed}, {"Packed", c.Packed, d.Packed},
 		{"Devices", c.Devices, d.Devices}, {"On", c.On, d.On}, {"Machine", c.Machine, d.Machine}, {"Disk", c.Disk, d.Disk},
 	} {
@@ -93,7 +93,7 @@ func (w *Wrapped) options(task Task, s batch.Size) Options {
 	o.Adapters, o.CanonicalSums = lora.Options{}, o.CanonicalSums && task.Trains()
 	o.AllLogits = task == Infer
 	if !task.Trains() {
-		o.Held, o.Outputs, o.Average, o.Freeze, o.Groups = false, false, 0, nil, nil
+		o.Held, o.Outputs, o.Centralize, o.Average, o.Freeze, o.Groups = false, false, false, 0, nil, nil
 	}
 	if w.rig != nil {
 		o.Machine, o.On = w.rig.Machine, w.rig.Devices

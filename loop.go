@@ -8,6 +8,7 @@ import (
 	"spillway/dtype"
 	"spillway/optim"
 	"spillway/plan"
+	"spillway/run"
 	"spillway/run/batch"
 	"spillway/shape"
 	"spillway/train"
@@ -83,30 +84,21 @@ func (w *Wrapped) OutputLoop() (*Loop, error) {
 // BackwardWith runs a batch forward, gives loss its outputs, and goes backward from the gradient by each of them that loss returns
 // next to its value. Gradients are added to those there are. The batch passes forward twice.
 func (l *Loop) BackwardWith(b Batch, loss func(outputs Tensor) (value float64, gradient []float32, err error)) (value float64, err error) {
-	w := l.w
-	if err := l.inUse(); err != nil {
-		return 0, err
-	}
-	r, m, err := w.begin(Train, b)
-	if err != nil {
-		return 0, fmt.Errorf("training %s: %w", w.model.Name, err)
-	}
-	w.feed.next = m
-	p := r.Spec.Program(len(r.Spec.Blocks) - 1)
-	s := append(shape.Shape(nil), p.Type(p.Outputs[0].Value).Shape...)
-	s[0] *= int64(r.Plan.MicroBatches)
-	err = w.pass(r, func() error {
-		value, err = w.trainer.BackwardWith(func(outputs []float32) (float64, []float32, error) { return loss(batch.Floats(outputs, s...)) })
-		return err
+	return l.backward(b, func(r *run.Run) (float64, error) {
+		p := r.Spec.Program(len(r.Spec.Blocks) - 1)
+		s := append(shape.Shape(nil), p.Type(p.Outputs[0].Value).Shape...)
+		s[0] *= int64(r.Plan.MicroBatches)
+		return l.w.trainer.BackwardWith(func(outputs []float32) (float64, []float32, error) { return loss(batch.Floats(outputs, s...)) })
 	})
-	if err != nil {
-		return value, fmt.Errorf("training %s: %w", w.model.Name, err)
-	}
-	return value, nil
 }
 
 // BackwardScaled is Backward with gradients that are multiplied by a weight: 1/n for the mean over n batches.
 func (l *Loop) BackwardScaled(b Batch, weight float64) (loss float64, err error) {
+	return l.backward(b, func(*run.Run) (float64, error) { return l.w.trainer.Backward(weight) })
+}
+
+// backward has a batch passed forward and backward, with its numbers in place.
+func (l *Loop) backward(b Batch, pass func(*run.Run) (loss float64, err error)) (loss float64, err error) {
 	w := l.w
 	if err := l.inUse(); err != nil {
 		return 0, err
@@ -117,14 +109,10 @@ func (l *Loop) BackwardScaled(b Batch, weight float64) (loss float64, err error)
 	}
 	w.feed.next = m
 	err = w.pass(r, func() error {
-		loss, err = w.trainer.Backward(weight)
+		loss, err = pass(r)
 		return err
 	})
-	if err != nil {
-		w.broken = err
-		return loss, fmt.Errorf("training %s: %w", w.model.Name, err)
-	}
-	return loss, nil
+	return loss, w.failed("training", err)
 }
 
 // Step updates the weights with the gradients there are, clipped to Config.Clip. In fp16 it changes
@@ -137,10 +125,7 @@ func (l *Loop) Step() (Report, error) {
 	}
 	w.stale = true
 	report, err := w.trainer.Update()
-	if err != nil {
-		return report, fmt.Errorf("updating %s: %w", w.model.Name, err)
-	}
-	return report, nil
+	return report, w.failed("updating", err)
 }
 
 // ZeroGrad drops all gradients.
@@ -251,10 +236,7 @@ func (l *Loop) ready() error {
 	if err := l.inUse(); err != nil {
 		return err
 	}
-	if err := l.w.holdTraining(); err != nil {
-		return err
-	}
-	return nil
+	return l.w.holdTraining()
 }
 
 // inUse refuses a loop whose model was told to train in one piece again.

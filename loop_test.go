@@ -536,6 +536,20 @@ func TestCentralizedGradients(t *testing.T) {
 	if !sameDict(stateDict(t, w), stateDict(t, whole)) {
 		t.Error("the weights differ")
 	}
+	// The plan can do it too, wherever weights are, in the programs that make the gradients.
+	var first spillway.StateDict
+	for _, strategy := range []string{"standard", "cpu-offload"} {
+		c := described(t)
+		c.Centralize, c.Strategy, c.Clip = true, strategy, 1e9
+		planned := wrap(t, o.net(), c)
+		step(t, planned, o.batch, 2)
+		nearDicts(t, stateDict(t, planned), stateDict(t, whole), 1e-5)
+		if first == nil {
+			first = stateDict(t, planned)
+		} else if !sameDict(stateDict(t, planned), first) {
+			t.Errorf("%s: other bits than standard", strategy)
+		}
+	}
 }
 
 // StableEmbedding is an embedding with a norm, under bitsandbytes' names.

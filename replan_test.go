@@ -303,3 +303,57 @@ func TestFaultsEndAWrappedModel(t *testing.T) {
 		}
 	}
 }
+
+// What fails within a pass of a loop leaves undefined weights too, whoever computes the loss; what was refused before does not.
+func TestFaultsEndLoops(t *testing.T) {
+	o := ownModels()[1]
+	fault := errors.New("injected")
+	zero := func(out spillway.Tensor) (float64, []float32, error) { return 0, make([]float32, len(out.Floats)), nil }
+	for name, begin := range map[string]func(*spillway.Wrapped) (func() error, error){
+		"loss of the model": func(w *spillway.Wrapped) (func() error, error) {
+			l, err := w.Loop()
+			return func() error { _, err := l.Backward(o.batch); return err }, err
+		},
+		"loss in Go": func(w *spillway.Wrapped) (func() error, error) {
+			l, err := w.OutputLoop()
+			return func() error { _, err := l.BackwardWith(o.inputs(), zero); return err }, err
+		},
+	} {
+		c := described(t)
+		c.Devices, c.On = nil, []device.Device{sim.NewCapped(openDevice(t), 1<<30, sim.Faults{Launch: 900, Err: fault})}
+		w := wrap(t, o.net(), c)
+		pass, err := begin(w)
+		var met error
+		for i := 0; i < 100 && err == nil && met == nil; i++ {
+			met = pass()
+		}
+		if err != nil || !errors.Is(met, fault) {
+			t.Fatalf("%s: %v, %v", name, err, met)
+		}
+		if _, err := w.StateDict(); err == nil || !strings.Contains(err.Error(), "undefined") || !errors.Is(err, fault) {
+			t.Errorf("%s: it is still good: %v", name, err)
+		}
+	}
+	w := wrap(t, o.net(), described(t))
+	l, err := w.OutputLoop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, loss := range []func(spillway.Tensor) (float64, []float32, error){
+		func(spillway.Tensor) (float64, []float32, error) { return 0, nil, fault },
+		func(spillway.Tensor) (float64, []float32, error) { return 0, make([]float32, 3), nil },
+	} {
+		if _, err := l.BackwardWith(o.inputs(), loss); err == nil {
+			t.Error("a loss that failed passed")
+		}
+	}
+	if _, err := l.Backward(o.inputs()); err == nil {
+		t.Error("a loss that there is not")
+	}
+	if _, err := l.Step(); err == nil {
+		t.Error("an update without gradients")
+	}
+	if _, err := l.BackwardWith(o.inputs(), zero); err != nil {
+		t.Errorf("after losses that failed: %v", err)
+	}
+}

@@ -183,13 +183,21 @@ func (w *Wrapped) Step(b Batch) (loss float64, err error) {
 		loss = report.Loss
 		return err
 	})
-	if err != nil {
-		if diverged := (*train.DivergedError)(nil); !errors.As(err, &diverged) {
-			w.broken = err
-		}
-		return loss, fmt.Errorf("training %s: %w", w.model.Name, err)
+	return loss, w.failed("training", err)
+}
+
+// failed says what failed, and remembers whether that left the weights or the gradients undefined: an iteration
+// that was refused, or that diverged, did not.
+func (w *Wrapped) failed(doing string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return loss, nil
+	var refused *train.RefusedError
+	var diverged *train.DivergedError
+	if !errors.As(err, &refused) && !errors.As(err, &diverged) {
+		w.broken = err
+	}
+	return fmt.Errorf("%s %s: %w", doing, w.model.Name, err)
 }
 
 // Forward gives the model's outputs for a batch: logits of a language model, what comes
@@ -316,17 +324,17 @@ func (w *Wrapped) Close() error {
 	return errors.Join(errs...)
 }
 
-// givenBatches is a feed of batches that are given one at a time.
+// givenBatches is a feed of batches that are given one at a time, and are in place already (Wrapped.begin).
 type givenBatches struct {
 	next      batch.Matched
 	sequences int64 // so far
 }
 
-// Next fills in the batch at hand.
-func (g *givenBatches) Next(to train.Parts) (train.Filled, error) {
+// Next says what the batch at hand is.
+func (g *givenBatches) Next(train.Parts) (train.Filled, error) {
 	f := train.Filled{FirstSequence: g.sequences, Counted: g.next.Counted(), Tokens: g.next.Sequences * g.next.Positions}
 	g.sequences += g.next.Sequences
-	return f, g.next.Fill(to.MicroBatches, to.Part)
+	return f, nil
 }
 
 // Position is how many sequences there were.

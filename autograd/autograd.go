@@ -32,6 +32,9 @@ type Options struct {
 	InputGrad bool
 	// Outputs: the last block gives outputs, whose gradient comes with the batch.
 	Outputs bool
+	// Centralize: the gradient of a param of two dimensions or more has its mean over all but the first taken off. Sums of
+	// such gradients are the same for their sum, so that each micro-batch can do it.
+	Centralize bool
 }
 
 // Joint is a block's program with its gradient program appended, in one value space.
@@ -84,7 +87,7 @@ func Differentiate(p *graph.Program, o Options) (*Joint, error) {
 		}
 	}
 	if err == nil {
-		err = r.finish(p.Inputs)
+		err = r.finish(p.Inputs, o)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("gradient of program %s: %w", p.Name, err)
@@ -186,7 +189,7 @@ func (r *Reverse) add(v, part graph.Value) {
 func (r *Reverse) sum(sum, part graph.Value) graph.Value {
 	nodes := r.joint.Program.Nodes
 	for i := r.firstNode; i < len(nodes); i++ {
-		if n := &nodes[i]; n.Kind == op.MatMul && n.Out[0] == part {
+		if n := &nodes[i]; n.Out[0] == part && (n.Kind == op.MatMul || n.Kind == op.ConvInput && r.joint.Program.Call(*n).Conv().Pointwise()) {
 			n.Attr.Plus, n.In = true, append(n.In, sum)
 			return part
 		}
@@ -209,7 +212,7 @@ func (r *Reverse) fit(g graph.Value, want op.Type) graph.Value {
 }
 
 // finish makes ports of the gradients of the inputs.
-func (r *Reverse) finish(inputs []graph.Port) error {
+func (r *Reverse) finish(inputs []graph.Port, o Options) error {
 	r.at = ""
 	j, taken := r.joint, map[graph.Value]bool{}
 	for _, v := range j.GradOut {
@@ -225,6 +228,9 @@ func (r *Reverse) finish(inputs []graph.Port) error {
 			r.fail(fmt.Errorf("%s %d %s reaches no output, so it has no gradient; drop or freeze it", in.Role, in.Index, in.Name))
 			return 0
 		}
+		if role == graph.GradParam && o.Centralize {
+			g = r.centralized(g)
+		}
 		if taken[g] {
 			g = r.EmitOne(op.Copy, op.Attr{}, g)
 		}
@@ -239,6 +245,16 @@ func (r *Reverse) finish(inputs []graph.Port) error {
 		j.GradParam = append(j.GradParam, give(in, graph.GradParam))
 	}
 	return r.err
+}
+
+// centralized is a gradient without its mean over all dimensions but the first.
+func (r *Reverse) centralized(g graph.Value) graph.Value {
+	dims := len(r.TypeOf(g).Shape)
+	if dims < 2 {
+		return g
+	}
+	mean := r.EmitOne(op.Reduce, op.Attr{Reduction: op.ReduceMean, Dims: int64(dims - 1), KeepDims: true}, g)
+	return r.EmitOne(op.Binary, op.Attr{Func2: op.Minus}, g, mean)
 }
 
 // Emit appends a gradient node and gives its outputs.

@@ -29,7 +29,11 @@ func gradConv(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 
 // gradConvInput: what a transposed convolution makes is x of a convolution, what it takes is y.
 func gradConvInput(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	dx := make([]graph.Value, 2)
+	dx := make([]graph.Value, len(n.In))
+	if n.Attr.Plus {
+		dx[2] = dy[0]
+		n.Attr.Plus = false
+	}
 	if r.Needs(n.In[0]) {
 		dx[0] = r.EmitOne(op.Conv, op.Attr{Spatial: n.Attr.Spatial}, dy[0], n.In[1])
 	}
@@ -56,12 +60,25 @@ func gradGroupNorm(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	}
 	a := n.Attr
 	a.Running, a.InputOnly = false, true
-	in := []graph.Value{n.In[0]}
+	in, plus := []graph.Value{n.In[0]}, 1
 	if a.Bias {
-		in = append(in, n.In[1])
+		in, plus = append(in, n.In[1]), 3
 		a.InputOnly = !r.Needs(n.In[1]) && !r.Needs(n.In[2])
 	}
-	copy(dx, r.Emit(op.GroupNormGrad, a, append(in, n.Out[1], n.Out[2], dy[0])...))
+	if a.Bias && a.Func != op.NoFunc {
+		in = append(in, n.In[2])
+	}
+	if a.Plus {
+		in = append(in, n.In[plus])
+	}
+	made := r.Emit(op.GroupNormGrad, a, append(in, n.Out[1], n.Out[2], dy[0])...)
+	dx[0] = made[0]
+	if a.Bias && !a.InputOnly {
+		dx[1], dx[2] = made[1], made[2]
+	}
+	if a.Plus {
+		dx[plus] = made[len(made)-1]
+	}
 	if !n.Attr.Running {
 		return dx
 	}

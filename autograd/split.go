@@ -95,6 +95,7 @@ func (j *Joint) extract(name string, nodes []graph.Node, kept, outputs []graph.P
 		if !slices.ContainsFunc(n.Out, func(v graph.Value) bool { return wanted[v] && !given[v] }) {
 			continue
 		}
+		n = again(n, given)
 		p.Nodes = append(p.Nodes, n)
 		for _, v := range n.In {
 			wanted[v] = true
@@ -110,6 +111,20 @@ func (j *Joint) extract(name string, nodes []graph.Node, kept, outputs []graph.P
 		}
 	}
 	return p
+}
+
+// again is what makes a node's outputs once more when some of them were saved: a norm whose statistics were
+// reads them.
+func again(n graph.Node, given set) graph.Node {
+	if n.Kind != op.GroupNorm || !given[n.Out[1]] || !given[n.Out[2]] {
+		return n
+	}
+	in := n.In
+	if n.Attr.Running {
+		in, n.Attr.Running = in[:len(in)-2], false
+	}
+	n.Kind, n.In, n.Out = op.GroupNormAgain, append(slices.Clone(in), n.Out[1], n.Out[2]), n.Out[:1]
+	return n
 }
 
 func reads(nodes []graph.Node) set {

@@ -7,15 +7,21 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"spillway"
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/generate"
+	"spillway/gguf"
+	"spillway/lora"
 	"spillway/machine"
+	"spillway/nn"
 	"spillway/op"
 	"spillway/plan"
+	"spillway/quant"
+	"spillway/quant/stored"
 	"spillway/rig"
 	"spillway/run"
 	"spillway/units"
@@ -32,6 +38,23 @@ type GenerationOptions struct {
 	Precision         dtype.Type // Invalid is the model's
 	Key, Value        dtype.Type // of the cache; Invalid is Precision
 	MaxMemory         string     // of the device, as in spillway.Options
+	MaxHost           units.Bytes
+	Disk              string // a folder for weights that fit in no memory; "" for none
+	// Quantization is the format of linear layers that are made in memory: one of Quantizations; "" is
+	// Precision.
+	Quantization string
+}
+
+// Quantizations names the formats of weights that are made in memory: those of libraries of Python, and
+// mixtures of GGUF files.
+func Quantizations() (names []string) {
+	names = stored.Written()
+	for _, name := range gguf.Recipes() {
+		if strings.HasPrefix(name, "q") {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // GenerationReport is what Generation measured: the object of bench generate --json.
@@ -64,6 +87,11 @@ type GenerationRow struct {
 
 	Prefill GenerationPhase `json:"prefill"`
 	Decode  GenerationPhase `json:"decode"`
+
+	// Division is who computes what of a model that is larger than its device, and Overlap what of that
+	// worked at the same time in a step; nil where all weights are on the device.
+	Division *run.Division `json:"division,omitempty"`
+	Overlap  *Overlap      `json:"overlap,omitempty"`
 
 	// Predicted and Measured are bytes of the plan's memory on the device; the others what the
 	// driver of a GPU was predicted to count, and counted.
@@ -201,6 +229,9 @@ func (o GenerationOptions) measure(ctx context.Context, here *rig.Rig, name stri
 	}
 	defer m.Close() // opened for reading
 	w := &generationRun{options: o, here: here, model: m, name: name, length: length, reads: reads}
+	if err := w.quantize(); err != nil {
+		return nil, err
+	}
 	if err := w.plan(slices.Max(o.Streams)); err != nil {
 		return nil, err
 	}
@@ -224,22 +255,73 @@ type generationRun struct {
 	here      *rig.Rig
 	model     *spillway.Model
 	name      string
-	length    int64 // of a text in the end
+	base      dtype.Type // of linear layers; Invalid where they are not quantized, or the network says so
+	length    int64      // of a text in the end
 	reads     float64
 	job       *spillway.Run
 	session   *generate.Session
 	predicted int64 // that the driver will count
 }
 
+// quantize has linear layers held in the format that is wanted.
+func (w *generationRun) quantize() error {
+	name := w.options.Quantization
+	switch {
+	case name == "":
+		return nil
+	case w.model.Folder != nil:
+		return fmt.Errorf("%s has weights of its own, which %s is not for; quantize the folder, or name a preset", w.name, name)
+	case slices.Contains(stored.Written(), name):
+		w.name += " " + name
+		var err error
+		w.base, err = quant.ParseWeights(name)
+		return err
+	}
+	config, err := w.model.Config()
+	if err != nil {
+		return err
+	}
+	recipe, err := gguf.NewRecipe(name, config.Layers, config.Tied)
+	if err != nil {
+		return err
+	}
+	net, err := w.model.Build()
+	if err == nil {
+		_, err = nn.Bind(net)
+	}
+	if err != nil {
+		return err
+	}
+	err = nn.Walk(net, func(_ string, part any) error {
+		l, linear := part.(*nn.Linear)
+		if !linear {
+			return nil
+		}
+		file, err := gguf.FileName(l.Weight.Name)
+		if err != nil {
+			return err
+		}
+		if t := recipe.Type(file, l.Weight.Shape); t.Block() {
+			l.Weight.Storage, l.Weight.Frozen = t, true
+		}
+		return nil
+	})
+	w.model, w.name = w.model.WithNetwork(net), w.name+" "+name
+	return err
+}
+
 // plan plans for so many texts at once.
 func (w *generationRun) plan(streams int64) (err error) {
-	o := w.options
+	o, on := w.options, w.here.Machine
+	if o.MaxHost > 0 {
+		on.Host.Usable = min(on.Host.Usable, o.MaxHost)
+	}
 	precision := cmp.Or(o.Precision, w.model.Info.DType)
 	if !precision.IsPlain() || w.model.Folder == nil && o.Precision == dtype.Invalid {
 		precision = dtype.BF16
 	}
-	w.job, err = w.model.Plan(spillway.Options{Task: spillway.Generate, Precision: precision, Machine: w.here.Machine, Device: w.here.Machine.Devices[0].Name, On: w.here.Devices,
-		MaxMemory: o.MaxMemory, Generation: run.Generation{Context: w.length, Streams: streams, Key: o.Key, Value: o.Value}})
+	w.job, err = w.model.Plan(spillway.Options{Task: spillway.Generate, Precision: precision, Machine: on, Device: on.Devices[0].Name, On: w.here.Devices,
+		MaxMemory: o.MaxMemory, Disk: o.Disk, Adapters: lora.Options{Base: w.base}, Generation: run.Generation{Context: w.length, Streams: streams, Key: o.Key, Value: o.Value}})
 	return err
 }
 
@@ -288,7 +370,10 @@ func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRo
 	g.Decode.measured(t[1:], float64(streams))
 	peak := w.job.Plan.Peak()
 	g.Predicted, g.Measured, g.DriverPredicted = peak[plan.OnDevice], w.here.Allocated(), w.predicted
-	g.Driver, err = w.here.DriverUsed()
+	if g.Driver, err = w.here.DriverUsed(); err != nil {
+		return g, err
+	}
+	g.Division, g.Overlap, err = w.overlap(ctx, streams)
 	return g, err
 }
 

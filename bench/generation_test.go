@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"spillway/dtype"
+	"spillway/trace"
 )
 
 // Models of every source generate: predicted memory is what is taken, forecasts stand next to
@@ -58,5 +59,38 @@ func TestRandomGenerations(t *testing.T) {
 		if g.Name[:2] == again.Results[0].Name[:2] && (g.Name != again.Results[0].Name || g.Predicted != again.Results[0].Predicted) {
 			t.Errorf("alone %+v, among others %+v", again.Results[0], g)
 		}
+	}
+}
+
+// Weights of presets are made in every format, in less memory than they take, and who worked when is
+// measured; a folder has weights of its own.
+func TestQuantizedGenerationIsMeasured(t *testing.T) {
+	for _, format := range []string{"nf4", "int8", "q4_k_m", "q8_0"} {
+		o := GenerationOptions{Options: Options{Device: "cpu"}, Models: []string{"tiny-llama"}, Streams: []int64{1}, Contexts: []int64{24}, NewTokens: 4, Quantization: format, MaxMemory: "260KiB"}
+		r, err := Generation(t.Context(), o)
+		if err != nil || len(r.Results) != 1 {
+			t.Fatalf("%s: %+v, %v", format, r, err)
+		}
+		g := r.Results[0]
+		if g.Predicted != g.Measured || g.Measured > 260<<10 || g.Division == nil || g.Division.StreamBytes == 0 || g.Overlap == nil || g.Overlap.Link <= 0 || g.Overlap.Link > g.Overlap.Seconds {
+			t.Errorf("%s: %+v, %+v, %+v", format, g, g.Division, g.Overlap)
+		}
+	}
+	if _, err := Generation(t.Context(), GenerationOptions{Options: Options{Device: "cpu"}, Models: []string{"tiny-llama"}, Quantization: "q9"}); err == nil {
+		t.Error("a format that there is not was taken")
+	}
+}
+
+// Times of the link and of the CPU count once, and those of both together.
+func TestOverlapIsCounted(t *testing.T) {
+	at := func(verb trace.Verb, device, lane string, from, to int64) trace.Event {
+		return trace.Event{Verb: verb, Lane: trace.Lane{Device: device, Queue: lane}, Start: from * 1e9, End: to * 1e9}
+	}
+	got := overlapOf([]trace.Event{
+		at(trace.Move, "gpu0", "in", 0, 4), at(trace.Move, "gpu0", "in", 4, 6), at(trace.Run, "host", "compute", 1, 3), at(trace.Run, "host", "compute", 5, 8),
+		at(trace.Run, "gpu0", "compute", 8, 9), at(trace.Move, "gpu0", "compute", 8, 8), at(trace.Free, "gpu0", "compute", 20, 20),
+	})
+	if want := (Overlap{Seconds: 9, Link: 6, CPU: 5, Both: 3}); *got != want {
+		t.Errorf("%+v, want %+v", *got, want)
 	}
 }

@@ -14,6 +14,11 @@ import (
 // Adapter writes an adapter's folder anew, its weights in a plain type; Invalid leaves
 // them as they are. A folder of that name must not exist; after an error it does not.
 func Adapter(ctx context.Context, from *hf.AdapterFolder, dir string, t dtype.Type) (Result, error) {
+	return adapter(ctx, from, dir, t, nil)
+}
+
+// adapter is Adapter with other tensors in place of some, by the names of their params.
+func adapter(ctx context.Context, from *hf.AdapterFolder, dir string, t dtype.Type, with func(string) (tensorfile.Tensor, bool)) (Result, error) {
 	start := time.Now()
 	if t != dtype.Invalid && !t.IsPlain() {
 		return Result{}, fmt.Errorf("converting %s: adapters cannot be stored as %v; use f32, bf16 or f16", from.Dir, t)
@@ -21,6 +26,11 @@ func Adapter(ctx context.Context, from *hf.AdapterFolder, dir string, t dtype.Ty
 	a := hf.Adapter{Config: from.Config}
 	r := Result{Adapter: true}
 	for _, x := range from.Tensors() {
+		if with != nil {
+			if other, ok := with(x.Name); ok {
+				x = other
+			}
+		}
 		r.Tensors++
 		r.Before += x.Bytes
 		a.Tensors = append(a.Tensors, adapterOutput(x, t, &r))

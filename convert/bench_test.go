@@ -1,3 +1,5 @@
+//go:build unix
+
 package convert_test
 
 import (

@@ -55,6 +55,8 @@ type Options struct {
 	// GGUF is how the tensors of a GGUF file are stored, see gguf.Recipes; "" is the type of
 	// the model. Only Export writes such files.
 	GGUF string
+	// Average has Export write the average of the weights that a run kept, instead of the weights.
+	Average bool
 	// Tokenizer is the file of the tokenizer that goes into a GGUF file: a tokenizer.json or a
 	// .bin of llama2.c; "" is the one of the model's folder.
 	Tokenizer string

@@ -14,6 +14,7 @@ import (
 	"spillway/hf"
 	"spillway/internal/vfs"
 	"spillway/lora"
+	"spillway/tensorfile"
 )
 
 // AdapterRef is an adapter's folder, or that of a run that trained one, and the factor of
@@ -108,24 +109,35 @@ func Export(ctx context.Context, from, dir string, o Options) (r Result, err err
 	var notices []string
 	from = chosen(from, &notices)
 	defer func() { r.Notices = append(notices, r.Notices...) }()
+	var with func(name string) (tensorfile.Tensor, bool)
 	if saved, err := vfs.Exists(vfs.OS, filepath.Join(from, checkpoint.ManifestName)); err == nil && saved {
 		c, err := checkpoint.Open(from)
 		if err != nil {
 			return r, fmt.Errorf("opening the checkpoint: %w", err)
 		}
-		c.Close() // opened for reading
+		defer c.Close() // opened for reading
+		if o.Average {
+			if with, err = average(c, o.Linear); err != nil {
+				return r, err
+			}
+		}
+	} else if o.Average {
+		return r, fmt.Errorf("%s is no checkpoint of a run, which alone has an average of its weights; leave --average out", from)
 	}
 	if hf.IsAdapter(from) {
 		if filepath.Ext(dir) == gguf.Extension {
 			return r, fmt.Errorf("writing %s as a GGUF file: %w; merge it into its model first (spillway merge), and export that", from, ErrAdapter)
 		}
-		return exportAdapter(ctx, from, dir, o)
+		return exportAdapter(ctx, from, dir, o, with)
 	}
 	model, err := hf.Open(from)
 	if err != nil {
 		return r, fmt.Errorf("opening the checkpoint: %w", err)
 	}
 	defer model.Close() // opened for reading
+	if with != nil {
+		model.Replace(with)
+	}
 	if filepath.Ext(dir) == gguf.Extension {
 		recipe := cmp.Or(o.GGUF, map[dtype.Type]string{dtype.F32: "f32", dtype.F16: "f16"}[model.Config.Type], "bf16")
 		return GGUF(ctx, model, dir, recipe, o)
@@ -134,7 +146,7 @@ func Export(ctx context.Context, from, dir string, o Options) (r Result, err err
 	return Folder(ctx, model, dir, o)
 }
 
-func exportAdapter(ctx context.Context, from, dir string, o Options) (r Result, err error) {
+func exportAdapter(ctx context.Context, from, dir string, o Options, with func(string) (tensorfile.Tensor, bool)) (r Result, err error) {
 	if o.Offloaded {
 		return r, fmt.Errorf("exporting %s for accelerate: %w", from, ErrAdapter)
 	}
@@ -143,5 +155,5 @@ func exportAdapter(ctx context.Context, from, dir string, o Options) (r Result, 
 		return r, err
 	}
 	defer f.Close() // opened for reading
-	return Adapter(ctx, f, dir, o.Linear)
+	return adapter(ctx, f, dir, o.Linear, with)
 }

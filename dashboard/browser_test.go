@@ -20,7 +20,6 @@ import (
 
 	"spillway/eventlog"
 	"spillway/finetune"
-	"spillway/plan"
 	"spillway/trace"
 )
 
@@ -286,6 +285,55 @@ func TestManyInstructions(t *testing.T) {
 	if took > 200 { // 20 ms is 50 frames a second, on an idle machine
 		t.Errorf("a frame takes %.1f ms", took)
 	}
+	rate := framesPerSecond(t, ctx)
+	t.Logf("%.1f frames a second are shown while it is panned and zoomed, the slowest takes %.1f ms", rate.PerSecond, rate.Worst)
+	if rate.Drawn < rate.Shown*9/10 {
+		t.Errorf("%d of %d frames were drawn anew", rate.Drawn, rate.Shown)
+	}
+	if *frameRate > 0 && rate.PerSecond < *frameRate {
+		t.Errorf("%.1f frames a second, %v are wanted", rate.PerSecond, *frameRate)
+	}
+}
+
+var frameRate = flag.Float64("frames", 0, "fail TestManyInstructions below so many frames a second on the screen (50 on an idle machine)")
+
+// frames is how a page kept up while something moved in it.
+type frames struct {
+	PerSecond float64 `json:"rate"`
+	Worst     float64 `json:"worst"` // milliseconds between two frames
+	Shown     int     `json:"shown"`
+	Drawn     int     `json:"drawn"` // with another part of the timeline
+}
+
+// framesPerSecond drags and zooms the timeline as a hand and a wheel do, once a frame, and counts the
+// frames that the browser shows.
+func framesPerSecond(t *testing.T, ctx context.Context) frames {
+	t.Helper()
+	return eval[frames](t, ctx, `new Promise((done) => {
+		const canvas = gantt.canvas, box = canvas.getBoundingClientRect(), seconds = 3, times = [], began = gantt.frames;
+		gantt.from = 0; gantt.to = gantt.end;
+		const at = (x) => ({clientX: box.left + x, clientY: box.top + 20, offsetX: x, offsetY: 20, bubbles: true, pointerId: 1});
+		canvas.setPointerCapture = () => {};
+		let n = 0;
+		const frame = (now) => {
+			times.push(now);
+			if (now - times[0] > 1000 * seconds) {
+				const gaps = times.slice(1).map((t, i) => t - times[i]);
+				done({rate: 1000 * gaps.length / (times.at(-1) - times[0]), worst: Math.max(...gaps), shown: gaps.length, drawn: gantt.frames - began});
+				return;
+			}
+			const phase = Math.floor(n / 40) % 4; // in, to the right, out, to the left
+			if (phase % 2 === 0) canvas.dispatchEvent(new WheelEvent("wheel", {...at(600), deltaY: phase === 0 ? -30 : 25, cancelable: true}));
+			else {
+				if (n % 40 === 0) canvas.dispatchEvent(new PointerEvent("pointerdown", at(500)));
+				canvas.dispatchEvent(new PointerEvent("pointermove", at(500 + (phase === 1 ? -1 : 1) * (n % 40 + 1) * 5)));
+				if (n % 40 === 39) canvas.dispatchEvent(new PointerEvent("pointerup", at(500)));
+			}
+			n++;
+			requestAnimationFrame(frame);
+		};
+		requestAnimationFrame(frame);
+	})`)
 }
 
 var screenRuns = flag.String("runs", "", "take the -screenshots of TestScreens of these folders, separated by commas: the first is shown, next to the others (default: a run on an H200 in testdata)")
@@ -300,8 +348,9 @@ func TestScreens(t *testing.T) {
 	if *screenRuns != "" {
 		dirs = strings.Split(*screenRuns, ",")
 	}
-	_, h := serve(t, Options{Runs: dirs, Replan: func(_ context.Context, dir string, memory int64) (*plan.Plan, error) {
-		return finetune.Replan(dir, memory)
+	_, h := serve(t, Options{Runs: dirs, Replan: func(_ context.Context, dir string, memory int64) (Replanned, error) {
+		p, err := finetune.Replan(dir, memory)
+		return Replanned{Plan: p}, err
 	}})
 	ctx := browser(t)
 	size := func(high int) {

@@ -60,6 +60,7 @@ var panels = []panel{
 	{"CPU busy", "percentunit", ofHost("spillway_host_cpu_busy_ratio")},
 	{"Host memory available", "bytes", ofHost("spillway_host_memory_available_bytes")},
 	{"Host memory pressure", "percentunit", ofHost("spillway_host_memory_pressure_ratio")},
+	{"Pages that listen", "none", append(ofHost("spillway_dashboard_clients"), series{"spillway_dashboard_clients_stalled", "stalled"}, series{"spillway_dashboard_messages_made", "messages made"}, series{"spillway_dashboard_messages_missed", "messages missed"})},
 }
 
 // WriteGrafana writes a dashboard that Grafana imports, over what /metrics has. The source of data

@@ -143,6 +143,19 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 		head(g.gauge)
 		fmt.Fprintf(&b, "%s{host=\"%s\"} %v\n", g.name, escapeLabel.Replace(computer.Host.Name), g.of(computer.Host))
 	}
+	clients, made, missed, stalled := s.feed.counts()
+	for _, own := range []struct {
+		gauge
+		v int64
+	}{
+		{gauge{"spillway_dashboard_clients", "Pages that listen to this dashboard."}, int64(clients)},
+		{gauge{"spillway_dashboard_messages_made", "Messages made for pages: one for all that know the same."}, made},
+		{gauge{"spillway_dashboard_messages_missed", "Messages that pages did not take before the next."}, missed},
+		{gauge{"spillway_dashboard_clients_stalled", "Pages that were disconnected since they did not read."}, stalled},
+	} {
+		head(own.gauge)
+		fmt.Fprintf(&b, "%s{host=\"%s\"} %d\n", own.name, escapeLabel.Replace(computer.Host.Name), own.v)
+	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	fmt.Fprint(w, b.String())
 }

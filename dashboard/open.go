@@ -219,8 +219,13 @@ func (a answer) send(w http.ResponseWriter, r *http.Request, err error) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	w.Write(a.body) // a browser that is gone reads nothing
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWithin)) // not all connections have one
+	w.Write(a.body)                                                                  // a browser that is gone reads nothing
 }
+
+// answerWithin is how long a browser may take to read an answer; one that stopped reading is
+// disconnected then.
+const answerWithin = time.Minute
 
 func statusOf(err error) int {
 	switch {

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +18,7 @@ import (
 	"time"
 
 	"spillway/eventlog"
+	"spillway/monitor"
 )
 
 // crowd is clients of a page: some read everything and ask for views as a page does, some read
@@ -126,26 +130,231 @@ func TestClientsNeverBlockARun(t *testing.T) {
 	}
 }
 
+// thin is a listener whose connections hold little, so that a browser that does not read is noticed
+// soon.
+type thin struct{ net.Listener }
+
+func (l thin) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(4 << 10)
+	}
+	return c, err
+}
+
+// A browser that stops reading while its connection is full is disconnected, and meanwhile nobody
+// waits for it: the computer is looked at as often as before, others are sent everything, and views
+// are answered. What is made does not depend on how many listen: a message each time, not one for
+// each page.
+func TestStalledReadersAreDropped(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	p := tinyPlan(t)
+	record(t, dir, 3, p, eventsOf(p))
+	s := New(Options{Runs: []string{dir}, Every: 10 * time.Millisecond})
+	s.patience = 300 * time.Millisecond
+	h := httptest.NewUnstartedServer(s)
+	h.Listener = thin{h.Listener}
+	h.Start()
+	defer func() {
+		h.CloseClientConnections()
+		h.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	listen := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", h.Listener.Addr().String())
+		if err == nil {
+			err = c.(*net.TCPConn).SetReadBuffer(4 << 10)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "GET /events HTTP/1.1\r\nHost: %s\r\n\r\n", c.RemoteAddr())
+		return c
+	}
+	const count = 50
+	for range count {
+		defer listen().Close() // it never reads
+	}
+	reads := listen()
+	defer reads.Close()
+	taken := new(atomic.Int64)
+	go func() {
+		lines := bufio.NewScanner(reads)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "data: ") {
+				taken.Add(1)
+			}
+		}
+	}()
+	for s.feed.listeners() < count+1 {
+		time.Sleep(time.Millisecond)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for s.feed.listeners() > 1 && time.Now().Before(deadline) {
+		began := time.Now()
+		if _, r := get(t, h.URL+"/api/run/"+idOf(dir)+"/now"); r.StatusCode != http.StatusOK {
+			t.Fatal(r.Status)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("a view is answered in %v", took)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	clients, made, missed, stalled := s.feed.counts()
+	if clients != 1 || stalled != count || missed == 0 {
+		t.Errorf("%d listen, %d were disconnected, %d news were not taken", clients, stalled, missed)
+	}
+	sent := taken.Load()
+	if sent < 10 || made > sent+missed/count+2*count { // a few more where clients knew different things
+		t.Errorf("%d messages were made, one page was sent %d, %d were missed", made, sent, missed)
+	}
+	text, _ := get(t, h.URL+"/metrics")
+	if !regexp.MustCompile(fmt.Sprintf(`spillway_dashboard_clients_stalled\{[^}]*\} %d\n`, count)).MatchString(text) {
+		t.Errorf("the metrics do not have it: %s", text)
+	}
+	t.Logf("%d messages were made, the page that reads took %d of them, the %d that do not missed %d", made, sent, count, missed)
+}
+
+// The work for what is new does not grow with the pages that listen: a hundred have one message made
+// each time, as one has, and each view once.
+func TestOneMessageForAll(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	p := tinyPlan(t)
+	record(t, dir, 3, p, eventsOf(p))
+	w, err := eventlog.Open(filepath.Join(dir, eventlog.FileName), eventlog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for _, count := range []int{1, 100} {
+		s, _ := serve(t, Options{Runs: []string{dir}, Every: time.Hour})
+		versions := make([]int64, count)
+		const news = 20
+		for n := range int64(news) {
+			it := eventlog.Iteration{Step: n + 4, MaxSteps: 1000, Loss: 1, UnixNano: time.Now().UnixNano()}
+			w.Iteration(&it)
+			time.Sleep(25 * time.Millisecond) // until it is written
+			s.roll.look()
+			s.feed.announce(s.computer())
+			for i := range versions {
+				var text []byte
+				if text, versions[i], err = s.feed.message(&s.roll, versions[i]); err != nil || len(text) == 0 {
+					t.Fatal(err)
+				}
+			}
+		}
+		if _, made, _, _ := s.feed.counts(); made != news {
+			t.Errorf("%d pages: %d messages were made of %d news", count, made, news)
+		}
+	}
+}
+
 var (
-	crowdAt  = flag.String("crowd", "", "be a hundred clients of the dashboard at this URL, such as http://127.0.0.1:7070")
-	crowdFor = flag.Duration("crowd-for", 15*time.Second, "for so long")
+	crowdAt     = flag.String("crowd", "", "be a hundred clients of the dashboard at this URL, such as http://127.0.0.1:7070")
+	crowdFor    = flag.Duration("crowd-for", 4*time.Second, "for so long, and leave it alone for as long")
+	crowdRounds = flag.Int("crowd-rounds", 4, "so many times")
+	crowdNoise  = flag.Float64("crowd-noise", 1.02, "how much longer a step may take than one without clients, as a factor")
 )
 
-// TestCrowd is a hundred clients of a dashboard elsewhere, to see whether the run that serves it
-// slows down: spillway train ... --dashboard=127.0.0.1:7070, with and without.
+// A run that serves a dashboard elsewhere takes its steps in the same time with a hundred clients as
+// without any. They come and go several times, so that whatever else changes is in both:
+//
+//	taskset -c 0-11 spillway train ... --dashboard=127.0.0.1:7070
+//	taskset -c 12-15 dashboard.test -test.run TestCrowd -test.v -crowd http://127.0.0.1:7070
 func TestCrowd(t *testing.T) {
 	if *crowdAt == "" {
 		t.Skip("no -crowd is given")
 	}
-	text, _ := get(t, *crowdAt+"/api/state")
-	var st State
-	if err := json.Unmarshal([]byte(text), &st); err != nil || len(st.Runs) == 0 {
-		t.Fatalf("%v: %s", err, text)
+	run := underWay(t, *crowdAt)
+	type window struct {
+		from, to time.Time
+		crowded  bool
 	}
-	stop := make(chan struct{})
-	answered, wait := crowd(t, *crowdAt, st.Runs[0].ID, 100, stop)
-	time.Sleep(*crowdFor)
-	close(stop)
-	wait()
-	t.Logf("a hundred clients of %s: %d views were answered", st.Runs[0].Name, answered.Load())
+	var windows []window
+	for range *crowdRounds {
+		began := time.Now()
+		time.Sleep(*crowdFor)
+		windows = append(windows, window{began, time.Now(), false})
+		stop := make(chan struct{})
+		answered, wait := crowd(t, *crowdAt, run.ID, 100, stop)
+		began = time.Now()
+		time.Sleep(*crowdFor)
+		windows = append(windows, window{began, time.Now(), true})
+		close(stop)
+		wait()
+		t.Logf("a hundred clients of %s: %d views were answered", run.Name, answered.Load())
+		time.Sleep(200 * time.Millisecond)
+	}
+	log, err := eventlog.Follow(filepath.Join(run.Dir, eventlog.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	var all [2][]float64
+	for _, w := range windows {
+		which := 0
+		if w.crowded {
+			which = 1
+		}
+		list := stepsWithin(log, w.from, w.to)
+		if len(list) == 0 {
+			t.Fatalf("no steps ended between %v and %v", w.from, w.to)
+		}
+		all[which] = append(all[which], list...)
+		t.Logf("%-8s %4d steps, median %.3f ms", []string{"alone", "crowded"}[which], len(list), 1e3*median(list))
+	}
+	alone, crowded := median(all[0]), median(all[1])
+	t.Logf("median step: %.3f ms alone (%d steps), %.3f ms with a hundred clients (%d): %+.2f%%", 1e3*alone, len(all[0]), 1e3*crowded, len(all[1]), 100*(crowded/alone-1))
+	if crowded > alone**crowdNoise {
+		t.Errorf("clients make a step %.3f times as long", crowded/alone)
+	}
+}
+
+// underWay is the run that a dashboard shows, once it takes steps.
+func underWay(t *testing.T, address string) RunLine {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		r, err := http.Get(address + "/api/state")
+		if err != nil {
+			continue // it does not listen yet
+		}
+		var st State
+		err = json.NewDecoder(r.Body).Decode(&st)
+		r.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range st.Runs {
+			if run.State == monitor.Running && run.Last != nil && run.Last.Step > 5 {
+				return run
+			}
+		}
+	}
+	t.Fatal("no run takes steps")
+	return RunLine{}
+}
+
+// stepsWithin are the seconds from the end of one step to the end of the next, between two times. Those
+// that were timed instruction by instruction, and those with an evaluation, are left out.
+func stepsWithin(log *eventlog.Log, from, to time.Time) (list []float64) {
+	var before int64
+	for i := range log.Iterations {
+		it := &log.Iterations[i]
+		began := before
+		before = it.UnixNano
+		if it.Traced || it.EvalLoss != 0 || began < from.UnixNano() || it.UnixNano > to.UnixNano() {
+			continue
+		}
+		list = append(list, float64(it.UnixNano-began)/1e9)
+	}
+	return list
+}
+
+func median(list []float64) float64 {
+	list = slices.Sorted(slices.Values(list))
+	return list[len(list)/2]
 }

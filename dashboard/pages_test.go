@@ -27,6 +27,7 @@ import (
 	"spillway/internal/tiny"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/run"
 	"spillway/trace"
 	"spillway/view"
 )
@@ -217,11 +218,12 @@ func rgb(m image.Image, x, y int) [3]int {
 
 // tinyReplan makes the plans of tinyPlan for other limits of memory.
 func tinyReplan(t testing.TB) Replan {
-	return func(_ context.Context, _ string, memory int64) (*plan.Plan, error) {
+	return func(_ context.Context, _ string, memory int64) (Replanned, error) {
 		goal := tiny.AdamW(2, false)
 		site := tiny.Site(memory)
 		site.Kernels = devicetest.NewPlain(0)
-		return planner.Make(tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train}), goal, site)
+		p, err := planner.Make(tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train}), goal, site)
+		return Replanned{Plan: p}, err
 	}
 }
 
@@ -232,7 +234,7 @@ func TestWhatIf(t *testing.T) {
 	record(t, dir, 10, p, eventsOf(p))
 	var asked atomic.Int32
 	make := tinyReplan(t)
-	_, h := serve(t, Options{Runs: []string{dir}, Replan: func(ctx context.Context, dir string, memory int64) (*plan.Plan, error) {
+	_, h := serve(t, Options{Runs: []string{dir}, Replan: func(ctx context.Context, dir string, memory int64) (Replanned, error) {
 		asked.Add(1)
 		return make(ctx, dir, memory)
 	}})
@@ -316,7 +318,7 @@ func TestUnsoundRuns(t *testing.T) {
 		{"flipped", "is damaged at byte", changed(func(b []byte) { b[len(b)-2000] ^= 4 })},
 		{"newer", "newer", newer},
 		{"foreign", "is not an event log", []byte("spillway events, but not really; this is some other file")},
-		{"empty", "is not an event log", nil},
+		{"empty", "No step is recorded yet", nil}, // its process was killed before the first record
 		{"cut", "", sound[:len(sound)-777]},
 	}
 	// A process that is killed leaves the beginning of its log: at any byte.
@@ -332,11 +334,12 @@ func TestUnsoundRuns(t *testing.T) {
 	for _, c := range cases {
 		dirs = append(dirs, write(c.name, c.bytes))
 	}
+	dirs = append(dirs, filepath.Join(dir, "later")) // which somebody named before it began
 	_, h := serve(t, Options{Runs: dirs, Every: 300 * time.Millisecond})
 	ctx := open(t, h.URL, "runs")
 	becomes(t, ctx, fmt.Sprintf(`document.querySelectorAll("tbody tr").length === %d`, len(dirs)))
 	list := eval[string](t, ctx, `document.body.innerText`)
-	for _, want := range []string{"unreadable", "good", "killed-7", "newer"} {
+	for _, want := range []string{"unreadable", "good", "killed-7", "newer", "waiting", "there is no event log yet"} {
 		if !strings.Contains(list, want) {
 			t.Errorf("the list has no %q: %s", want, list)
 		}
@@ -422,7 +425,7 @@ func TestGenerationRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Phases = []plan.Phase{{Name: plan.Step(1), Instructions: p.Instructions}}
+	p.Phases, p.Cache = []plan.Phase{{Name: plan.Step(1), Instructions: p.Instructions}}, &graph.KVCache{Streams: 4, Context: 64}
 	w.Plan(0, p)
 	events := eventsOf(p)
 	w.Trace(eventlog.Trace{Forecast: true, Events: events(10)})
@@ -439,7 +442,20 @@ func TestGenerationRun(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, h := serve(t, Options{Runs: []string{dir}})
+	// With half of the memory tokens take twice as long.
+	forecast := func(memory int64) *run.GenerationForecast {
+		took := 0.01
+		if memory < limitOf(p) {
+			took = 0.02
+		}
+		step := func(n float64) run.StepForecast {
+			return run.StepForecast{Seconds: took, TokensPerSec: n / took, Bound: "memory"}
+		}
+		return &run.GenerationForecast{Context: 64, Streams: 4, PromptTokens: 64, PromptSeconds: 0.5, Decode: []run.DecodeForecast{{Streams: 1, Half: step(1)}, {Streams: 4, Half: step(4)}}}
+	}
+	_, h := serve(t, Options{Runs: []string{dir}, Replan: func(_ context.Context, _ string, memory int64) (Replanned, error) {
+		return Replanned{Plan: p, Generation: forecast(memory)}, nil
+	}})
 	ctx := open(t, h.URL, "now/"+idOf(dir))
 	becomes(t, ctx, `document.documentElement.dataset.ready === "now" && document.querySelectorAll("figure svg").length === 4`)
 	text := eval[string](t, ctx, `document.body.innerText`)
@@ -455,6 +471,23 @@ func TestGenerationRun(t *testing.T) {
 		eval[bool](t, ctx, `location.hash = "#`+name+`/`+idOf(dir)+`", true`)
 		becomes(t, ctx, `document.documentElement.dataset.ready === "`+name+`" && `+shows)
 	}
+	// The slider says how fast tokens would come, and where the weights would be.
+	eval[bool](t, ctx, `location.hash = "#plans/`+idOf(dir)+`", true`)
+	becomes(t, ctx, `document.documentElement.dataset.ready === "plans" && document.getElementById("memory") && document.querySelector("figure svg")`)
+	if empty := eval[string](t, ctx, `document.querySelector("figure svg").textContent`); !strings.Contains(empty, "no plan was asked for yet") || !strings.Contains(empty, "time per token") {
+		t.Errorf("%s", empty)
+	}
+	eval[bool](t, ctx, `(() => { const s = document.getElementById("memory"); s.value = 0; s.dispatchEvent(new Event("input")); return true; })()`)
+	becomes(t, ctx, `document.querySelector("#answer strong")?.innerText === "50 tokens/s"`)
+	text = eval[string](t, ctx, `document.getElementById("answer").innerText`)
+	for _, want := range []string{"a token takes 2.00 × as long as with the limit of the run", "limited by memory", "4 texts at once: 200 tokens/s", "500 ms after a prompt of 64", "weights on device"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	becomes(t, ctx, `document.querySelector("figure svg desc").textContent.includes("asked for") && document.querySelector("figure svg desc").textContent.includes("of the run")`)
+	shot(t, ctx, "whatif-generation")
+	checkAccess(t, ctx, "what if, generation")
 }
 
 // What repeats is shown once, and can be opened; no instruction of the rest is lost.

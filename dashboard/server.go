@@ -49,6 +49,8 @@ type Server struct {
 	open  openRuns
 	asked whatIfs
 	work  chan struct{} // holds who makes a view now
+	// patience is how long a browser may take to read a message.
+	patience time.Duration
 
 	watching sync.Mutex // of watch
 	ctx      context.Context
@@ -62,7 +64,7 @@ func New(o Options) *Server {
 		o.Every = time.Second
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{o: o, mux: http.NewServeMux(), watch: monitor.Watch(o.Cache, o.Runs...), roll: roll{cache: o.Cache, more: o.Runs}, work: make(chan struct{}, 1), ctx: ctx, stop: stop, done: make(chan struct{})}
+	s := &Server{o: o, mux: http.NewServeMux(), watch: monitor.Watch(o.Cache, o.Runs...), roll: roll{cache: o.Cache, more: o.Runs}, work: make(chan struct{}, 1), patience: writeWithin, ctx: ctx, stop: stop, done: make(chan struct{})}
 	s.asked.turn = make(chan struct{}, 1)
 	s.routes()
 	go s.look()

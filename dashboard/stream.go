@@ -2,8 +2,10 @@ package dashboard
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -26,6 +28,8 @@ type feed struct {
 	clients map[chan struct{}]bool
 	closed  bool
 	missed  int64 // news that clients did not take before the next
+	made    int64 // messages that were made: one for all clients that know the same
+	stalled int64 // clients that were disconnected, since they did not read
 
 	computer monitor.Snapshot
 	// The message that most clients need: those that took the one before.
@@ -61,6 +65,23 @@ func (f *feed) leave(c chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.clients, c)
+}
+
+// lost counts a client that did not read in time; others went away by themselves.
+func (f *feed) lost(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		f.stalled++
+	}
+}
+
+// counts are clients, messages that were made, news that were not taken in time, and clients that were
+// disconnected for that.
+func (f *feed) counts() (clients int, made, missed, stalled int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.clients), f.made, f.missed, f.stalled
 }
 
 // announce says that there is news. It waits for nobody.
@@ -103,6 +124,7 @@ func (f *feed) message(runs *roll, version int64) ([]byte, int64, error) {
 		return nil, version, err
 	}
 	f.text, f.textFrom, f.upTo = text, version, now
+	f.made++
 	return text, now, nil
 }
 
@@ -135,11 +157,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 			version = now
-			_ = control.SetWriteDeadline(time.Now().Add(writeWithin)) // not all connections have one
-			if _, err := fmt.Fprintf(w, "data: %s\n\n", message); err != nil {
-				return
+			_ = control.SetWriteDeadline(time.Now().Add(s.patience)) // not all connections have one
+			_, err = fmt.Fprintf(w, "data: %s\n\n", message)
+			if err == nil {
+				err = control.Flush()
 			}
-			if err := control.Flush(); err != nil {
+			if err != nil {
+				s.feed.lost(err)
 				return
 			}
 		}

@@ -16,6 +16,7 @@ type Reader struct {
 	path   string
 	at     int64 // of the next record
 	buffer []byte
+	headed bool // the header was there, and is sound
 }
 
 // OpenReader opens a log at its first record. The caller closes it.
@@ -33,15 +34,24 @@ func OpenReader(path string) (*Reader, error) {
 }
 
 func newReader(f io.ReaderAt, path string) (*Reader, error) {
+	r := &Reader{file: f, path: path, at: int64(headerSize)}
+	return r, r.readHeader()
+}
+
+// readHeader looks at what the file begins with. One that has no more than the beginning of a header is
+// a log without records: its writer was killed before the first, or is about to write it.
+func (r *Reader) readHeader() error {
 	head := make([]byte, headerSize)
-	n, err := f.ReadAt(head, 0)
+	n, err := r.file.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("reading the event log %s: %w", path, err)
+		return fmt.Errorf("reading the event log %s: %w", r.path, err)
 	}
-	if err := checkHeader(path, head[:n]); err != nil {
-		return nil, err
+	if n < headerSize && string(head[:n]) == string(header()[:n]) {
+		return nil
 	}
-	return &Reader{file: f, path: path, at: int64(headerSize)}, nil
+	err = checkHeader(r.path, head[:n])
+	r.headed = err == nil
+	return err
 }
 
 // Close closes the file.
@@ -94,6 +104,14 @@ func (r *Reader) Skip() (Kind, error) {
 
 // front reads what a record begins with.
 func (r *Reader) front() (Kind, int64, error) {
+	if !r.headed {
+		if err := r.readHeader(); err != nil {
+			return 0, 0, err
+		}
+		if !r.headed {
+			return 0, 0, io.EOF
+		}
+	}
 	var b [frontSize]byte
 	if err := r.read(b[:], r.at); err != nil {
 		return 0, 0, err

@@ -234,6 +234,14 @@ func (t *Trace) append(b []byte) []byte {
 
 var errTrace = errors.New("a trace that ends too early or counts wrongly")
 
+// DecodeTrace is the trace of a record's payload.
+func DecodeTrace(payload []byte) (Trace, error) {
+	if len(payload) == 0 {
+		return Trace{}, errTrace
+	}
+	return readTrace(payload)
+}
+
 // readTrace is the trace of a payload.
 func readTrace(b []byte) (t Trace, err error) {
 	bad := false

@@ -87,6 +87,11 @@ func Open(path string, o Options) (*Writer, error) {
 	if err == nil {
 		err = f.Truncate(end)
 	}
+	if err == nil && end == 0 { // at once, so that whoever is killed next leaves a log
+		if _, wrong := f.WriteAt(header(), 0); wrong == nil {
+			end = int64(headerSize)
+		} // a disk that is full now may have space later
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the event log: %w", errors.Join(err, f.Close()))
 	}
@@ -95,16 +100,14 @@ func Open(path string, o Options) (*Writer, error) {
 
 // findEnd is the end of the last whole record, 0 where there is not even a header.
 func findEnd(f *os.File, path string) (int64, error) {
-	info, err := f.Stat()
-	if err != nil || info.Size() < int64(headerSize) {
-		return 0, err
-	}
 	r, err := newReader(f, path)
 	if err != nil {
 		return 0, err
 	}
 	for {
-		if _, _, err := r.Next(); errors.Is(err, io.EOF) {
+		if _, _, err := r.Next(); errors.Is(err, io.EOF) && !r.headed {
+			return 0, nil
+		} else if errors.Is(err, io.EOF) {
 			return r.At(), nil
 		} else if err != nil {
 			return 0, err

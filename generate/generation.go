@@ -248,6 +248,9 @@ func (g *Generation) writers(first Sequence) (list []*writer, err error) {
 			return list, err
 		}
 	}
+	if q, ok := first.(*cachedSequence); ok {
+		q.shared(len(list) - 1)
+	}
 	return list, nil
 }
 

@@ -45,8 +45,8 @@ func logits(t *testing.T, e generate.Engine, text []int32) []float32 {
 	return list
 }
 
-// generated are the texts of a request, prompt included.
-func generated(t *testing.T, e generate.Engine, r generate.Request) (texts [][]int32) {
+// finished generates the texts of a request to their ends.
+func finished(t *testing.T, e generate.Engine, r generate.Request) *generate.Generation {
 	t.Helper()
 	g, err := generate.New(e, nil, r)
 	if err != nil {
@@ -57,14 +57,25 @@ func generated(t *testing.T, e generate.Engine, r generate.Request) (texts [][]i
 			t.Fatal(err)
 		}
 	}
+	return g
+}
+
+// generated are the texts of a request, prompt included.
+func generated(t *testing.T, e generate.Engine, r generate.Request) [][]int32 {
+	t.Helper()
+	return texts(finished(t, e, r), r.Prompt)
+}
+
+// texts are those that g generated after a prompt, prompt included.
+func texts(g *generate.Generation, prompt []int32) (list [][]int32) {
 	for _, result := range g.Results() {
-		text := slices.Clone(r.Prompt)
+		text := slices.Clone(prompt)
 		for _, token := range result.Tokens {
 			text = append(text, token.ID)
 		}
-		texts = append(texts, text)
+		list = append(list, text)
 	}
-	return texts
+	return list
 }
 
 var prompt = []int32{5, 17, 3, 80}

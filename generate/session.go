@@ -481,6 +481,13 @@ func (q *cachedSequence) Guessed(right int) {
 	}
 }
 
+// shared says that as many texts more begin with the prompt that was computed.
+func (q *cachedSequence) shared(texts int) {
+	if w := q.session.watcher; w != nil && texts > 0 {
+		w.Shared(texts)
+	}
+}
+
 func (q *cachedSequence) waits() bool { return q.computed < len(q.tokens) }
 
 // Ready says whether logits are there.

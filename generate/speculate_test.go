@@ -35,23 +35,11 @@ func (o *oracle) Close() error { return nil }
 // spoken generates a text and says what came: tokens, log-probabilities, pieces and why it ended.
 func spoken(t *testing.T, e generate.Engine, r generate.Request) (said string, tokens []int32, s generate.Statistics) {
 	t.Helper()
-	g, err := generate.New(e, nil, r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range g.All(context.Background()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	g := finished(t, e, r)
 	for _, result := range g.Results() {
 		said += fmt.Sprintln(result.Tokens, result.End, result.StopToken)
 	}
-	tokens = slices.Clone(r.Prompt)
-	for _, token := range g.Results()[0].Tokens {
-		tokens = append(tokens, token.ID)
-	}
-	return said, tokens, g.Statistics()
+	return said, texts(g, r.Prompt)[0], g.Statistics()
 }
 
 // The text is that without speculation to the bit, whoever guesses, however many and how well: greedy

@@ -21,6 +21,9 @@ type Watcher interface {
 	// Guessed is called after a step with guesses, once for each sequence that had some, with the
 	// number of those that were right: as many tokens came of the step besides the one that always comes.
 	Guessed(right int)
+	// Shared is called after the step that ended a prompt which several texts begin with: as many tokens
+	// come of it besides the one of the step's report.
+	Shared(tokens int)
 }
 
 // Look says what of a step is timed.

@@ -14,7 +14,7 @@ import (
 type counting struct {
 	look                                        generate.Look
 	steps, rows, prompt, decoded, traced, timed int
-	fresh, guesses, right                       int
+	fresh, guesses, right, shared               int
 	last                                        generate.StepReport
 	events                                      []trace.Event
 	ops                                         []executor.OpTime
@@ -32,6 +32,7 @@ func (c *counting) After(r *generate.StepReport) {
 }
 
 func (c *counting) Guessed(right int) { c.right += right }
+func (c *counting) Shared(tokens int) { c.shared += tokens }
 
 func (c *counting) Traced(_ *generate.StepReport, events []trace.Event, ops []executor.OpTime) {
 	c.traced++
@@ -103,7 +104,7 @@ func TestWatchedGuesses(t *testing.T) {
 			s.Watch(w)
 			r.Speculation = &generate.Speculation{Drafter: &oracle{text: tokens, wrong: wrong}, Most: most}
 			_, _, got := spoken(t, s, r)
-			if w.fresh+w.right+1 != plain.NewTokens || w.right != got.Accepted || w.guesses != got.Guessed || w.prompt != 9 {
+			if w.fresh+w.right+w.shared != plain.NewTokens || w.shared != 1 || w.right != got.Accepted || w.guesses != got.Guessed || w.prompt != 9 {
 				t.Errorf("%d guesses, wrong every %d: %d tokens and %d guessed right, %d guesses, a prompt of %d; the text has %d tokens, %+v", most, wrong, w.fresh, w.right, w.guesses, w.prompt, plain.NewTokens, got)
 			}
 		}

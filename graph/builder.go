@@ -41,6 +41,9 @@ type Config struct {
 	// Outputs: the model is trained for a loss that is no part of it. Its last block is traced as for
 	// Infer and gives the outputs, and their gradient is a tensor of the batch.
 	Outputs bool `json:",omitempty"`
+	// Centralize: gradients of params of two dimensions or more have the mean over all dimensions but the first taken
+	// off (gradient centralization).
+	Centralize bool `json:",omitempty"`
 	// Cache is what attention stores between steps, of the task Generate; nil otherwise. A
 	// step then has MicroBatchSize 1 and as many rows as Seq says: tokens of any sequences.
 	Cache *KVCache `json:",omitempty"`

@@ -15,22 +15,7 @@ const FewRows = 256
 // are added to by the matmul that makes them, and matmuls with weights say so. Where
 // nothing is to be done it gives the program itself, which it never changes.
 func Fuse(p *Program, has func(op.Call) bool) *Program {
-	f := &fuser{Program: *p, has: has, maker: map[Value]int{}, uses: map[Value]int{}, params: map[Value]bool{}}
-	f.Nodes = slices.Clone(p.Nodes)
-	for _, in := range p.Inputs {
-		f.params[in.Value] = in.Role == Param
-	}
-	for _, out := range p.Outputs {
-		f.uses[out.Value]++
-	}
-	for i, n := range f.Nodes {
-		for _, v := range n.In {
-			f.uses[v]++
-		}
-		for _, v := range n.Out {
-			f.maker[v] = i
-		}
-	}
+	f := newFuser(p, has)
 	fused := false
 	for i := range f.Nodes {
 		switch f.Nodes[i].Kind {
@@ -49,6 +34,26 @@ func Fuse(p *Program, has func(op.Call) bool) *Program {
 		}
 	}
 	return constant(f.compact())
+}
+
+func newFuser(p *Program, has func(op.Call) bool) *fuser {
+	f := &fuser{Program: *p, has: has, maker: map[Value]int{}, uses: map[Value]int{}, params: map[Value]bool{}}
+	f.Nodes = slices.Clone(p.Nodes)
+	for _, in := range p.Inputs {
+		f.params[in.Value] = in.Role == Param
+	}
+	for _, out := range p.Outputs {
+		f.uses[out.Value]++
+	}
+	for i, n := range f.Nodes {
+		for _, v := range n.In {
+			f.uses[v]++
+		}
+		for _, v := range n.Out {
+			f.maker[v] = i
+		}
+	}
+	return f
 }
 
 // constant says of matmuls with weights that they are, in a program that nobody else has.

@@ -241,6 +241,13 @@ func (f *Folder) Tensor(name string) (tensorfile.Tensor, bool) {
 	return f.weights.Tensor(name)
 }
 
+// Replace has other tensors take the place of some of the folder's, by their names.
+func (f *Folder) Replace(with func(name string) (tensorfile.Tensor, bool)) {
+	if f.weights != nil {
+		f.weights = tensorfile.Replaced{Source: f.weights, With: with}
+	}
+}
+
 // NeedWeights returns an error that says what is missing if the folder has no weights.
 func (f *Folder) NeedWeights() error {
 	switch {

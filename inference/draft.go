@@ -42,6 +42,9 @@ func (m *Model) StartDraft(ctx context.Context, name string, most int, size Size
 		s.Adapters, s.Tokenizer, s.ChatTemplate = nil, "", ""
 	}
 	small, err := Open(s)
+	if err != nil && name != DraftSelf {
+		return nil, fmt.Errorf("the model that guesses (%s needs none, %s is the model itself): %w", DraftLookup, DraftSelf, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the model that guesses: %w", err)
 	}

@@ -71,6 +71,9 @@ func count(m *spillway.Model) (int64, error) {
 func fit(m *spillway.Model, task spillway.Task, on machine.Machine, o MemoryOptions) (Fit, error) {
 	p := recipe.NewPlan()
 	p.Machine, p.MicroBatchSize, p.Seq, p.Optimizer, p.Adapters.Rank, p.Task = on, o.MicroBatchSize, o.Seq, o.Optimizer, o.Rank, task
+	if task.Trains() {
+		p.Average = o.Average
+	}
 	if task == spillway.Generate {
 		p.MicroBatchSize, p.Seq, p.Generation.Context, p.Generation.Streams = 0, 0, o.Seq, o.MicroBatchSize
 	}

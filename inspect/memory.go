@@ -16,7 +16,8 @@ type MemoryOptions struct {
 	MicroBatchSize, Seq int64 // Seq 0: what the model was made for, at most 2048
 	Rank                int64 // of the adapters of LoRA and QLoRA
 	Optimizer           optim.Config
-	RulesOfThumb        bool // say also what the common formulas give
+	Average             float64 // decay of a running average of the weights that training keeps; 0 for none
+	RulesOfThumb        bool    // say also what the common formulas give
 }
 
 // Memory is what a model needs with everything on one device, for each task and precision.
@@ -65,6 +66,9 @@ func EstimateMemory(m *spillway.Model, o MemoryOptions) (Memory, error) {
 	p := recipe.NewPlan()
 	p.Machine, p.MicroBatchSize, p.Seq, p.Optimizer, p.Adapters.Rank = on, o.MicroBatchSize, o.Seq, o.Optimizer, o.Rank
 	for _, p.Task = range []spillway.Task{spillway.Infer, spillway.Train, spillway.LoRA, spillway.QLoRA} {
+		if p.Average = 0; p.Task.Trains() {
+			p.Average = o.Average
+		}
 		for _, p.Precision = range []dtype.Type{dtype.F32, dtype.BF16} {
 			precision := map[dtype.Type]string{dtype.F32: "fp32", dtype.BF16: "bf16"}[p.Precision]
 			job, err := m.Standard(p.Complete(on.Devices[0]))

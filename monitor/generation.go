@@ -33,7 +33,7 @@ type GenerationRecorder struct {
 	tracing  bool    // the instructions of a step were timed, of the phase traced
 	traced   string
 	profiled [2]bool // a step with a prompt, one without
-	due      bool    // the stretch is written once it is known which guesses were right
+	due      bool    // the stretch is written once all tokens are known that came of its last step
 }
 
 // phaseSteps is what is known of the steps of a phase.
@@ -83,6 +83,9 @@ func (g *GenerationRecorder) phase(r *generate.StepReport) *phaseSteps {
 
 // Before says how closely to look at a step.
 func (g *GenerationRecorder) Before(r *generate.StepReport) generate.Look {
+	if g.due { // of the step before, all is known
+		g.write()
+	}
 	if r.Prompt > 0 {
 		if g.Profile && !g.profiled[0] {
 			return generate.AtOps
@@ -165,7 +168,7 @@ func (g *GenerationRecorder) After(r *generate.StepReport) {
 	n.UnixNano = now.UnixNano()
 	// A stretch is of prompts or of new tokens, so that each has its rate.
 	if now.Sub(g.began) >= stretchEvery || r.Prompt > 0 && r.Waiting == 0 {
-		if g.due = r.Guesses > 0; !g.due {
+		if g.due = r.Guesses > 0 || r.Prompt > 0; !g.due {
 			g.write()
 		}
 	}
@@ -176,9 +179,12 @@ func (g *GenerationRecorder) After(r *generate.StepReport) {
 func (g *GenerationRecorder) Guessed(right int) {
 	g.now.NewTokens += int64(right)
 	g.now.TotalNew += int64(right)
-	if g.due {
-		g.write()
-	}
+}
+
+// Shared adds the first tokens of texts that begin with the same prompt.
+func (g *GenerationRecorder) Shared(tokens int) {
+	g.now.NewTokens += int64(tokens)
+	g.now.TotalNew += int64(tokens)
 }
 
 // boundOf is a resource by the name that forecasts of steps have.

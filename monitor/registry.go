@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,7 +125,8 @@ const (
 	Done        State = "done"
 	Interrupted State = "interrupted"
 	Failed      State = "failed"
-	Killed      State = "killed" // its process is gone and did not say how it ended
+	Killed      State = "killed"  // its process is gone and did not say how it ended
+	Waiting     State = "waiting" // its folder has no log yet
 )
 
 // RunInfo is a run of this computer in a line.
@@ -131,6 +134,7 @@ type RunInfo struct {
 	Dir   string `json:"dir"`
 	State State  `json:"state"`
 	eventlog.Summary
+	Works *Works `json:"works,omitempty"` // of a run that goes on, where somebody follows it
 }
 
 // Runs lists the runs of this computer, newest first, behind those in more folders. Runs whose
@@ -173,10 +177,14 @@ func Dirs(cache string, more ...string) (dirs []string) {
 // Look reads the line of one run.
 func Look(dir string) RunInfo {
 	s, err := eventlog.Summarize(eventlog.PathOf(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		s.Error = "there is no event log yet"
+		return RunInfo{Dir: dir, State: Waiting, Summary: s}
+	}
 	if err != nil {
 		s.Error = err.Error()
 	}
-	return RunInfo{dir, StateOf(s), s}
+	return RunInfo{Dir: dir, State: StateOf(s), Summary: s}
 }
 
 // StateOf tells a run that goes on from one that was killed: by its process, and where that

@@ -125,7 +125,7 @@ func bar(share float64, width int, mark float64) string {
 	share = min(max(share, 0), 1)
 	full := int(math.Round(share * float64(width)))
 	cells := []rune(strings.Repeat("█", full) + strings.Repeat("░", width-full))
-	if mark > 0 && mark <= 1 {
+	if mark > 0.01 && mark <= 1 {
 		cells[min(int(mark*float64(width)), width-1)] = '│'
 	}
 	return string(cells)
@@ -137,11 +137,11 @@ func (d *painter) host(h Host, busy []float64) {
 	n := d.barWidth()
 	text := fmt.Sprintf("%s %4.0f%% of %d cores", bar(h.Busy, n, 0), 100*h.Busy, h.Cores)
 	left := d.width - 8 - utf8.RuneCountInString(text) - 2
-	d.row("CPU", text+"  "+spark(busy, min(left, 40)))
+	d.row("CPU", text+"  "+sparkTo(1, busy, min(left, 40)))
 	if h.Total > 0 {
 		text := fmt.Sprintf("%s %v of %v used", bar(1-float64(h.Available)/float64(h.Total), n, 0), units.Bytes(h.Total-h.Available), units.Bytes(h.Total))
 		if h.Pressure > 0.01 {
-			text += fmt.Sprintf(", %.0f%% of the time something waits for memory", 100*h.Pressure)
+			text += fmt.Sprintf(", pressure %.0f%%", 100*h.Pressure)
 		}
 		d.row("memory", text)
 	}
@@ -166,7 +166,11 @@ func (d *painter) gpu(g GPU, link [2][]float64) {
 		if rate < 0 {
 			continue
 		}
-		d.row(name, fmt.Sprintf("%10v  %s", units.Rate(rate), spark(link[i], min(d.width-22, 60))))
+		text, best := fmt.Sprintf("%10v", units.Rate(rate)), [2]int64{g.LinkIn, g.LinkOut}[i]
+		if best > 0 {
+			text += fmt.Sprintf(" %4.0f%% of %v", 100*float64(rate)/float64(best), units.Rate(best))
+		}
+		d.row(name, text+"  "+sparkTo(float64(best), link[i], min(d.width-10-utf8.RuneCountInString(text), 60)))
 	}
 }
 
@@ -176,17 +180,22 @@ func (d *painter) runs(list []RunInfo) {
 		return
 	}
 	d.title("runs")
-	name := min(max(d.width-66, 10), 32)
-	wide := d.width >= 100
-	head := pad("  run", name) + pad("step", 16) + pad("loss", 9) + pad("tokens/s", 10) + pad("roofline", 10) + pad("left", 12) + "state"
+	// What every run has takes 68 columns behind its name, what limits it and its memory 40 more.
+	wide := d.width >= 120
+	name := d.width - 68
 	if wide {
-		head += "        limited by       memory"
+		name -= 40
+	}
+	name = min(max(name, 10), 32)
+	head := pad("  run", name) + pad("step", 16) + pad("loss", 9) + pad("tokens/s", 10) + pad("roofline", 10) + pad("left", 12) + pad("state", 11)
+	if wide {
+		head += pad("limited by", 17) + "memory"
 	}
 	d.add(d.faint(clip(head, d.width)))
 	for _, r := range list {
 		d.add(d.run(r, name, wide))
 		if r.State == Running {
-			d.tiers(r)
+			d.tiers(r, wide)
 		}
 		if wide && r.State == Running && len(r.Recent) > 1 {
 			var losses []float64
@@ -199,7 +208,7 @@ func (d *painter) runs(list []RunInfo) {
 }
 
 func (d *painter) run(r RunInfo, name int, wide bool) string {
-	line := pad("  "+printable(filepath.Base(r.Dir)), name)
+	line := pad("  "+printable(filepath.Base(r.Dir)), name-1) + " "
 	if r.Error != "" && r.Last == nil {
 		return clip(line+" "+printable(r.Error), d.width)
 	}
@@ -220,7 +229,7 @@ func (d *painter) run(r RunInfo, name int, wide bool) string {
 	}
 	line += pad(step, 16) + pad(fmt.Sprintf("%.4f", it.Loss), 9) + pad(fmt.Sprintf("%.0f", it.TokensPerSecond), 10) + pad(shareText(it.ShareOfRoofline), 10) + pad(eta, 12) + pad(string(r.State), 11)
 	if wide {
-		line += pad("  "+it.Bound.String(), 17) + fmt.Sprintf("  %v of %v", units.Bytes(it.MeasuredBytes), units.Bytes(it.PredictedBytes))
+		line += pad(it.Bound.String(), 16) + fmt.Sprintf(" %v of %v", units.Bytes(it.MeasuredBytes), units.Bytes(it.PredictedBytes))
 	}
 	return d.state(r.State, clip(line, d.width))
 }
@@ -241,7 +250,7 @@ func (d *painter) generating(r RunInfo, line string, wide bool) string {
 	g := r.Generated
 	line += pad(fmt.Sprintf("%d tokens", g.TotalNew), 16) + pad("", 9) + pad(fmt.Sprintf("%.0f", RateOf(r)), 10) + pad(shareText(g.ShareOfRoofline), 10) + pad(fmt.Sprintf("%d open", g.Sequences), 12) + pad(string(r.State), 11)
 	if wide {
-		line += pad("  "+g.Bound.String(), 17) + fmt.Sprintf("  %v of %v", units.Bytes(g.MeasuredBytes), units.Bytes(g.PredictedBytes))
+		line += pad(g.Bound.String(), 16) + fmt.Sprintf(" %v of %v", units.Bytes(g.MeasuredBytes), units.Bytes(g.PredictedBytes))
 	}
 	return d.state(r.State, clip(line, d.width))
 }
@@ -259,31 +268,77 @@ func RateOf(r RunInfo) float64 {
 	return 0
 }
 
-// tiers shows what the plan of a run reserves in each tier, and of the cache what is in use.
-func (d *painter) tiers(r RunInfo) {
+// tiers shows what is in use of each tier as a bar with a mark where the plan is, of the cache the
+// pages in use, and how long each lane works in a step.
+func (d *painter) tiers(r RunInfo, wide bool) {
 	var t eventlog.Tiers
-	cache := ""
+	var measured int64
+	var bound eventlog.Resource
+	var parts []string
+	works := r.Works
+	if works == nil {
+		works = &Works{}
+	}
 	switch {
 	case r.Last != nil:
-		t = r.Last.Tiers
+		t, measured, bound = r.Last.Tiers, r.Last.MeasuredBytes, r.Last.Bound
 	case r.Generated != nil:
-		g := r.Generated
-		t = g.Tiers
-		if g.Pages > 0 {
-			cache = fmt.Sprintf("  cache %s %d of %d pages", bar(float64(g.PagesUsed)/float64(g.Pages), 10, 0), g.PagesUsed, g.Pages)
-		}
+		t, measured, bound = r.Generated.Tiers, r.Generated.MeasuredBytes, r.Generated.Bound
 	}
-	var parts []string
 	for _, tier := range []struct {
-		name  string
-		bytes int64
-	}{{"device", t.Device}, {"pinned", t.Pinned}, {"host", t.Host}, {"disk", t.Disk}} {
-		if tier.bytes > 0 {
-			parts = append(parts, fmt.Sprintf("%s %v", tier.name, units.Bytes(tier.bytes)))
+		name                string
+		plan, measured, has int64
+	}{{"device", t.Device, measured, works.Room.Device}, {"pinned", t.Pinned, 0, works.Room.Pinned}, {"host", t.Host, 0, works.Room.Host}, {"disk", t.Disk, 0, works.Room.Disk}} {
+		if tier.plan == 0 {
+			continue
 		}
+		text, used := tier.name+" ", tier.plan
+		if tier.measured > 0 {
+			used = tier.measured
+		}
+		if tier.has > 0 {
+			text += bar(float64(used)/float64(tier.has), 8, float64(tier.plan)/float64(tier.has)) + " "
+		}
+		if text += units.Bytes(used).String(); used != tier.plan {
+			text += fmt.Sprintf(", plan %v", units.Bytes(tier.plan))
+		}
+		parts = append(parts, text)
+	}
+	if g := r.Generated; g != nil && g.Pages > 0 {
+		parts = append(parts, fmt.Sprintf("cache %s %d of %d pages", bar(float64(g.PagesUsed)/float64(g.Pages), 8, 0), g.PagesUsed, g.Pages))
+	}
+	d.flow("memory", parts)
+	parts = nil
+	if name := bound.String(); !wide && name != "" { // there is no column for it
+		parts = append(parts, "limited by "+name)
+	}
+	for _, l := range works.Lanes {
+		parts = append(parts, fmt.Sprintf("%s %s %.0f%%", printable(l.Name), bar(l.Busy, 8, l.Forecast), 100*l.Busy))
+	}
+	name := "lanes"
+	if len(works.Lanes) > 0 && works.Step == 0 {
+		name = "forecast"
+	}
+	d.flow(name, parts)
+}
+
+// flow writes parts one after the other, on as many lines as they need.
+func (d *painter) flow(name string, parts []string) {
+	const indent = 13
+	line := pad("    "+name, indent)
+	empty := true
+	for _, p := range parts {
+		if !empty && utf8.RuneCountInString(line)+2+utf8.RuneCountInString(p) > d.width {
+			d.add(d.faint(clip(line, d.width)))
+			line, empty = strings.Repeat(" ", indent), true
+		}
+		if !empty {
+			line += "  "
+		}
+		line, empty = line+p, false
 	}
 	if len(parts) > 0 {
-		d.add(d.faint(clip("    plan: "+strings.Join(parts, ", ")+cache, d.width)))
+		d.add(d.faint(clip(line, d.width)))
 	}
 }
 
@@ -316,13 +371,9 @@ func (d *painter) processes(gpus []GPU) {
 	}
 }
 
-// spark is a curve in braille: two points a character, four heights. The highest point fills
-// it.
+// spark is a curve in braille, two points a character, four heights: the shape of what it shows.
 func spark(list []float64, width int) string {
-	if width <= 0 || len(list) == 0 {
-		return ""
-	}
-	list = list[max(len(list)-2*width, 0):]
+	list = list[max(len(list)-2*max(width, 0), 0):]
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, v := range list {
 		low, high = min(low, v), max(high, v)
@@ -332,6 +383,20 @@ func spark(list []float64, width int) string {
 	} else {
 		low = min(low, 0)
 	}
+	return braille(list, low, high)
+}
+
+// sparkTo is a curve from nothing to most, or to the highest point where that is higher.
+func sparkTo(most float64, list []float64, width int) string {
+	list = list[max(len(list)-2*max(width, 0), 0):]
+	for _, v := range list {
+		most = max(most, v)
+	}
+	return braille(list, 0, most)
+}
+
+// braille draws points between two heights.
+func braille(list []float64, low, high float64) string {
 	left, right := [5]rune{0, 0x40, 0x44, 0x46, 0x47}, [5]rune{0, 0x80, 0xa0, 0xb0, 0xb8}
 	level := func(v float64) int {
 		if high <= low || math.IsNaN(v) {
@@ -357,8 +422,8 @@ func (at Snapshot) Lines() (list []string) {
 	h := at.Host
 	list = append(list, fmt.Sprintf("%s host %s cpu %.0f%% memory %v of %v", stamp, printable(h.Name), 100*h.Busy, units.Bytes(h.Total-h.Available), units.Bytes(h.Total)))
 	for _, g := range at.GPUs {
-		list = append(list, fmt.Sprintf("%s gpu %d busy %d%% memory %v of %v in %v out %v %s", stamp, g.Index, g.Busy, units.Bytes(max(g.MemoryUsed, 0)), units.Bytes(max(g.Memory, 0)),
-			units.Rate(max(g.Received, 0)), units.Rate(max(g.Sent, 0)), g.GPU.String()))
+		list = append(list, fmt.Sprintf("%s gpu %d busy %d%% memory %v of %v in %s out %s %s", stamp, g.Index, g.Busy, units.Bytes(max(g.MemoryUsed, 0)), units.Bytes(max(g.Memory, 0)),
+			rateText(g.Received, g.LinkIn), rateText(g.Sent, g.LinkOut), g.GPU.String()))
 	}
 	for _, r := range at.Runs {
 		if g := r.Generated; g != nil {
@@ -376,9 +441,18 @@ func (at Snapshot) Lines() (list []string) {
 	return list
 }
 
+// rateText is a rate of a link, with its share of what was measured.
+func rateText(rate, best int64) string {
+	text := units.Rate(max(rate, 0)).String()
+	if best > 0 {
+		text += fmt.Sprintf(" (%.0f%%)", 100*float64(max(rate, 0))/float64(best))
+	}
+	return text
+}
+
 // Columns are those of a snapshot as a table, Rows its lines: one for the host, and one for each
 // GPU. What is not known is empty.
-var Columns = []string{"time", "what", "busy_percent", "memory_used_bytes", "memory_bytes", "link_in_bytes_per_second", "link_out_bytes_per_second", "temperature_c", "power_w", "clock_mhz"}
+var Columns = []string{"time", "what", "busy_percent", "memory_used_bytes", "memory_bytes", "link_in_bytes_per_second", "link_out_bytes_per_second", "temperature_c", "power_w", "clock_mhz", "link_in_measured_bytes_per_second", "link_out_measured_bytes_per_second"}
 
 // Rows are described at Columns.
 func (at Snapshot) Rows() (rows [][]string) {
@@ -390,13 +464,19 @@ func (at Snapshot) Rows() (rows [][]string) {
 		return fmt.Sprint(n)
 	}
 	h := at.Host
-	rows = append(rows, []string{stamp, "host", fmt.Sprintf("%.1f", 100*h.Busy), number(h.Total - h.Available), number(h.Total), "", "", "", "", ""})
+	rows = append(rows, []string{stamp, "host", fmt.Sprintf("%.1f", 100*h.Busy), number(h.Total - h.Available), number(h.Total), "", "", "", "", "", "", ""})
+	measured := func(n int64) string {
+		if n <= 0 {
+			return ""
+		}
+		return fmt.Sprint(n)
+	}
 	for _, g := range at.GPUs {
 		power := ""
 		if g.Power >= 0 {
 			power = fmt.Sprintf("%.1f", float64(g.Power)/1000)
 		}
-		rows = append(rows, []string{stamp, fmt.Sprintf("gpu%d", g.Index), number(int64(g.Busy)), number(g.MemoryUsed), number(g.Memory), number(g.Received), number(g.Sent), number(int64(g.Temperature)), power, number(int64(g.Clock))})
+		rows = append(rows, []string{stamp, fmt.Sprintf("gpu%d", g.Index), number(int64(g.Busy)), number(g.MemoryUsed), number(g.Memory), number(g.Received), number(g.Sent), number(int64(g.Temperature)), power, number(int64(g.Clock)), measured(g.LinkIn), measured(g.LinkOut)})
 	}
 	return rows
 }

@@ -137,7 +137,7 @@ func TestGenerationOnTheScreen(t *testing.T) {
 	view := &Screen{}
 	view.Add(at)
 	text := strings.Join(view.Draw(at, 160, 40), "\n")
-	for _, want := range []string{"texts", "450 tokens", "100", "80%", "3 open", "device 3.00 GiB, pinned 1.00 MiB", "5 of 10 pages"} {
+	for _, want := range []string{"texts", "450 tokens", "100", "80%", "3 open", "device 3.00 GiB  pinned 1.00 MiB", "5 of 10 pages"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"spillway/internal/nvml"
+	"spillway/machine"
+	"spillway/rig"
 )
 
 // Snapshot is the state of this computer at a moment.
@@ -26,7 +28,11 @@ type Snapshot struct {
 type GPU struct {
 	Index int `json:"index"`
 	nvml.GPU
-	Named []Process `json:"named_processes"`
+	// LinkIn and LinkOut are what copies reached when the link was measured, in bytes per second; 0
+	// where it was not: train, plan and devices --calibrate measure it.
+	LinkIn  int64     `json:"link_in_measured_rate,omitempty"`
+	LinkOut int64     `json:"link_out_measured_rate,omitempty"`
+	Named   []Process `json:"named_processes"`
 }
 
 // Process holds memory of a GPU.
@@ -50,6 +56,31 @@ type Watcher struct {
 	gpus  gpuSource // nil where there is no driver
 	note  string    // why
 	last  Host
+
+	followed map[string]*follower // runs that go on, by their folders
+	links    map[string]measuredLink
+}
+
+// measuredLink is what is known of a GPU's link, and when it was looked for.
+type measuredLink struct {
+	link   machine.Link
+	looked time.Time
+}
+
+// linksEvery is how often a link that was not measured is looked for again.
+const linksEvery = 5 * time.Second
+
+// link is what copies of a GPU reached when they were measured.
+func (w *Watcher) link(g nvml.GPU) machine.Link {
+	if known, has := w.links[g.Address]; has && (known.link.In > 0 || time.Since(known.looked) < linksEvery) {
+		return known.link
+	}
+	if w.links == nil {
+		w.links = map[string]measuredLink{}
+	}
+	link, _ := rig.MeasuredLink(w.cache, g.Name, g.Address) // nothing where there is none
+	w.links[g.Address] = measuredLink{link, time.Now()}
+	return link
 }
 
 // Watch begins to watch the computer, with the runs that the cache folder lists and those in
@@ -67,6 +98,7 @@ func Watch(cache string, dirs ...string) *Watcher {
 
 // Close ends it.
 func (w *Watcher) Close() error {
+	w.leave(nil)
 	if w.gpus == nil {
 		return nil
 	}
@@ -81,9 +113,13 @@ func (w *Watcher) Look() Snapshot {
 	s := w.Computer()
 	for _, r := range Runs(w.cache, w.dirs...) {
 		if r.State == Running || time.Since(r.Changed) < recent {
+			if r.State == Running {
+				w.works(&r)
+			}
 			s.Runs = append(s.Runs, r)
 		}
 	}
+	w.leave(s.Runs)
 	return s
 }
 
@@ -109,7 +145,8 @@ func (w *Watcher) Computer() Snapshot {
 			s.Notes = append(s.Notes, "GPUs: "+err.Error())
 		}
 		for i, g := range list {
-			gpu := GPU{Index: i, GPU: g, Named: []Process{}}
+			link := w.link(g)
+			gpu := GPU{Index: i, GPU: g, LinkIn: int64(link.In), LinkOut: int64(link.Out), Named: []Process{}}
 			for _, p := range g.Processes {
 				gpu.Named = append(gpu.Named, Process{p.PID, processName(w.proc, p.PID), p.Bytes})
 			}

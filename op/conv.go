@@ -38,7 +38,8 @@ const Conv Kind = "conv"
 
 // ConvInput: the gradient of x of a Conv, which is a transposed convolution.
 //
-//	operands  dy [B S'.. O], w [O C/groups K..]
+//	operands  dy [B S'.. O], w [O C/groups K..], and with Attr.Plus what is added to it, where windows are
+//	          single places
 //	output    Attr.Shape, [B S.. C]
 const ConvInput Kind = "conv_input"
 
@@ -50,8 +51,16 @@ const ConvWeight Kind = "conv_weight"
 
 func init() {
 	Register(Op{Kind: Conv, Infer: inferConv, Cost: costConv, Reference: referenceConv, Cases: (*CaseList).convolutions})
-	Register(Op{Kind: ConvInput, Takes: 2, Infer: inferConvInput, Cost: costConv, Reference: referenceConv})
+	Register(Op{Kind: ConvInput, Infer: inferConvInput, Cost: costConv, Reference: referenceConv, Overwrites: overwritesPlus})
 	Register(Op{Kind: ConvWeight, Takes: 2, Infer: inferConvWeight, Cost: costConv, Reference: referenceConv, Accumulates: firstOutput})
+}
+
+// overwritesPlus: a sum may lie where what is added lies.
+func overwritesPlus(c Call) []Overwrite {
+	if !c.Attr.Plus {
+		return nil
+	}
+	return []Overwrite{{0, 2}}
 }
 
 // Convolution is what a convolution or its gradient computes, in three spatial dimensions: those that
@@ -159,7 +168,17 @@ func inferConv(a Attr, in []Type) ([]Type, error) {
 }
 
 func inferConvInput(a Attr, in []Type) ([]Type, error) {
-	return inferConvGrad(a, in, a.Shape, in[1].Shape, in[0].Shape)
+	if err := arity(in, 2, a.Plus); err != nil {
+		return nil, err
+	}
+	out, err := inferConvGrad(a, in, a.Shape, in[1].Shape, in[0].Shape)
+	if err == nil && a.Plus && !convolution(a.Spatial, a.Shape, in[1].Shape, in[0].Shape).Pointwise() {
+		err = fmt.Errorf("something is added to a convolution whose windows %v are not single places", in[1].Shape)
+	}
+	if err == nil && a.Plus && !in[2].Equal(out[0]) {
+		err = fmt.Errorf("%v is added to %v", in[2], out[0])
+	}
+	return out, err
 }
 
 func inferConvWeight(a Attr, in []Type) ([]Type, error) {
@@ -214,6 +233,9 @@ func referenceConv(c Call, in, out []Array, _ Args) {
 		w, y = out[0].F, in[1].F
 	}
 	clear(out[0].F)
+	if c.Attr.Plus {
+		copy(out[0].F, in[2].F)
+	}
 	if c.Attr.Bias && c.Kind == Conv {
 		for i := range y {
 			y[i] = in[2].F[int64(i)%v.O]
@@ -271,6 +293,11 @@ func (l *CaseList) convolutions() {
 		toX, toW := a, a
 		toX.Shape, toW.Shape = slices.Clone(x.Type.Shape), slices.Clone(w.Type.Shape)
 		l.Add(k.name, ConvInput, toX, dy, w).Large = large
+		if k.name == "pointwise" {
+			plus := toX
+			plus.Plus = true
+			l.Add(k.name+" sum", ConvInput, plus, dy, w, x)
+		}
 		l.Add(k.name, ConvWeight, toW, x, dy).Large = large
 		toW.Accumulate = true
 		l.Add(k.name+" accumulate", ConvWeight, toW, x, dy).Large = large

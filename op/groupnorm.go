@@ -4,27 +4,43 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"spillway/dtype"
 )
 
-// GroupNorm: y = (x - mean)/sqrt(var + eps)·w + b. Statistics are of each sample and each of
+// GroupNorm: y = f((x - mean)/sqrt(var + eps)·w + b + r). Statistics are of each sample and each of
 // Attr.Spatial.Groups groups of neighbouring channels (0: each channel), or over all samples with
-// Attr.WholeBatch: group, instance and batch norm.
+// Attr.WholeBatch: group, instance and batch norm. f is Attr.Func, ReLU or none.
 //
-//	operands  x [B S.. C], then w [C] and b [C] with Attr.Bias, then the running mean and variance
-//	          [C] with Attr.Running, which are not read: their gradients are how far they are from
-//	          the statistics
+//	operands  x [B S.. C], then w [C] and b [C] with Attr.Bias, then r as x with Attr.Plus, which goes
+//	          with a function, then the running mean and variance [C] with Attr.Running, which are
+//	          not read: their gradients are how far they are from the statistics
 //	outputs   y, and as f32 mean and (biased) var of all groups
 const GroupNorm Kind = "group_norm"
 
-// GroupNormGrad: operands x, w with Attr.Bias, mean, var, dy; outputs dx, and dw and db with Attr.Bias
-// unless Attr.InputOnly.
+// GroupNormAgain: y of a GroupNorm whose statistics are known. Operands x, w and b with Attr.Bias, r with
+// Attr.Plus, mean, var.
+const GroupNormAgain Kind = "group_norm_again"
+
+// GroupNormGrad: operands x, w with Attr.Bias, then with a function b with Attr.Bias and r with Attr.Plus, then
+// mean, var, dy; outputs dx, dw and db with Attr.Bias unless Attr.InputOnly, dr with Attr.Plus. Where the
+// function cuts off is computed again.
 const GroupNormGrad Kind = "group_norm_grad"
 
 func init() {
-	Register(Op{Kind: GroupNorm, Infer: inferGroupNorm, Cost: costNorm, Reference: referenceGroupNorm, Cases: (*CaseList).groupNorms})
-	Register(Op{Kind: GroupNormGrad, Infer: inferGroupNormGrad, Cost: costNorm, Reference: referenceGroupNormGrad, Accumulates: groupNormParams})
+	Register(Op{Kind: GroupNorm, Infer: inferGroupNorm, Cost: costNorm, Reference: referenceGroupNorm, Overwrites: overwritesX, Cases: (*CaseList).groupNorms})
+	Register(Op{Kind: GroupNormAgain, Infer: inferGroupNormAgain, Cost: costNorm, Reference: referenceGroupNormAgain, Overwrites: overwritesX})
+	Register(Op{Kind: GroupNormGrad, Infer: inferGroupNormGrad, Cost: costNorm, Reference: referenceGroupNormGrad, Overwrites: overwritesX, Accumulates: groupNormParams})
+}
+
+// overwritesX: what a norm or its gradient makes may lie where x lies, dr where r lies.
+func overwritesX(c Call) []Overwrite {
+	list := []Overwrite{{0, 0}}
+	if c.Kind == GroupNormGrad && c.Attr.Plus {
+		list = append(list, Overwrite{len(c.Out) - 1, c.Attr.NormOperands().Plus})
+	}
+	return list
 }
 
 func groupNormParams(a Attr) []int {
@@ -67,7 +83,7 @@ func checkGroups(a Attr, in []Type) (stats Type, err error) {
 }
 
 func inferGroupNorm(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 1, a.Bias, a.Bias, a.Running, a.Running); err != nil {
+	if err := arity(in, 1, a.Bias, a.Bias, a.Plus, a.Running, a.Running); err != nil {
 		return nil, err
 	}
 	stats, err := checkGroups(a, in)
@@ -77,34 +93,87 @@ func inferGroupNorm(a Attr, in []Type) ([]Type, error) {
 	if a.Running && (!a.WholeBatch || a.Spatial.Groups != 0) {
 		return nil, fmt.Errorf("running statistics are of channels over whole batches")
 	}
-	for i := 1; i < len(in) && err == nil; i++ {
-		err = check(float(in, i), vector(in, i, in[0].Shape.Last()))
+	n := 1
+	if a.Bias {
+		n, err = 3, check(float(in, 1, 2), vector(in, 1, in[0].Shape.Last()), vector(in, 2, in[0].Shape.Last()))
 	}
-	return []Type{in[0], stats, stats}, err
+	if a.Plus {
+		err, n = check(err, same(in, 0, n)), n+1
+	}
+	for ; n < len(in) && err == nil; n++ {
+		err = check(float(in, n), vector(in, n, in[0].Shape.Last()))
+	}
+	return []Type{in[0], stats, stats}, check(err, normFunc(a))
+}
+
+// normFunc refuses functions behind a norm that there are no kernels for.
+func normFunc(a Attr) error {
+	if a.Func != NoFunc && a.Func != ReLU || a.Plus && a.Func == NoFunc {
+		return fmt.Errorf("a norm with the function %q behind a sum: %v; it takes relu, with or without a sum, or none", a.Func, a.Plus)
+	}
+	return nil
+}
+
+func inferGroupNormAgain(a Attr, in []Type) ([]Type, error) {
+	if err := arity(in, 3, a.Bias, a.Bias, a.Plus); err != nil {
+		return nil, err
+	}
+	n := len(in) - 2
+	out, err := inferGroupNorm(a, in[:n])
+	if err == nil && (!in[n].Equal(out[1]) || !in[n+1].Equal(out[2])) {
+		err = fmt.Errorf("statistics %v and %v of %v: want %v", in[n], in[n+1], in[0], out[1])
+	}
+	return out[:min(1, len(out))], err
 }
 
 func inferGroupNormGrad(a Attr, in []Type) ([]Type, error) {
-	if err := arity(in, 4, a.Bias); err != nil {
+	o := a.NormOperands()
+	if err := arity(in, o.DY+1); err != nil {
 		return nil, err
 	}
 	stats, err := checkGroups(a, in)
 	if err != nil {
 		return nil, err
 	}
-	rest, out := in[1:], []Type{in[0]}
-	if a.Bias {
-		if err := check(float(in, 1), vector(in, 1, in[0].Shape.Last())); err != nil {
-			return nil, err
-		}
-		rest = in[2:]
-		if !a.InputOnly {
-			out = append(out, in[1], in[1])
+	out := []Type{in[0]}
+	for i := 1; i < o.Mean && err == nil; i++ {
+		if i == o.Plus {
+			err = same(in, 0, i)
+		} else {
+			err = check(float(in, i), vector(in, i, in[0].Shape.Last()))
 		}
 	}
-	if !rest[0].Equal(stats) || !rest[1].Equal(stats) || !rest[2].Equal(in[0]) {
-		return nil, fmt.Errorf("statistics %v, %v and gradient %v of %v: want %v", rest[0], rest[1], rest[2], in[0], stats)
+	if a.Bias && !a.InputOnly {
+		out = append(out, in[1], in[1])
 	}
-	return out, nil
+	if a.Plus {
+		out = append(out, in[0])
+	}
+	if err == nil && (!in[o.Mean].Equal(stats) || !in[o.Mean+1].Equal(stats) || !in[o.DY].Equal(in[0])) {
+		err = fmt.Errorf("statistics %v, %v and gradient %v of %v: want %v", in[o.Mean], in[o.Mean+1], in[o.DY], in[0], stats)
+	}
+	return out, check(err, normFunc(a))
+}
+
+// NormOperands is where the operands of a GroupNormGrad are, 0 for those that it has not: the weight, the bias,
+// what was added, the mean, which the variance follows, and dy.
+type NormOperands struct{ Weight, Bias, Plus, Mean, DY int }
+
+// NormOperands of a GroupNormGrad with such attributes.
+func (a Attr) NormOperands() (o NormOperands) {
+	n := 1
+	next := func(there bool, to *int) {
+		if there {
+			*to = n
+			n++
+		}
+	}
+	next(a.Bias, &o.Weight)
+	next(a.Bias && a.Func != NoFunc, &o.Bias)
+	next(a.Plus, &o.Plus)
+	next(true, &o.Mean)
+	o.DY = n + 1
+	return o
 }
 
 // each calls f with the elements of a group and their channels.
@@ -130,50 +199,81 @@ func referenceGroupNorm(c Call, in, out []Array, _ Args) {
 		for i, k := range at {
 			x[i] = in[0].F[k]
 		}
-		mean, inv := moments(x, c.Attr.Eps)
+		mean, _ := moments(x, c.Attr.Eps)
 		variance := 0.0
 		for _, v := range x {
 			variance += (v - mean) * (v - mean) / float64(len(x))
 		}
 		out[1].F[group], out[2].F[group] = mean, variance
+	})
+	again := slices.Clone(in)
+	if c.Attr.Running {
+		again = again[:len(in)-2]
+	}
+	referenceGroupNormAgain(c, append(again, out[1], out[2]), out, Args{})
+}
+
+func referenceGroupNormAgain(c Call, in, out []Array, _ Args) {
+	n := len(in) - 2
+	c.NormGroups().each(func(group int64, at, of []int64) {
+		inv := 1 / math.Sqrt(in[n+1].F[group]+c.Attr.Eps)
 		for i, k := range at {
-			u := (x[i] - mean) * inv
+			u := (in[0].F[k] - in[n].F[group]) * inv
 			if c.Attr.Bias {
 				u = u*in[1].F[of[i]] + in[2].F[of[i]]
+			}
+			if c.Attr.Plus {
+				u += in[n-1].F[k]
+			}
+			if c.Attr.Func == ReLU {
+				u = max(u, 0)
 			}
 			out[0].F[k] = u
 		}
 	})
 }
 
-// With u = (x-mean)/std and g = dy·w: dx = (g - mean(g) - u·mean(g·u))/std.
+// With u = (x-mean)/std and g = dy·w: dx = (g - mean(g) - u·mean(g·u))/std, dy being 0 where f cuts off.
 func referenceGroupNormGrad(c Call, in, out []Array, _ Args) {
-	rest := in[1:]
-	if c.Attr.Bias {
-		rest = in[2:]
-	}
-	for _, o := range out {
-		clear(o.F)
+	o := c.Attr.NormOperands()
+	for _, a := range out {
+		clear(a.F)
 	}
 	c.NormGroups().each(func(group int64, at, of []int64) {
-		mean, inv, level, along := rest[0].F[group], 1/math.Sqrt(rest[1].F[group]+c.Attr.Eps), 0.0, 0.0
-		weighted := func(i int, k int64) float64 {
+		mean, inv, level, along := in[o.Mean].F[group], 1/math.Sqrt(in[o.Mean+1].F[group]+c.Attr.Eps), 0.0, 0.0
+		weight := func(i int) float64 {
 			if c.Attr.Bias {
-				return rest[2].F[k] * in[1].F[of[i]]
+				return in[o.Weight].F[of[i]]
 			}
-			return rest[2].F[k]
+			return 1
+		}
+		gradient := func(i int, k int64) float64 {
+			y := (in[0].F[k] - mean) * inv * weight(i)
+			if o.Bias > 0 {
+				y += in[o.Bias].F[of[i]]
+			}
+			if o.Plus > 0 {
+				y += in[o.Plus].F[k]
+			}
+			if c.Attr.Func == ReLU && !(y > 0) {
+				return 0
+			}
+			return in[o.DY].F[k]
 		}
 		for i, k := range at {
-			u, dy := (in[0].F[k]-mean)*inv, rest[2].F[k]
-			level += weighted(i, k) / float64(len(at))
-			along += weighted(i, k) * u / float64(len(at))
-			if len(out) > 1 {
+			u, dy := (in[0].F[k]-mean)*inv, gradient(i, k)
+			level += dy * weight(i) / float64(len(at))
+			along += dy * weight(i) * u / float64(len(at))
+			if c.Attr.Bias && !c.Attr.InputOnly {
 				out[1].F[of[i]] += dy * u
 				out[2].F[of[i]] += dy
 			}
+			if c.Attr.Plus {
+				out[len(out)-1].F[k] = dy
+			}
 		}
 		for i, k := range at {
-			out[0].F[k] = inv * (weighted(i, k) - level - (in[0].F[k]-mean)*inv*along)
+			out[0].F[k] = inv * (gradient(i, k)*weight(i) - level - (in[0].F[k]-mean)*inv*along)
 		}
 	})
 }
@@ -184,7 +284,8 @@ func (l *CaseList) groupNorms() {
 		x      []int
 		groups int64
 		whole  bool
-	}{{"batch", []int{3, 5, 4, 6}, 0, true}, {"batch of rows", []int{70, 33}, 0, true}, {"instance", []int{2, 9, 5}, 0, false}, {"group", []int{2, 5, 4, 12}, 3, false}, {"one group", []int{2, 7, 8}, 1, false}, {"large", []int{4, 14, 14, 40}, 0, true}} {
+	}{{"batch", []int{3, 5, 4, 6}, 0, true}, {"batch of rows", []int{70, 33}, 0, true}, {"instance", []int{2, 9, 5}, 0, false}, {"group", []int{2, 5, 4, 12}, 3, false}, {"one group", []int{2, 7, 8}, 1, false}, {"large", []int{4, 14, 14, 40}, 0, true}, {"large wide", []int{3, 11, 264}, 0, true}, {"large group", []int{3, 23, 64}, 4, false}} {
+		large := strings.HasPrefix(k.name, "large")
 		for _, affine := range []bool{true, false} {
 			a := Attr{Eps: 1e-5, WholeBatch: k.whole, Bias: affine, Spatial: Spatial{Groups: k.groups}}
 			name, c := k.name, k.x[len(k.x)-1]
@@ -197,7 +298,8 @@ func (l *CaseList) groupNorms() {
 			stats := func(f float64) Operand {
 				return FilledF32(fillBy(func(_ int, u float64) float64 { return f + u/10 }), int(g.Sets*g.Groups))
 			}
-			l.Add(name, GroupNorm, a, in...).Large = k.name == "large"
+			l.Add(name, GroupNorm, a, in...).Large = large
+			l.Add(name, GroupNormAgain, a, append(slices.Clone(in), stats(0.1), stats(1.3))...)
 			grad := append(slices.Clone(in[:len(in)-len(in)/3]), stats(0.1), stats(1.3), x)
 			l.Add(name, GroupNormGrad, a, grad...)
 			if affine {
@@ -210,7 +312,29 @@ func (l *CaseList) groupNorms() {
 				l.Add(name+" accumulate", GroupNormGrad, a, grad...)
 				a.Accumulate, a.InputOnly = false, true
 				l.Add(name+" input", GroupNormGrad, a, grad...)
+				a.InputOnly = false
 			}
+			l.cutNorms(name, a, in, x, large, stats(0.1), stats(1.3))
+		}
+	}
+}
+
+// cutNorms are norms with a function behind them, with and without a sum.
+func (l *CaseList) cutNorms(name string, a Attr, in []Operand, x Operand, large bool, stats ...Operand) {
+	for _, plus := range []bool{false, true} {
+		a.Func, a.Plus = ReLU, plus
+		if name += " relu"; plus {
+			name, in = name+" sum", append(slices.Clone(in), x)
+		}
+		l.Add(name, GroupNorm, a, in...).Large = large
+		known := append(slices.Clone(in), stats...)
+		l.Add(name, GroupNormAgain, a, known...)
+		l.Add(name, GroupNormGrad, a, append(slices.Clone(known), x)...)
+		if b := a; a.Bias {
+			b.InputOnly = true
+			l.Add(name+" input", GroupNormGrad, b, append(slices.Clone(known), x)...)
+			b.InputOnly, b.Accumulate = false, true
+			l.Add(name+" accumulate", GroupNormGrad, b, append(slices.Clone(known), x)...)
 		}
 	}
 }

@@ -280,6 +280,14 @@ func (c Call) InPlace() []int {
 	return nil
 }
 
+// Overwrites lists the outputs that may lie where an operand lies which nothing reads any more.
+func (c Call) Overwrites() []Overwrite {
+	if o := c.Kind.facts(); o.Overwrites != nil {
+		return o.Overwrites(c)
+	}
+	return nil
+}
+
 // Workspace is the scratch memory, in bytes, that a good kernel for the call needs.
 func (c Call) Workspace() int64 {
 	if o := c.Kind.facts(); o.Workspace != nil {

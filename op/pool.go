@@ -218,6 +218,8 @@ func (l *CaseList) pools() {
 		{"max 3x3 stride 2", []int{2, 9, 8, 5}, Spatial{Kernel: []int64{3, 3}, Stride: []int64{2, 2}, Padding: []int64{1, 1}}, ReduceMax},
 		{"max 2", []int{2, 9, 8, 40}, Spatial{Kernel: []int64{2, 2}}, ReduceMax},
 		{"max ceil dilated", []int{1, 10, 9, 3}, Spatial{Kernel: []int64{2, 3}, Stride: []int64{3, 2}, Dilation: []int64{2, 1}, Ceil: true}, ReduceMax},
+		{"max 3x3 stride 2 wide", []int{2, 9, 8, 24}, Spatial{Kernel: []int64{3, 3}, Stride: []int64{2, 2}, Padding: []int64{1, 1}}, ReduceMax},
+		{"max ceil dilated wide", []int{1, 10, 9, 16}, Spatial{Kernel: []int64{2, 3}, Stride: []int64{3, 2}, Dilation: []int64{2, 1}, Ceil: true}, ReduceMax},
 		{"max 1d", []int{2, 11, 4}, Spatial{Kernel: []int64{3}, Stride: []int64{1}}, ReduceMax},
 		{"mean 2", []int{2, 8, 9, 5}, Spatial{Kernel: []int64{2, 2}, CountPadding: true}, ReduceMean},
 		{"mean padded", []int{2, 8, 9, 5}, Spatial{Kernel: []int64{3, 3}, Stride: []int64{2, 2}, Padding: []int64{1, 1}, CountPadding: true, Ceil: true}, ReduceMean},

@@ -26,6 +26,9 @@ type Op struct {
 	// InPlace lists, for each output that shares the memory of an operand, that
 	// operand; nil where outputs have memory of their own.
 	InPlace func(Call) []int
+	// Overwrites lists outputs that may lie where an operand of their size lies which nothing reads any
+	// more: each element of them is written by who reads that of the operand, after it. Nil for none.
+	Overwrites func(Call) []Overwrite
 	// Reference computes the outputs with plain loops in float64, replacing what they
 	// hold. See Call.Reference.
 	Reference func(c Call, in, out []Array, args Args)
@@ -48,6 +51,9 @@ type Op struct {
 	// Cases adds the test cases of the op, and of its gradient op where that has none.
 	Cases func(*CaseList)
 }
+
+// Overwrite is an output that may lie where an operand lies.
+type Overwrite struct{ Output, Operand int }
 
 // registry holds all ops. It is filled by init functions and only read after that.
 var registry = map[Kind]*Op{}

@@ -259,6 +259,8 @@ type Optimizer struct {
 	Averaged bool `json:"averaged,omitempty"`
 	// Outputs: results are the model's outputs, whose gradient comes with the batch.
 	Outputs bool `json:"outputs,omitempty"`
+	// Centralized: gradients of matrices have the means of their rows taken off.
+	Centralized bool `json:"centralized,omitempty"`
 }
 
 // Names of states that no rule has.

@@ -41,6 +41,9 @@ func (g *Program) verifyFrame() error {
 			last[v] = i
 		}
 	}
+	if err := g.verifyOutside(last); err != nil {
+		return err
+	}
 	if g.Workspace < 0 || g.Frame < g.Workspace {
 		return fmt.Errorf("its frame of %d bytes has its workspace at %d", g.Frame, g.Workspace)
 	}
@@ -60,7 +63,7 @@ func (g *Program) verifyFrame() error {
 				if o.last < i {
 					continue
 				}
-				if o.lo < now.hi && now.lo < o.hi {
+				if o.lo < now.hi && now.lo < o.hi && !(o.last == i && o.lo == now.lo && o.hi == now.hi && g.overwrites(n, o.v, v)) {
 					return fmt.Errorf("values %d and %d share bytes of the frame at node %d", o.v, v, i)
 				}
 				rest = append(rest, o)
@@ -69,4 +72,37 @@ func (g *Program) verifyFrame() error {
 		}
 	}
 	return nil
+}
+
+// verifyOutside checks that what is no input or output lies in the frame, or where an output lies that is made from it and
+// on it.
+func (g *Program) verifyOutside(last []int) error {
+	ports := make([]bool, len(g.Places))
+	for _, port := range slices.Concat(g.Graph.Inputs, g.Graph.Outputs) {
+		ports[port.Value] = true
+	}
+	for _, n := range g.Graph.Nodes {
+		for _, v := range n.Out {
+			if ports[v] || g.Places[v].Region == InFrame {
+				continue
+			}
+			by := g.Graph.Nodes[last[v]]
+			if !slices.ContainsFunc(by.Out, func(o graph.Value) bool {
+				return ports[o] && g.Places[o] == g.Places[v] && g.Graph.Type(o).Bytes() == g.Graph.Type(v).Bytes() && g.overwrites(by, v, o)
+			}) {
+				return fmt.Errorf("value %d lies in %s %d, as no output that is made from it", v, g.Places[v].Region, g.Places[v].Index)
+			}
+		}
+	}
+	return nil
+}
+
+// overwrites says that output v of a node may lie where its operand over lies, which is one operand alone.
+func (g *Program) overwrites(n graph.Node, over, v graph.Value) bool {
+	for _, o := range g.Graph.Call(n).Overwrites() {
+		if n.Out[o.Output] == v && n.In[o.Operand] == over {
+			return !slices.Contains(n.In[:o.Operand], over) && !slices.Contains(n.In[o.Operand+1:], over) && !slices.Contains(n.Out, over)
+		}
+	}
+	return false
 }

@@ -49,7 +49,7 @@ var (
 	adapterSettings = []string{"lora-rank", "lora-alpha", "lora-dropout", "target-modules", "exclude-modules", "layers-to-transform", "rank-pattern", "alpha-pattern",
 		"modules-to-save", "use-rslora", "use-dora", "lora-bias", "init-lora-weights"}
 	qloraSettings = []string{"quantization", "llm-int8-threshold", "no-quantize"}
-	trainSettings = []string{"gradient-accumulation-steps", "optimizer", "state-policy", "max-grad-norm", "optimizer-device", "evaluate", "document-len", "canonical-sums"}
+	trainSettings = []string{"gradient-accumulation-steps", "optimizer", "state-policy", "max-grad-norm", "optimizer-device", "evaluate", "document-len", "canonical-sums", "param-group", "freeze", "ema", "centralize-gradients"}
 )
 
 // CheckEffects refuses settings of a plan that are given and have no effect. Task is the name
@@ -120,6 +120,8 @@ func (r *Recipe) Check() error {
 		return settingErrorf("--learning-rate is given, and --optimizer %s sets lr too; keep one", optimizer)
 	case r.Training.WeightDecay != nil && hasOption(optimizer, "weight_decay"):
 		return settingErrorf("--weight-decay is given, and --optimizer %s sets weight_decay too; keep one", optimizer)
+	case r.Average > 0 && r.Plan.Optimizer.Name == "schedule_free_adamw":
+		return settingErrorf("--ema with --optimizer schedule_free_adamw, which has an average of its own that export --average writes; keep one")
 	case r.Given("warmup-steps") && hasOption(schedule, "warmup"):
 		return settingErrorf("--warmup-steps is given, and --lr-scheduler %s sets warmup too; keep one", schedule)
 	}

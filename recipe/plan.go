@@ -96,6 +96,7 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 		return err
 	}, optim.Presets()...)
 	within(f, &o.Clip, 0, math.Inf(1), "max-grad-norm", "clip gradients to a global norm of `X`; inf clips nothing and reports the norm (default: no clipping, no norm)")
+	p.paramFlags(f)
 	p.adapterFlags(f)
 
 	f.StringVar(&p.DeepSpeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from the DeepSpeed configuration in `FILE`")
@@ -108,6 +109,38 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB; of a GPU it is what the driver counts, context and libraries included (default: all)")
 	enum(f, &o.Constraints.Updates, "optimizer-device", "run the optimizer step on `device|cpu|split`; cpu: the CPU updates weights whose optimizer state is in host memory, during the\nbackward pass (default: what is fastest)", strategy.Updaters...)
 	f.StringVar(&o.Disk, "disk", "", "store in the folder `DIR` what device and host memory cannot hold (default: no disk)")
+}
+
+// paramFlags declares what is trained of the model, and how, by the names of params.
+func (p *Plan) paramFlags(f *flag.FlagSet) {
+	o := &p.Options
+	f.Var(&List{whole: true, set: func(list []string) error {
+		o.Groups = nil
+		for _, text := range list {
+			at := strings.LastIndexByte(text, ':')
+			if at < 1 || at == len(text)-1 {
+				return fmt.Errorf("%q; write PARAMS:OPTIONS, such as embeddings,norms:lr=1e-5,weight_decay=0", text)
+			}
+			o.Groups = append(o.Groups, optim.Group{Params: strings.Split(text[:at], ","), Options: text[at+1:]})
+		}
+		_, err := optim.GroupOf(o.Groups)
+		return err
+	}}, "param-group", "train some params with options of their own, `PARAMS:OPTIONS` such as embeddings,norms:lr=1e-5,weight_decay=0: params by the words biases, norms,\nembeddings or by regular expressions of their names, options as behind the name of --optimizer; may be given several times, the first that matches counts")
+	names(f, &o.Freeze, "freeze", "do not train the params that match one of these `PATTERNS`: biases, norms, embeddings, or regular expressions of names such as layers[.][0-3][.]")
+	Average(f, &o.Average)
+	f.BoolVar(&o.Centralize, "centralize-gradients", false, "take the mean over all dimensions but the first off the gradients of matrices, before they are clipped (gradient centralization)")
+}
+
+// Average declares --ema.
+func Average(f *flag.FlagSet, to *float64) {
+	parsed(f, "", "ema", "keep a running average of the weights that decays by `X` a step, such as 0.999, in f32 with the optimizer state; evaluations are of the\naverage, and export --average writes it (default: none)", func(text string) error {
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(x > 0 && x < 1) {
+			return fmt.Errorf("%q is not a number between 0 and 1, such as 0.999", text)
+		}
+		*to = x
+		return nil
+	})
 }
 
 // Optimizer declares --optimizer, which Hugging Face calls --optim.
@@ -207,7 +240,7 @@ func (p *Plan) Complete(d machine.Device) spillway.Options {
 		o.GradientAccumulation = max(o.GradientAccumulation, 1)
 	}
 	o.Device = d.Name
-	o.Packed = o.Task.Trains()
+	o.Packed = o.Task.Trains() || o.Task == spillway.Eval
 	if o.Adapters.Alpha == 0 {
 		o.Adapters.Alpha = 2 * float64(o.Adapters.Rank)
 	}

@@ -159,12 +159,27 @@ const laterKernels = 32 << 20
 // deviceKey names what the rates of a device depend on.
 func deviceKey(dev device.Device) string {
 	host, _ := os.Hostname() // the same GPU has another link in another computer
-	key := []string{"device", host, dev.Info().Name}
 	if hardware, knows := dev.(device.Hardware); knows {
 		address, _ := hardware.Address()
-		key = []string{"device", host, hardware.Model(), address}
+		return gpuKey(host, hardware.Model(), address)
 	}
-	return strings.Join(key, "|")
+	return strings.Join([]string{"device", host, dev.Info().Name}, "|")
+}
+
+// gpuKey names a GPU in a slot of a computer.
+func gpuKey(host, model, address string) string {
+	return strings.Join([]string{"device", host, model, address}, "|")
+}
+
+// MeasuredLink is the link of a GPU of this computer as it was last measured, by the GPU's name and its
+// address on the PCI bus; false where it was not. No device is opened.
+func MeasuredLink(cache, model, address string) (machine.Link, bool) {
+	host, _ := os.Hostname()
+	e, err := Options{Cache: cache}.load(gpuKey(host, model, address))
+	if err != nil || e.Device == nil {
+		return machine.Link{}, false
+	}
+	return e.Device.Link, true
 }
 
 // tf32 is what machine.Compute and Tables call f32 arithmetic that rounds its operands.

@@ -249,6 +249,13 @@ func TestGPURatesAreCached(t *testing.T) {
 	if d.Link.In != 1e9 || d.Sources["in"] != machine.Measured || d.Compute.F32 != 4e9 || d.Sources["bf16"] != machine.Published || len(d.Tables) != 1 {
 		t.Errorf("%+v", d)
 	}
+	// Whoever knows name and address of the GPU finds its link without opening it.
+	if link, has := MeasuredLink(o.Cache, "NVIDIA GeForce RTX 4090", "00000000:00:00.0"); !has || link.In != 1e9 || link.Out != 2e9 {
+		t.Errorf("%v %+v", has, link)
+	}
+	if _, has := MeasuredLink(o.Cache, "NVIDIA GeForce RTX 4090", "00000000:01:00.0"); has {
+		t.Error("another slot has the same link")
+	}
 }
 
 // The host's rates are the same whether a disk is measured too: what was measured again with

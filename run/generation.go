@@ -142,8 +142,8 @@ func (g Generation) decodeRows() int64 {
 	return max(g.Streams, min(g.Streams*(1+g.Drafts), g.Chunk))
 }
 
-// generationOf is the settings that a plan's cache was made with.
-func generationOf(c *graph.KVCache) Generation {
+// GenerationOf is the settings that a plan's cache was made with.
+func GenerationOf(c *graph.KVCache) Generation {
 	g := Generation{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key, Value: c.Value, Page: c.Page, Exact: c.Exact, Drafts: c.Drafts}
 	if c.Chunk > c.Streams && c.Outputs > min(c.Streams, mostOutputs) {
 		g.Outputs = c.Outputs

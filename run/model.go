@@ -154,7 +154,7 @@ func (m *Model) trace(net nn.Model, o Options, microBatchSize, seq int64) (*spec
 	if err != nil {
 		return nil, err
 	}
-	c := graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed, Document: o.Document, Outputs: o.Outputs && task == graph.Train}
+	c := graph.Config{MicroBatchSize: microBatchSize, Seq: seq, DType: o.Precision, Task: task, Packed: o.Packed, Document: o.Document, Outputs: o.Outputs && task == graph.Train, Centralize: o.Centralize && task == graph.Train}
 	if o.Task == Infer && !o.AllLogits {
 		c.LogitsOf = 1
 	}
@@ -221,19 +221,42 @@ func freeze(net nn.Model, o Options) error {
 	if err != nil {
 		return fmt.Errorf("frozen params: %w", err)
 	}
-	matched, left := len(o.Freeze) == 0, 0
+	var trained []*nn.Param
 	for _, p := range params {
-		p.Paused = frozen(p.Name)
-		matched = matched || p.Paused
-		if !p.Frozen && !p.Paused {
-			left++
+		if p.Paused = frozen(p.Name); !p.Frozen {
+			trained = append(trained, p)
 		}
 	}
-	switch {
-	case !matched:
-		return fmt.Errorf("frozen params %s: none of the %d params matches; the first is %s", strings.Join(o.Freeze, ", "), len(params), params[0].Name)
-	case left == 0 && len(o.Freeze) > 0:
+	for _, pattern := range o.Freeze { // each freezes something, or it is a slip
+		one, err := optim.Matches([]string{pattern})
+		if err != nil {
+			return fmt.Errorf("frozen params: %w", err)
+		}
+		if len(trained) > 0 && !slices.ContainsFunc(trained, func(p *nn.Param) bool { return one(p.Name) }) {
+			return fmt.Errorf("frozen params %s: none of the %d params that would be trained matches; the first is %s", pattern, len(trained), trained[0].Name)
+		}
+	}
+	trained = slices.DeleteFunc(trained, func(p *nn.Param) bool { return p.Paused })
+	if len(trained) == 0 && len(o.Freeze) > 0 {
 		return fmt.Errorf("frozen params %s: nothing is left to train; leave some out", strings.Join(o.Freeze, ", "))
+	}
+	return checkGroups(trained, o.Groups)
+}
+
+// checkGroups refuses a group that no trained param is in.
+func checkGroups(trained []*nn.Param, groups []optim.Group) error {
+	groupOf, err := optim.GroupOf(groups)
+	if err != nil || len(trained) == 0 {
+		return err
+	}
+	in := make([]int, len(groups)+1)
+	for _, p := range trained {
+		in[groupOf(p.Name)]++
+	}
+	for i, g := range groups {
+		if in[i+1] == 0 {
+			return fmt.Errorf("group %s: none of the %d params that are trained is in it, or an earlier group has them; the first param is %s", strings.Join(g.Params, ", "), len(trained), trained[0].Name)
+		}
 	}
 	return nil
 }

@@ -2,27 +2,19 @@ package run
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
-	"slices"
 
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/lora"
 	"spillway/machine"
-	"spillway/op"
 	"spillway/optim"
 	"spillway/placement"
 	"spillway/plan"
-	"spillway/planner"
 	"spillway/planner/strategy"
-	"spillway/quant"
 	"spillway/rig"
-	"spillway/shape"
-	"spillway/spec"
-	"spillway/store"
 	"spillway/units"
 )
 
@@ -119,6 +111,9 @@ type Options struct {
 	// Average is the decay of a running average of the weights (EMA), such as 0.999; 0 has none. It
 	// is stored with the optimizer states.
 	Average float64
+	// Centralize has the mean over all dimensions but the first taken off the gradients of matrices and of larger
+	// tensors, before they are clipped.
+	Centralize bool
 	// Held: an iteration adds to gradients that stay, and a loop of one's own updates with them.
 	Held bool
 	// StateTypes, if not nil, is asked for the type of each state of each param; Invalid leaves it as the
@@ -329,8 +324,8 @@ func (o Options) Check() error {
 		return fmt.Errorf("with zero-1 each device adds up its own gradients first, with canonical sums all are added in the order of the batch; take zero-2, or leave canonical sums out")
 	case !(o.Average >= 0 && o.Average < 1):
 		return fmt.Errorf("an average of weights with a decay of %v; it is at least 0 and below 1, such as 0.999", o.Average)
-	case (o.Held || o.Average > 0 || len(o.Freeze) > 0) && o.Task != "" && !o.Task.Trains():
-		return fmt.Errorf("the task is %s, and held gradients, averages and frozen params are for one that trains; leave them out", o.Task)
+	case (o.Held || o.Centralize || o.Average > 0 || len(o.Freeze) > 0 || len(o.Groups) > 0) && o.Task != "" && !o.Task.Trains():
+		return fmt.Errorf("the task is %s, and held or centralized gradients, averages, groups and frozen params are for one that trains; leave them out", o.Task)
 	case o.Outputs && !o.Held:
 		return fmt.Errorf("outputs without the model's loss are for a loop of one's own; plan with Held gradients too")
 	case o.Average > 0 && o.Pure:
@@ -389,252 +384,4 @@ func (o Options) adapts() bool {
 // options name.
 func (o Options) quantizes() bool {
 	return (o.Task == Infer || o.Task == Generate) && o.Adapters.Base != dtype.Invalid && o.Adapters.Rank == 0
-}
-
-// site is the hardware to plan for, and how much memory of it may be taken.
-func (o Options) site() (planner.Site, placement.Memory, error) {
-	on := o.Machine
-	if o.Task == Generate {
-		on = on.WithShortKernels()
-	}
-	site, err := planner.SiteOf(on, o.Device, o.Precision)
-	if err != nil {
-		return site, placement.Memory{}, err
-	}
-	for _, dev := range o.On {
-		info := dev.Info()
-		site.Kernels, site.Alignment, site.Devices = dev, max(site.Alignment, info.Alignment), len(o.On)
-		if info.Limit > 0 {
-			site.Budget = min(site.Budget, info.Limit)
-		}
-		if _, counts := dev.(device.DriverMemory); !counts { // no GPU, whatever the machine says
-			site.Context = 0
-		}
-		if site.Context > 0 { // kernels that the plan asks for come on top
-			site.Context = max(site.Context, info.Overhead)
-		}
-	}
-	if len(o.On) > 0 && site.CPUKernels != nil { // not described: what the CPU here has
-		site.CPUKernels = cpuKernels{}
-		if site.Device.Calls != nil && o.Task == Generate { // what is at hand is measured
-			site.CPU.Calls = cpuCalls{}
-		}
-	}
-	if o.Task.Trains() && o.Optimizer.CPUOnly() && site.Context > 0 {
-		return site, placement.Memory{}, fmt.Errorf("optimizer %s updates on CPUs only, and %s is a GPU; train with --device cpu, or take another optimizer, such as adamw", o.Optimizer.Name, o.Device)
-	}
-	if site.Context > 0 {
-		site.Context += o.context
-	}
-	if o.Strategy != "" && strategy.Demands(o.Strategy).Parallelism == "" {
-		site.Devices = 1 // however many there are
-	}
-	if o.ReservedMemory > 0 {
-		if site.Budget <= int64(o.ReservedMemory) {
-			return site, placement.Memory{}, fmt.Errorf("%v are to be left free on each device, and one has %v; reserve less", o.ReservedMemory, units.Bytes(site.Budget))
-		}
-		site.Budget -= int64(o.ReservedMemory)
-	}
-	if o.Budget > 0 {
-		site.Budget = min(site.Budget, o.Budget)
-	}
-	// The disk is the folder's, or for what is not here the machine's.
-	m := o.Machine.Disk
-	site.Disk = planner.Disk{Budget: int64(m.Free), Read: m.Read, Write: m.Write}
-	if m.Read == 0 || m.Write == 0 {
-		site.Disk.Read, site.Disk.Write = assumedRead, assumedWrite
-	}
-	switch {
-	case o.Disk != "":
-		if site.Disk.Budget, err = store.Capacity(o.Disk); err != nil {
-			return site, placement.Memory{}, fmt.Errorf("asking for the free space of %s: %w", o.Disk, err)
-		}
-	case len(o.On) > 0:
-		site.Disk.Budget = 0
-	}
-	if o.DiskBudget > 0 {
-		site.Disk.Budget = min(site.Disk.Budget, o.DiskBudget)
-	}
-	if o.Task.Trains() {
-		site.Disk.Budget, site.Disk.Copies = site.Disk.Budget/generations, generations
-	}
-	site, memory, err := o.limit(site)
-	for d, dev := range o.On { // kernels are timed in no more memory than plans may take
-		if s, can := dev.(device.ScratchLimiter); can {
-			s.LimitScratch(site.DeviceBudget(d))
-		}
-	}
-	if calls := site.Device.Calls; calls != nil && err == nil {
-		site.Device.Calls = calls.Within(site.DeviceBudget(0))
-	}
-	return site, memory, err
-}
-
-// limit applies MaxMemory, or what another run leaves, to a site. MaxMemory is what the driver
-// counts, so that arenas have less.
-func (o Options) limit(site planner.Site) (planner.Site, placement.Memory, error) {
-	limit := o.left
-	if limit == nil && o.MaxMemory != "" {
-		given, err := placement.ParseMemory(o.MaxMemory, memoryOf(site))
-		if err != nil {
-			return site, given, &SettingError{"MaxMemory", err}
-		}
-		for d, n := range given.Devices {
-			if n <= site.Context {
-				return site, given, &SettingError{"MaxMemory", fmt.Errorf("max memory: %v of device %d, and the context, kernels and libraries of a GPU take %v; allow more",
-					units.Bytes(n), d, units.Bytes(site.Context))}
-			}
-			given.Devices[d] = n - site.Context
-		}
-		limit = &given
-	}
-	if limit == nil {
-		return site, memoryOf(site), nil
-	}
-	if limit.Host > 0 {
-		site.HostBudget = min(site.HostBudget, limit.Host)
-	}
-	named := slices.Sorted(maps.Keys(limit.Devices))
-	if n := len(named); n > 0 && named[n-1] >= max(site.Devices, 1) {
-		return site, *limit, fmt.Errorf("max memory: device %d; there are %d devices, counted from 0", named[n-1], max(site.Devices, 1))
-	}
-	site.Budgets = make([]int64, max(site.Devices, 1))
-	for d, n := range limit.Devices {
-		site.Budgets[d] = max(n, 1) // 0 would be no limit
-	}
-	if o.DeviceMap != nil || len(named) == 0 {
-		return site, *limit, nil
-	}
-	// Without a map, devices that are not named are not used.
-	if named[len(named)-1] != len(named)-1 {
-		return site, *limit, fmt.Errorf("max memory: it names the devices %v; name them from 0 on, or say with a device map which to use", named)
-	}
-	site.Devices = len(named)
-	return site, *limit, nil
-}
-
-// SettingError says that the text of a setting cannot be read.
-type SettingError struct {
-	Setting string // name of the field
-	Err     error
-}
-
-func (e *SettingError) Error() string { return e.Err.Error() }
-func (e *SettingError) Unwrap() error { return e.Err }
-
-// memoryOf is what a site has.
-func memoryOf(site planner.Site) placement.Memory {
-	m := placement.Memory{Devices: map[int]int64{}, Host: site.HostBudget}
-	for d := range max(site.Devices, 1) {
-		m.Devices[d] = site.Budget
-		if d < len(site.Budgets) && site.Budgets[d] > 0 {
-			m.Devices[d] = min(site.Budget, site.Budgets[d])
-		}
-	}
-	return m
-}
-
-// goal is what the planner is to achieve.
-func (o Options) goal() (g planner.Goal, err error) {
-	g = planner.Goal{MicroBatches: o.MicroBatches, Constraints: o.Constraints, Bounds: o.Bounds}
-	if o.Strategy != "" {
-		g.Constraints = strategy.Demands(o.Strategy)
-	}
-	if !o.Task.Trains() {
-		if o.Strategy != "" {
-			g.Constraints = g.Constraints.Inference()
-		}
-		return g, nil
-	}
-	c := o.Optimizer
-	if o.compressed {
-		c = o.StatePolicy.Compressed(c)
-		if g.Constraints.State == "" {
-			g.Constraints.State = map[string]plan.Tier{"device": plan.OnDevice, "host": plan.OnHost}[o.StatePolicy.Home]
-		}
-	}
-	g.Master, g.Optimizer = o.Precision != dtype.F32 && !o.Pure, &planner.Optimizer{Clip: o.Clip > 0 && !o.Held || o.Precision == dtype.F16, Held: o.Held, Averaged: o.Average > 0}
-	if g.Optimizer.Rule, err = c.Kind(); err != nil {
-		return g, err
-	}
-	if g.Optimizer.States, err = o.statesOf(c); err != nil {
-		return g, err
-	}
-	if coded := c; coded.Storage != quant.Dyn8 && len(coded.States()) > 0 {
-		coded.Storage, coded.Codecs = quant.Dyn8, ""
-		if g.Optimizer.States8Bit, err = o.statesOf(coded); err != nil {
-			return g, err
-		}
-	}
-	g.CanonicalSums = o.CanonicalSums
-	if len(o.Groups) > 0 {
-		for _, group := range o.Groups {
-			if _, err := group.Of(o.Optimizer); err != nil {
-				return g, err
-			}
-		}
-		if g.Group, err = optim.GroupOf(o.Groups); err != nil {
-			return g, err
-		}
-	}
-	g.Decay, err = o.NoDecay.Decays()
-	return g, err
-}
-
-// StatesFor lists what is stored of a param next to its weights and master weights: a gradient that
-// is held, the states of an optimizer, an average of the weights.
-func (o Options) StatesFor(c optim.Config) (func(param string, s shape.Shape) []op.State, error) {
-	states, err := c.StatesFor()
-	if err != nil {
-		return nil, err
-	}
-	if o.StateTypes != nil {
-		states = o.withTypes(c, states)
-	}
-	return func(param string, s shape.Shape) (list []op.State) {
-		f32 := op.Type{DType: dtype.F32, Shape: s}
-		if o.Held {
-			list = append(list, op.State{Name: plan.HeldGradient, Type: f32})
-		}
-		list = append(list, states(param, s)...)
-		if o.Average > 0 {
-			list = append(list, op.State{Name: plan.Average, Type: f32})
-		}
-		return list
-	}, nil
-}
-
-// withTypes has the states in the types that StateTypes says; those that cannot be stay as they are, which
-// the plan shows.
-func (o Options) withTypes(c optim.Config, states func(string, shape.Shape) []op.State) func(string, shape.Shape) []op.State {
-	return func(param string, s shape.Shape) []op.State {
-		list := states(param, s)
-		for i := range list {
-			t := o.StateTypes(param, list[i].Name)
-			if as, err := c.StoredAs(list[i].Name, t); t != dtype.Invalid && err == nil {
-				list[i].Type.DType = as
-			}
-		}
-		return list
-	}
-}
-
-// statesOf gives the states that an optimizer has of a param.
-func (o Options) statesOf(c optim.Config) (func(spec.Param) []op.State, error) {
-	states, err := o.StatesFor(c)
-	if err != nil {
-		return nil, err
-	}
-	return func(p spec.Param) []op.State {
-		return Statistic(p.Momentum, states(p.Name, p.Type.Shape))
-	}, nil
-}
-
-// Statistic is what of the states a running statistic of a momentum has, which no rule updates; params
-// of no momentum have all.
-func Statistic(momentum float64, states []op.State) []op.State {
-	if momentum == 0 {
-		return states
-	}
-	return slices.DeleteFunc(states, func(s op.State) bool { return s.Name != plan.HeldGradient && s.Name != plan.Average })
 }

@@ -142,7 +142,7 @@ func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
 	o.CanonicalSums = p.CanonicalSums
 	o.AllLogits = o.Task == Infer && !slices.ContainsFunc(p.Batch, func(b plan.BatchTensor) bool { return b.Name == "outputs" })
 	if p.Cache != nil {
-		o.Generation, o.Seq = generationOf(p.Cache), 0
+		o.Generation, o.Seq = GenerationOf(p.Cache), 0
 	}
 	holds := func(some func(t dtype.Type) bool) bool {
 		return slices.ContainsFunc(p.Slabs, func(s plan.Slab) bool {
@@ -240,7 +240,11 @@ func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("planning %s: %w", p.Model, err)
 	}
-	return &Run{Model: q.model, Planned: Planned{Options: o, Plan: p, Spec: s, site: q.Site, onDisk: layout}, Notices: q.notices}, nil
+	notices := q.notices
+	if o.Disk != "" && !hasDisk(p) {
+		notices = append(slices.Clone(notices), fmt.Sprintf("nothing is stored in %s: all of it fits in memory", o.Disk))
+	}
+	return &Run{Model: q.model, Planned: Planned{Options: o, Plan: p, Spec: s, site: q.Site, onDisk: layout}, Notices: notices}, nil
 }
 
 // use makes a run of a given plan.
@@ -326,7 +330,7 @@ func sameGoal(p *plan.Plan, s *spec.Model, g planner.Goal) error {
 	if len(planned) != len(s.Params) {
 		return fmt.Errorf("the plan has %d params, the model %d: %s", len(planned), len(s.Params), hint)
 	}
-	if u, now := p.Optimizer, g.Optimizer; (u == nil) != (now == nil) || u != nil && (u.Rule != now.Rule || u.Clip != now.Clip || u.Held != now.Held || u.Averaged != now.Averaged || u.Outputs != s.Config.Outputs) {
+	if u, now := p.Optimizer, g.Optimizer; (u == nil) != (now == nil) || u != nil && (u.Rule != now.Rule || u.Clip != now.Clip || u.Held != now.Held || u.Averaged != now.Averaged || u.Outputs != s.Config.Outputs || u.Centralized != s.Config.Centralize) {
 		return fmt.Errorf("the plan is for another optimizer, or clips gradients otherwise: %s", hint)
 	}
 	if p.CanonicalSums != g.CanonicalSums {

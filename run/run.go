@@ -134,6 +134,11 @@ func (r *Run) claim(journaled bool) error {
 	if r.executor != nil {
 		return fmt.Errorf("the run of %s is running already; close it first", r.Model.Name)
 	}
+	if r.Options.Disk != "" {
+		if err := store.CheckFolder(r.Options.Disk); err != nil {
+			return err
+		}
+	}
 	if r.BeforeClaim != nil {
 		if err := r.BeforeClaim(); err != nil {
 			return err

@@ -125,7 +125,11 @@ func (t *tracer) program(block nn.Block, role graph.Role, carry []op.Type) (*gra
 	if c.Task != t.model.Config.Task && len(out) == 1 {
 		out[0] = b.Cast(out[0], dtype.F32) // whose gradient comes with the batch
 	}
-	return b.Program(role, out...)
+	p, err := b.Program(role, out...)
+	if err != nil {
+		return nil, err
+	}
+	return graph.FuseNorms(p), nil
 }
 
 func outputTypes(p *graph.Program) []op.Type {

@@ -2,7 +2,9 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"spillway/internal/vfs"
@@ -16,6 +18,21 @@ func LastCommit(dir string) (iteration int64, err error) {
 		return none, err
 	}
 	return m.Iteration, nil
+}
+
+// CheckFolder refuses a folder that nothing can be written to, before anybody needs it. It need not
+// exist yet: then it must be possible to make it.
+func CheckFolder(dir string) error {
+	parent := vfs.ExistingParent(vfs.OS, dir)
+	probe := filepath.Join(parent, fmt.Sprintf(".spillway-%d", os.Getpid()))
+	err := vfs.OS.Mkdir(probe)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		err = vfs.OS.Remove(probe)
+	}
+	if err != nil {
+		return fmt.Errorf("the folder %s for what does not fit in memory: nothing can be stored in %s: %w; name a folder that can be written", dir, parent, err)
+	}
+	return nil
 }
 
 // Capacity is how many bytes a disk in a folder can hold in all, those that it holds now

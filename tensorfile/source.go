@@ -50,6 +50,32 @@ func (l *List) Tensor(name string) (Tensor, bool) {
 	return l.all[i], true
 }
 
+// Replaced is a source with other tensors in place of some of its own, by their names.
+type Replaced struct {
+	Source
+	With func(name string) (Tensor, bool)
+}
+
+// Tensors lists the tensors in the order of the source.
+func (r Replaced) Tensors() []Tensor {
+	all := r.Source.Tensors()
+	for i, t := range all {
+		if with, ok := r.With(t.Name); ok {
+			all[i] = with
+		}
+	}
+	return all
+}
+
+// Tensor finds a tensor by name.
+func (r Replaced) Tensor(name string) (Tensor, bool) {
+	t, ok := r.Source.Tensor(name)
+	if with, has := r.With(name); ok && has {
+		return with, true
+	}
+	return t, ok
+}
+
 // Output is a tensor to be written. Write puts exactly the bytes of the tensor, in as
 // many pieces as it likes.
 type Output struct {

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -167,7 +167,7 @@ func TestOpenLooksBeforeItReads(t *testing.T) {
 		t.Errorf("%d bytes allocated, %v", after.TotalAlloc-before.TotalAlloc, err)
 	}
 	pipe := filepath.Join(t.TempDir(), "tokenizer.json")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+	if err := exec.Command("mkfifo", pipe).Run(); err != nil {
 		t.Skip("no pipes here")
 	}
 	if _, err := Open(pipe); err == nil || !strings.Contains(err.Error(), "pipe") {

@@ -21,7 +21,11 @@ func (t *Trainer) evaluate(r *Report) (best bool, err error) {
 	if !due || t.evaluated == t.done {
 		return false, nil
 	}
-	loss, err := ev.Loss(t.run.Executor())
+	var loss float64
+	err = t.withAverage(func() error {
+		loss, err = ev.Loss(t.run.Executor())
+		return err
+	})
 	if err != nil {
 		return false, fmt.Errorf("evaluating after iteration %d: %w", t.done, err)
 	}

@@ -20,6 +20,10 @@ var settingNames = map[string]string{
 	"clip":                    "clipping (--max-grad-norm)",
 	"seed":                    "the seed (--seed)",
 	"sequences_per_iteration": "sequences per step (--batch-size)",
+	"average":                 "the average of weights (--ema)",
+	"freeze":                  "frozen params (--freeze)",
+	"groups":                  "groups of params (--param-group)",
+	"centralize":              "centralized gradients (--centralize-gradients)",
 	"canonical_sums":          "canonical sums (--canonical-sums)",
 	"micro_batch_size":        "the micro-batches of canonical sums (--micro-batch-size)",
 }

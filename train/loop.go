@@ -40,7 +40,7 @@ func (t *Trainer) heldStep() (Report, error) {
 // of the batch, one sample after the other, and returns its value and its gradient by each of them.
 func (t *Trainer) BackwardWith(loss func(outputs []float32) (value float64, gradient []float32, err error)) (value float64, err error) {
 	if !t.run.Plan.Optimizer.Outputs {
-		return 0, fmt.Errorf("the plan for %s has the model's own loss; plan with Outputs to give a gradient", t.run.Plan.Model)
+		return 0, &RefusedError{fmt.Errorf("the plan for %s has the model's own loss; plan with Outputs to give a gradient", t.run.Plan.Model)}
 	}
 	return t.backward(1, func(args executor.IterationArgs) error {
 		e := t.run.Executor()
@@ -54,10 +54,10 @@ func (t *Trainer) BackwardWith(loss func(outputs []float32) (value float64, grad
 		n := len(outputs)
 		of, gradient, err := loss(outputs)
 		if err != nil {
-			return fmt.Errorf("the loss: %w", err)
+			return &RefusedError{fmt.Errorf("the loss: %w", err)}
 		}
 		if len(gradient) != n {
-			return fmt.Errorf("the loss gave a gradient of %d numbers for %d outputs", len(gradient), n)
+			return &RefusedError{fmt.Errorf("the loss gave a gradient of %d numbers for %d outputs", len(gradient), n)}
 		}
 		value = of
 		for j := range t.run.Plan.MicroBatches {
@@ -79,7 +79,7 @@ func (t *Trainer) BackwardWith(loss func(outputs []float32) (value float64, grad
 // has ended.
 func (t *Trainer) Backward(weight float64) (loss float64, err error) {
 	if t.run.Plan.Optimizer.Outputs {
-		return 0, fmt.Errorf("the plan for %s gives outputs and has no loss; give one with BackwardWith", t.run.Plan.Model)
+		return 0, &RefusedError{fmt.Errorf("the plan for %s gives outputs and has no loss; give one with BackwardWith", t.run.Plan.Model)}
 	}
 	return t.backward(weight, func(executor.IterationArgs) error { return nil }, t.run.Executor().Loss)
 }
@@ -101,7 +101,7 @@ func (t *Trainer) backward(weight float64, prepare func(executor.IterationArgs) 
 		return 0, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
 	}
 	if filled.Counted == 0 {
-		return 0, fmt.Errorf("the batch of iteration %d has nothing to learn: none of its targets is in the loss", t.done+1)
+		return 0, t.nothingToLearn()
 	}
 	if err := e.CheckBatch(); err != nil {
 		return 0, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
@@ -154,7 +154,7 @@ func (t *Trainer) Update() (Report, error) {
 	}
 	h := &t.held
 	if h.passes == 0 && !h.overflows {
-		return Report{}, fmt.Errorf("there are no gradients to update with: call Backward first")
+		return Report{}, &RefusedError{errors.New("there are no gradients to update with: call Backward first")}
 	}
 	r := Report{Iteration: t.done + 1, Loss: h.loss, LR: t.run.Options.Optimizer.Rate(t.updates(), t.scheduledRate())}
 	sound := !h.overflows

@@ -50,6 +50,7 @@ type state struct {
 	Groups                []optim.Group   `json:"groups,omitempty"`
 	Average               float64         `json:"average,omitempty"` // decay of the average of weights
 	Freeze                []string        `json:"freeze,omitempty"`
+	Centralize            bool            `json:"centralize,omitempty"`
 	Feed                  json.RawMessage `json:"feed"`
 	// LossScale of the next iteration, if the loss is scaled.
 	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
@@ -76,7 +77,7 @@ func (t *Trainer) state() (state, error) {
 	feed, err := t.feed.Position()
 	p, o := t.run.Plan, t.run.Options
 	s := state{Iteration: t.done, Optimizer: o.Optimizer, Schedule: t.c.Schedule, Clip: o.MaxNorm(), Seed: t.c.Seed, SequencesPerIteration: p.MicroBatchSize * int64(p.MicroBatches), MicroBatchSize: p.MicroBatchSize, CanonicalSums: p.CanonicalSums,
-		Groups: o.Groups, Average: o.Average, Freeze: o.Freeze, Feed: feed, LossScale: t.scale, Best: t.best, Evaluated: t.evaluated}
+		Groups: o.Groups, Average: o.Average, Freeze: o.Freeze, Centralize: o.Centralize, Feed: feed, LossScale: t.scale, Best: t.best, Evaluated: t.evaluated}
 	if o.StatePolicy != (optim.Policy{}) {
 		s.Policy, s.Compression = &o.StatePolicy, &t.wanted
 	}

@@ -232,6 +232,18 @@ func (e *DivergedError) Error() string {
 	return fmt.Sprintf("iteration %d: %s; lower the learning rate or clip; %s", e.Iteration, what, checkpoint)
 }
 
+// RefusedError says that an iteration was refused before it changed anything: weights, states and gradients are as
+// they were, and the next batch may follow.
+type RefusedError struct{ Err error }
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// nothingToLearn refuses a batch whose targets are all left out of the loss.
+func (t *Trainer) nothingToLearn() error {
+	return &RefusedError{fmt.Errorf("the batch of iteration %d has nothing to learn: none of its targets is in the loss", t.done+1)}
+}
+
 // Run trains to the end. When the context is cancelled, it finishes the current
 // iteration, saves and returns without an error.
 func (t *Trainer) Run(ctx context.Context) (Result, error) {
@@ -317,7 +329,7 @@ func (t *Trainer) Step() (Report, error) {
 		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
 	}
 	if filled.Counted == 0 {
-		return Report{}, fmt.Errorf("the batch of iteration %d has nothing to learn: none of its targets is in the loss", t.done+1)
+		return Report{}, t.nothingToLearn()
 	}
 	if err := e.CheckBatch(); err != nil {
 		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)

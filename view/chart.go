@@ -44,6 +44,7 @@ const (
 	Seconds Unit = "seconds"
 	Rate    Unit = "tokens/s"
 	Share   Unit = "share"
+	Count   Unit = "count" // of things that have no parts
 )
 
 // Format writes a number for people.
@@ -220,7 +221,11 @@ func (c Chart) extent() (x, y span) {
 	}
 	pad := (highY - lowY) * 0.04
 	if lowY == 0 {
-		return x, nice(0, highY+pad, 5)
+		y = nice(0, max(highY+pad, map[Unit]float64{Count: 1}[c.Unit]), 5)
+		if c.Unit == Count {
+			y.marks = slices.DeleteFunc(y.marks, func(m float64) bool { return m != math.Trunc(m) })
+		}
+		return x, y
 	}
 	return x, nice(lowY-pad, highY+pad, 5)
 }

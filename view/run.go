@@ -128,7 +128,7 @@ var Metrics = []Metric{
 	{Name: "decode_seconds", Title: "time per token of a sequence", Unit: Seconds, made: func(g *eventlog.Generation) (float64, bool) {
 		return g.DecodeSeconds / float64(max(g.Steps, 1)), g.PromptTokens == 0 && g.DecodeSeconds > 0
 	}},
-	{Name: "sequences", Title: "sequences", Unit: Plain, made: func(g *eventlog.Generation) (float64, bool) { return float64(g.Sequences), true }},
+	{Name: "sequences", Title: "sequences", Unit: Count, made: func(g *eventlog.Generation) (float64, bool) { return float64(g.Sequences), true }},
 	{Name: "cache_used", Title: "pages of the cache in use", Unit: Share, made: func(g *eventlog.Generation) (float64, bool) {
 		return float64(g.PagesUsed) / float64(max(g.Pages, 1)), g.Pages > 0
 	}},

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -76,6 +77,36 @@ func TradeoffOf(p *plan.Plan, asked map[int64]*plan.Plan) Tradeoff {
 	return t
 }
 
+// TokenTradeoff is what device memory buys where texts are generated: plans by the memory they take and
+// the time of a token.
+func TokenTradeoff(points []TradeoffPoint) Tradeoff {
+	slices.SortFunc(points, func(a, b TradeoffPoint) int { return cmp.Compare(a.Limit, b.Limit) })
+	return Tradeoff{Title: "time per token by device memory, forecast", Points: append([]TradeoffPoint{}, points...)}
+}
+
+// TierBytes is what a tier stores.
+type TierBytes struct {
+	Tier  plan.Tier `json:"tier"`
+	Bytes int64     `json:"bytes"`
+}
+
+// WeightsOf is where a plan stores its weights between steps, fastest tier first.
+func WeightsOf(p *plan.Plan) []TierBytes {
+	stored := map[plan.Tier]int64{}
+	for i, b := range p.Buffers {
+		if b.Home && b.Class == plan.Weight {
+			stored[p.TierOf(i)] += b.Bytes
+		}
+	}
+	list := []TierBytes{}
+	for _, tier := range []plan.Tier{plan.OnDevice, plan.Pinned, plan.OnHost, plan.OnDisk} {
+		if stored[tier] > 0 {
+			list = append(list, TierBytes{tier, stored[tier]})
+		}
+	}
+	return list
+}
+
 // CSV writes a line per plan.
 func (t Tradeoff) CSV(w io.Writer) error {
 	out := csv.NewWriter(w)
@@ -94,6 +125,9 @@ func (t Tradeoff) CSV(w io.Writer) error {
 // doublings is an axis of bytes on which each doubling is as wide as the next.
 func doublings(low, high float64) span {
 	s := span{low: math.Log2(low) - 0.3, high: math.Log2(high) + 0.3}
+	if math.Floor(s.high)-math.Ceil(s.low) < 1 { // two marks at least
+		s.low, s.high = math.Floor(s.low), math.Ceil(s.high)
+	}
 	step := max(math.Ceil((s.high-s.low)/8), 1)
 	for m := math.Ceil(s.low); m <= s.high; m += step {
 		s.marks = append(s.marks, m)
@@ -127,6 +161,9 @@ func (t Tradeoff) Picture() Picture {
 		d.label(at, bottom+17, "middle", units.Bytes(int64(math.Exp2(m))).String(), labelSize, ink("faint"))
 	}
 	d.label(right, bottom+33, "end", "device memory that the plan takes", labelSize, ink("faint"))
+	if len(t.Points) == 0 {
+		d.label((left+right)/2, (top+bottom)/2, "middle", "no plan was asked for yet", labelSize, ink("faint"))
+	}
 	var xs, ys []float64
 	for _, p := range t.Points {
 		if p.Kind == Asked {

@@ -56,11 +56,12 @@ func TestWrongShapesAreRefused(t *testing.T) {
 }
 
 var (
-	model  = flag.String("vision.model", "resnet50", "the network to measure")
-	device = flag.String("vision.device", "cpu", "where")
-	typed  = flag.String("vision.dtype", "f32", "what it computes in")
-	size   = flag.Int64("vision.batch", 8, "images of a batch")
-	limit  = flag.String("vision.limit", "", "memory of the device")
+	model   = flag.String("vision.model", "resnet50", "the network to measure")
+	device  = flag.String("vision.device", "cpu", "where")
+	typed   = flag.String("vision.dtype", "f32", "what it computes in")
+	size    = flag.Int64("vision.batch", 8, "images of a batch")
+	profile = flag.Int("vision.profile", 0, "passes between profiles")
+	limit   = flag.String("vision.limit", "", "memory of the device")
 )
 
 // BenchmarkTraining is an iteration of SGD with momentum; next to PyTorch see tools/reference/vision.py.
@@ -71,6 +72,7 @@ func BenchmarkTraining(b *testing.B) {
 	}
 	c := spillway.Config{Devices: []string{*device}}
 	c.MaxMemory, c.MicroBatches = *limit, 1
+	c.ProfileInterval = *profile
 	c.Precision = map[string]dtype.Type{"f32": dtype.F32, "bf16": dtype.BF16, "f16": dtype.F16}[*typed]
 	c.Optimizer, _ = optim.Parse("sgd:lr=0.01,momentum=0.9,weight_decay=0")
 	w, err := spillway.Wrap(net, c)
@@ -97,6 +99,9 @@ func BenchmarkTraining(b *testing.B) {
 		step()
 	}
 	took := time.Since(start) / time.Duration(b.N)
+	for _, e := range w.Profile().Events {
+		fmt.Printf("%12.3f %10.3f ms %+v\n", float64(e.Start)/1e6, float64(e.End-e.Start)/1e6, e)
+	}
 	stats := w.MemoryStats()
 	fmt.Printf("%s %s %s batch %d limit %q: %v an iteration, %.1f images/s, peak %.2f GiB, %s\n", *model, *device, *typed, *size, *limit,
 		took.Round(10*time.Microsecond), float64(*size)/took.Seconds(), float64(stats.Devices[0].Peak)/(1<<30), w.Strategy())

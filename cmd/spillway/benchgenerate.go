@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,11 +35,12 @@ forecasts are printed next to what was measured, the worst first.`,
   spillway bench generate llama-3.2-1b --streams 1,4 --context 128,256
   spillway bench generate ./model --streams 1,2 --context 32 --json
   spillway bench generate llama-3-8b --streams 1,16,128 --context 1024 --device cuda:0
+  spillway bench generate llama-3-70b --quantization q4_k_m --max-memory 24GiB   larger than a GPU
   spillway bench generate --random 20 --seed 7   are forecasts true here?`,
 	}
 	asJSON := jsonFlag(cmd)
 	var o bench.GenerationOptions
-	var precision, cache string
+	var precision, cache, host string
 	f := cmd.Flags()
 	random := f.Int("random", 0, "compare forecasts of `N` runs drawn at random with what is measured, instead of models")
 	seed := f.Uint64("seed", 0, "with --random: draw the runs from `N`; run 3 of a seed is always the same, --only 3 measures it alone")
@@ -48,8 +50,12 @@ forecasts are printed next to what was measured, the worst first.`,
 	f.Int64Var(&o.NewTokens, "new-tokens", 0, "add the last `N` of them one at a time (default: 32 on a GPU, 16 on a CPU)")
 	f.StringVar(&precision, "dtype", "", "compute in `f32|bf16|f16` (default: bf16, or the type of the weights in a folder)")
 	f.StringVar(&cache, "cache-type", "", "store keys and values as `f32|bf16|f16|int8|fp8|int4`, or both apart: bf16:int8 (default: as --dtype)")
+	f.StringVar(&o.Quantization, "quantization", "", "make the weights of linear layers in `FORMAT`: "+strings.Join(bench.Quantizations(), ", ")+" (default: as --dtype)")
 	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of the device, such as 2GiB (default: all)")
+	f.StringVar(&host, "max-host-memory", "", "use at most `SIZE` of host memory (default: all that is free)")
+	f.StringVar(&o.Disk, "disk", "", "read weights from disk that fit in no memory, those made in memory from copies in the folder `DIR` (default: no disk)")
 	f.StringVar(&o.Device, "device", "", "run on `NAME`: cpu, cuda:0 (default: the first GPU, else the CPU)")
+	complete(cmd, "quantization", bench.Quantizations())
 	complete(cmd, "dtype", []string{"f32", "bf16", "f16"})
 	complete(cmd, "cache-type", []string{"f32", "bf16", "f16", "int8", "fp8", "int4"})
 	completeModels(cmd)
@@ -61,7 +67,7 @@ forecasts are printed next to what was measured, the worst first.`,
 		case *random == 0 && (f.Changed("seed") || f.Changed("only")):
 			return usageErrorf("--seed and --only are of the runs of --random N: say how many")
 		}
-		for _, name := range []string{"streams", "context", "new-tokens", "dtype", "cache-type", "max-memory"} {
+		for _, name := range []string{"streams", "context", "new-tokens", "dtype", "cache-type", "quantization", "max-memory", "max-host-memory", "disk"} {
 			if *random > 0 && (f.Changed(name) || len(args) > 0) {
 				return usageErrorf("--%s and MODEL have no effect with --random, which draws them; leave them out", name)
 			}
@@ -81,6 +87,14 @@ forecasts are printed next to what was measured, the worst first.`,
 		}
 		if o.Key, o.Value, err = cacheTypes(cache); err != nil {
 			return err
+		}
+		if o.Quantization != "" && !slices.Contains(bench.Quantizations(), o.Quantization) {
+			return usageErrorf("--quantization %q; it is %s", o.Quantization, strings.Join(bench.Quantizations(), ", "))
+		}
+		if host != "" {
+			if o.MaxHost, err = units.ParseBytes(host); err != nil {
+				return usageErrorf("--max-host-memory: %v", err)
+			}
 		}
 		line := term.NewLine(sh.err)
 		defer line.Done()
@@ -125,6 +139,13 @@ func writeGenerationBench(p *page, r *bench.GenerationReport) {
 	}
 	t.Write(p) // a page takes everything
 	p.WriteString("\n")
+	for _, row := range r.Results {
+		if d := row.Division; d != nil && row.Overlap != nil && row.Overlap.Seconds > 0 {
+			o := row.Overlap
+			p.line("each step", "%s: %d blocks on the device, %d streamed (%v), %d by the CPU (%v); in %s the link worked %s, the CPU %s, both at once %s", row.Name, d.Device, d.Stream, units.Bytes(d.StreamBytes),
+				d.CPU, units.Bytes(d.CPUBytes), seconds(o.Seconds), percent(o.Link/o.Seconds), percent(o.CPU/o.Seconds), percent(o.Both/o.Seconds))
+		}
+	}
 	p.line("forecasts", "prefill off by %s at the median, in nine of ten rows by at most %s; decode by %s and %s", percent(r.PrefillOff[0]), percent(r.PrefillOff[1]), percent(r.DecodeOff[0]), percent(r.DecodeOff[1]))
 	if len(r.Notes) > 0 {
 		p.list("notes", r.Notes)

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"spillway/dashboard"
+	"spillway/eventlog"
 )
 
 // dashboardStarted is the object of dashboard --json.
@@ -51,6 +53,9 @@ printed URL has a token that clients must have; /metrics has numbers for Prometh
 		if err != nil {
 			return err
 		}
+		for _, note := range notYet(args) {
+			fmt.Fprintln(sh.err, note)
+		}
 		if *asJSON {
 			err = writeJSON(sh.out, dashboardStarted{d.url})
 		} else {
@@ -67,6 +72,16 @@ printed URL has a token that clients must have; /metrics has numbers for Prometh
 	return cmd
 }
 
+// notYet says which of the folders that were named have no event log.
+func notYet(runs []string) (notes []string) {
+	for _, run := range runs {
+		if _, err := os.Stat(eventlog.PathOf(run)); err != nil {
+			notes = append(notes, fmt.Sprintf("%s has no event log yet: it is shown when train or generate --out %s writes one", run, run))
+		}
+	}
+	return notes
+}
+
 // served is a dashboard that answers.
 type served struct {
 	url    string
@@ -77,12 +92,23 @@ type served struct {
 
 // startDashboard begins to serve the page on an address.
 func startDashboard(sh shell, address string, runs []string) (*served, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, usageErrorf("serving the dashboard on %q: it is ADDRESS:PORT, such as 127.0.0.1:7070, or 127.0.0.1:0 for any port that is free", address)
+	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("serving the dashboard: %w; name another address with --listen, port 0 for any that is free", err)
+		return nil, fmt.Errorf("serving the dashboard: %w; name another address, such as 127.0.0.1:0 for any port that is free", err)
 	}
 	o := dashboard.Options{Cache: sh.cache, Runs: runs, Replan: replan}
-	url := "http://" + l.Addr().String() + "/"
+	at := l.Addr().String()
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() { // all addresses of this computer: its name is one
+		if name, err := os.Hostname(); err == nil {
+			_, port, _ := net.SplitHostPort(at) // it is one that was opened
+			at = net.JoinHostPort(name, port)
+		}
+	}
+	url := "http://" + at + "/"
 	if !dashboard.Loopback(l.Addr().String()) {
 		o.Token = rand.Text()
 		url += "?token=" + o.Token

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,7 +41,15 @@ func TestDashboard(t *testing.T) {
 		if strings.Contains(started.URL, "?token=") != withToken {
 			t.Errorf("%s is served on %s", listen, started.URL)
 		}
-		address := strings.Replace(started.URL, "[::]", "127.0.0.1", 1)
+		at, err := url.Parse(started.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name, _ := os.Hostname(); withToken && at.Hostname() != name { // what another computer can open
+			t.Errorf("%s is served on %s, this computer is %s", listen, started.URL, name)
+		}
+		at.Host = net.JoinHostPort("127.0.0.1", at.Port())
+		address := at.String()
 		for what, want := range map[string]int{address: http.StatusOK, strings.Split(address, "?")[0]: map[bool]int{false: 200, true: 401}[withToken]} {
 			answer, err := http.Get(what)
 			if err != nil {
@@ -55,7 +65,17 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("it ends with %d", code)
 		}
 	}
-	if r := command(t, "dashboard", "--listen", "300.1.1.1:0"); r.code != exitFailed || !strings.Contains(r.err, "name another address with --listen") {
+	if r := command(t, "dashboard", "--listen", "300.1.1.1:0"); r.code != exitFailed || !strings.Contains(r.err, "name another address, such as 127.0.0.1:0") {
+		t.Errorf("%d: %s", r.code, r.err)
+	}
+	for _, wrong := range []string{"", "7070", "127.0.0.1"} {
+		if r := command(t, "dashboard", "--listen", wrong); r.code != exitUsage || !strings.Contains(r.err, "it is ADDRESS:PORT") {
+			t.Errorf("%q: %d: %s", wrong, r.code, r.err)
+		}
+	}
+	// A folder that has no log yet may have one later.
+	none := filepath.Join(t.TempDir(), "later")
+	if r := command(t, "top", none, "--count", "1"); r.code != exitOK || !strings.Contains(r.err, none+" has no event log yet") {
 		t.Errorf("%d: %s", r.code, r.err)
 	}
 }

@@ -31,6 +31,32 @@ func TestGenerateFromDisk(t *testing.T) {
 	}
 }
 
+// A folder for what does not fit is checked before it is needed, and one that was not needed is said.
+func TestGenerateChecksTheDisk(t *testing.T) {
+	dir, blocked := storiesFolder(t), filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(blocked, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"generate", dir, "--tokenizer", filepath.Join(dir, "tok512.bin"), "--max-new-tokens", "2", "--prompt", "Once", "--disk"}
+	for _, disk := range []string{filepath.Join(blocked, "disk"), "/proc/disk"} {
+		if r := command(t, append(slices.Clone(args), disk)...); r.code == exitOK || !strings.Contains(r.err, disk) {
+			t.Errorf("--disk %s: %d, %s", disk, r.code, r.err)
+		}
+	}
+	if r := command(t, append(args, t.TempDir())...); r.code != exitOK || !strings.Contains(r.err, "fits in memory") {
+		t.Errorf("a disk that is not needed: %d, %s", r.code, r.err)
+	}
+}
+
+// A drafter that there is not is refused with those that need no other model.
+func TestDraftersAreNamed(t *testing.T) {
+	dir := storiesFolder(t)
+	r := command(t, "generate", dir, "--tokenizer", filepath.Join(dir, "tok512.bin"), "--prompt", "Once", "--draft", "nosuch")
+	if r.code == exitOK || !strings.Contains(r.err, "ngram") || !strings.Contains(r.err, "self") {
+		t.Errorf("%d, %s", r.code, r.err)
+	}
+}
+
 // Guessing changes no text, whoever guesses, also within a limit that both models share and for many
 // prompts at once; what was guessed is said.
 func TestDraftsChangeNoText(t *testing.T) {

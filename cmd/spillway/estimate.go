@@ -49,6 +49,7 @@ published model for each task. --size is for a model of which nothing else is kn
 	o.Optimizer, _ = optim.Parse("adamw") // a name it knows
 	settings := flag.NewFlagSet("estimate", flag.ContinueOnError)
 	recipe.Optimizer(settings, &o.Optimizer)
+	recipe.Average(settings, &o.Average)
 	bind(cmd, settings)
 	completeModels(cmd)
 	f.BoolVar(&o.RulesOfThumb, "rule-of-thumb", false, "show what the common formulas say, and where they are wrong")

@@ -42,11 +42,12 @@ complete; Ctrl-C leaves nothing behind.`,
 	}
 	asJSON := jsonFlag(cmd)
 	var asType, shard, ggufType, tokenizer string
-	var offloaded bool
+	var offloaded, average bool
 	f := cmd.Flags()
 	f.StringVar(&asType, "dtype", "", "write the weights as `bf16|f16|f32` (default: as they are)")
 	f.StringVar(&shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
 	f.BoolVar(&offloaded, "offload-folder", false, "write each weight to a file of its own, as accelerate's offload_folder has them")
+	f.BoolVar(&average, "average", false, "write the average of the weights that a run with --ema kept, or that schedule_free_adamw is evaluated with, instead of the weights")
 	f.StringVar(&ggufType, "gguf-type", "", "store the tensors of a GGUF file as `"+strings.Join(gguf.Recipes(), "|")+"` (default: the type of the model)")
 	complete(cmd, "gguf-type", gguf.Recipes())
 	f.StringVar(&tokenizer, "tokenizer", "", "put the tokenizer in `FILE` into a GGUF file: a tokenizer.json or a .bin of llama2.c (default: that of the model)")
@@ -64,7 +65,7 @@ complete; Ctrl-C leaves nothing behind.`,
 		if err != nil {
 			return err
 		}
-		o.Offloaded, o.GGUF, o.Tokenizer = offloaded, ggufType, tokenizer
+		o.Offloaded, o.GGUF, o.Tokenizer, o.Average = offloaded, ggufType, tokenizer, average
 		done, err := convert.Export(cmd.Context(), args[0], args[1], o)
 		line.Done()
 		if errors.Is(err, convert.ErrAdapter) && offloaded {

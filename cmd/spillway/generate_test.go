@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/eventlog"
 	"spillway/inference"
 )
 
@@ -113,7 +114,11 @@ func TestGenerateReadsPrompts(t *testing.T) {
 func TestGenerateSamples(t *testing.T) {
 	sandbox(t)
 	args := []string{"generate", "./model", "--prompt", "to be", "--max-new-tokens", "12", "--temperature", "1.5", "--top-k", "50", "--seed", "4"}
-	one, two := generatedObject(t, args...), generatedObject(t, append(args, "--num-samples", "2")...)
+	one, two := generatedObject(t, args...), generatedObject(t, append(args, "--num-samples", "2", "--out", "recorded")...)
+	// The event log has all tokens, the first of each text too, though one prompt gave them.
+	if s, err := eventlog.Summarize(eventlog.PathOf("recorded")); err != nil || s.Generated == nil || s.Generated.TotalNew != int64(len(two.Texts[0].Tokens)+len(two.Texts[1].Tokens)) {
+		t.Errorf("the event log has %+v, %v", s.Generated, err)
+	}
 	if !slices.Equal(one.Tokens, two.Texts[0].Tokens) || slices.Equal(two.Texts[0].Tokens, two.Texts[1].Tokens) {
 		t.Errorf("one %v, two %v", one.Tokens, two.Texts)
 	}

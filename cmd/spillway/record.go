@@ -77,7 +77,7 @@ func (o *recordFlags) begin(sh shell, e *inference.Engine, flags *pflag.FlagSet,
 	}
 	r = &recorded{o: o, line: line}
 	settings := inference.Recording{Dir: dir, Log: o.log, Profile: o.profile != "", Profiled: func(p eventlog.Profile) { r.profiles = append(r.profiles, p) }}
-	settings.RecordOptions = monitor.RecordOptions{Program: version, Notice: line.Print, Cache: sh.cache, Settings: []eventlog.Setting{{Name: "model", Value: e.Model.Path}}, Alert: func(a eventlog.Alert) {
+	settings.RecordOptions = monitor.RecordOptions{Program: version, Notice: line.Print, Cache: sh.cache, Settings: []eventlog.Setting{{Name: "model", Value: e.Model.Source()}}, Alert: func(a eventlog.Alert) {
 		line.Print(a.String())
 		o.alerts.Alert(a)
 	}}

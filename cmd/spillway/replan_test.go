@@ -34,17 +34,19 @@ func TestReplan(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	peak := was.Peak()[plan.OnDevice]
-	same, err := replan(ctx, dir, 2*peak)
+	made, err := replan(ctx, dir, 2*peak)
 	if err != nil {
 		t.Fatal(err)
 	}
+	same := made.Plan
 	if same.Strategy != was.Strategy || same.MicroBatches != was.MicroBatches || same.Seq != was.Seq {
 		t.Errorf("with %d bytes: %s, the run has %s", 2*peak, same.Strategy, was.Strategy)
 	}
-	less, err := replan(ctx, dir, peak*7/10)
+	made, err = replan(ctx, dir, peak*7/10)
 	if err != nil {
 		t.Fatal(err)
 	}
+	less := made.Plan
 	if got := less.Peak()[plan.OnDevice]; got > peak*7/10 || less.Strategy == was.Strategy {
 		t.Errorf("with %d bytes: %s takes %d", peak*7/10, less.Strategy, got)
 	}
@@ -69,6 +71,64 @@ func TestReplan(t *testing.T) {
 	}
 	if r := command(t, "replan", dir, "--max-memory", "much"); r.code != exitUsage {
 		t.Errorf("%d: %s%s", r.code, r.out, r.err)
+	}
+}
+
+// A run that generates is planned again as it was asked for: the same plan for its own limit, with the
+// same cache, but for the workspaces of kernels that nobody opened; with less memory weights that stream, and fewer tokens a second; and what is missing for
+// too little. It works from any folder.
+func TestReplanGeneration(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	generatedObject(t, "generate", "../../testdata/reference/llama", "--tokens", "1,2,3,4,5", "--max-new-tokens", "6", "--device", "cpu", "--ignore-eos", "--context", "64", "--num-samples", "2", "--temperature", "1", "--cache-type", "int8", "--out", dir)
+	run, err := view.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	was, err := run.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(asProgram, "1")
+	t.Chdir(t.TempDir())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	peak := was.Peak()[plan.OnDevice]
+	same, err := replan(ctx, dir, 4*peak)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if same.Plan.Strategy != was.Strategy || *same.Plan.Cache != *was.Cache || same.Plan.Peak()[plan.OnDevice] > peak || len(same.Plan.Phases) != len(was.Phases) {
+		t.Errorf("%s with %+v takes %d; the run has %s with %+v and takes %d", same.Plan.Strategy, same.Plan.Cache, same.Plan.Peak()[plan.OnDevice], was.Strategy, was.Cache, peak)
+	}
+	if g := same.Generation; g == nil || g.Streams != 2 || len(g.Decode) != 2 || g.Decode[1].Half.TokensPerSec <= g.Decode[0].Half.TokensPerSec/2 {
+		t.Errorf("%+v", same.Generation)
+	}
+	less, err := replan(ctx, dir, peak*8/10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := less.Plan.Peak()[plan.OnDevice]; got > peak*8/10 || less.Generation.Decode[0].Half.Seconds < same.Generation.Decode[0].Half.Seconds {
+		t.Errorf("%s takes %d bytes and %v s for a token, with all memory %v", less.Plan.Strategy, got, less.Generation.Decode[0].Half.Seconds, same.Generation.Decode[0].Half.Seconds)
+	}
+	var all, elsewhere int64
+	for _, w := range view.WeightsOf(less.Plan) {
+		if all += w.Bytes; w.Tier != plan.OnDevice {
+			elsewhere += w.Bytes
+		}
+	}
+	if had := view.WeightsOf(was); len(had) != 1 || had[0].Tier != plan.OnDevice || had[0].Bytes != all || elsewhere == 0 {
+		t.Errorf("weights are stored as %v, in the run as %v", view.WeightsOf(less.Plan), had)
+	}
+	var misfit *planner.FitError
+	if _, err := replan(ctx, dir, 1<<10); !errors.As(err, &misfit) {
+		t.Errorf("with a kilobyte: %v", err)
+	}
+	r := command(t, "replan", dir, "--max-memory", "64MiB")
+	for _, want := range []string{"1 sequence: ", "2 sequences: ", "first token", "weights"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("no %q in %s%s", want, r.out, r.err)
+		}
 	}
 }
 

@@ -46,6 +46,9 @@ logging: give --every 10s, and --count to stop after some looks.`,
 		case *count < 0:
 			return usageErrorf("--count %d: it cannot be negative", *count)
 		}
+		for _, note := range notYet(args) {
+			fmt.Fprintln(sh.err, note)
+		}
 		w := monitor.Watch(sh.cache, args...)
 		var err error
 		switch screen, ok := term.OpenScreen(sh.in, sh.out); {

@@ -52,6 +52,10 @@ function nowTiles(now) {
   parts.push(make("h2", {}, now.name + " ", state, now.start && now.start.model ? make("small", {}, ` ${now.start.model}${now.start.task ? ", " + now.start.task : ""}`) : null));
   if (now.damaged) parts.push(make("p", {class: "bad"}, `${now.damaged}; what comes before it is shown`));
   if (now.end && now.end.error) parts.push(make("p", {class: "bad"}, now.end.error));
+  if (!now.last && !now.generated) {
+    parts.push(make("p", {}, now.state === "running" ? "No step is recorded yet: the first appears here when it is done." : "The run ended before its first step was recorded."));
+    return parts;
+  }
   parts.push(make("dl", {class: "tiles"}, ...now.generated ? generationTiles(now) : trainingTiles(now)));
   return parts;
 }
@@ -100,11 +104,14 @@ function nowRest(now) {
   return parts;
 }
 
+/** A rate of a link, with its share of what copies reached when it was measured. */
+const rateOf = (rate, best) => rate >= 0 ? (rate / 1e9).toFixed(1) + " GB/s" + (best ? `, ${(100 * rate / best).toFixed(0)}%` : "") : "";
+
 function computer() {
   const h = state.host, lines = h.total_bytes ? [["host " + (h.name || ""), `${percent(h.busy) || "0%"} of ${h.cores} cores`, `${bytes(h.total_bytes - h.available_bytes)} of ${bytes(h.total_bytes)}`]] : [];
   for (const g of state.gpus || []) {
     lines.push([`GPU ${g.index} ${g.name || ""}`, g.busy_percent >= 0 ? g.busy_percent + "%" : "", g.memory_bytes > 0 ? `${bytes(g.memory_used_bytes)} of ${bytes(g.memory_bytes)}` : "",
-      g.link_in_rate >= 0 ? (g.link_in_rate / 1e9).toFixed(1) + " GB/s" : "", g.link_out_rate >= 0 ? (g.link_out_rate / 1e9).toFixed(1) + " GB/s" : ""]);
+      rateOf(g.link_in_rate, g.link_in_measured_rate), rateOf(g.link_out_rate, g.link_out_measured_rate)]);
   }
   const links = (state.gpus || []).length ? ["link in", "link out"] : [];
   return make("div", wide, rows((state.notes || []).join("; "), ["device", "busy", "memory in use", ...links], lines.map((l) => links.length ? [...l, "", ""].slice(0, 5) : l)));
@@ -115,7 +122,7 @@ function computer() {
 const rate = (r) => r.last ? r.last.tokens_per_second : r.generated && r.generated.decode_seconds ? r.generated.new_tokens / r.generated.decode_seconds : undefined;
 const texts = ["name", "state", "model"];
 const columns = [
-  ["name", "run", (r) => r.name], ["state", "state", (r) => r.error ? "unreadable" : r.state], ["model", "model", (r) => (r.start && r.start.model) || ""],
+  ["name", "run", (r) => r.name], ["state", "state", (r) => r.error && r.state !== "waiting" ? "unreadable" : r.state], ["model", "model", (r) => (r.start && r.start.model) || ""],
   ["step", "step", (r) => (r.last && r.last.step) || (r.generated && r.generated.step) || undefined, number],
   ["loss", "loss", (r) => r.last ? r.last.loss : undefined, number], ["eval", "best eval loss", (r) => (r.last && r.last.best_eval) || undefined, number], ["speed", "tokens/s", rate, (v) => v === undefined ? "" : number(Math.round(v))],
   ["roofline", "roofline", (r) => (r.last || r.generated || {}).share_of_roofline, roofline], ["memory", "device memory", (r) => (r.last || r.generated || {}).measured_bytes, (v) => v ? bytes(v) : ""],
@@ -235,7 +242,7 @@ async function showPlans() {
   if (run !== id || view !== "plans") return;
   const time = (p) => p.step_seconds ? (p.lower_bound ? "at least " : "") + seconds(p.step_seconds) : "";
   const tradeoff = figure((form) => `api/run/${id}/tradeoff/plans.${form}`, "plans");
-  const list = make("div", wide, rows("the plan of the run, and those that the planner did not choose", ["plan", "time per step", "device", "pinned", "host", "disk", "why"],
+  const list = make("div", wide, rows("the plan of the run, and those that the planner did not choose", ["plan", plans.generates ? "time per pass" : "time per step", "device", "pinned", "host", "disk", "why"],
     plans.plans.map((p) => [p.strategy, time(p), ...["device", "pinned", "host", "disk"].map((t) => p.peak_bytes && p.peak_bytes[t] ? bytes(p.peak_bytes[t]) : ""), p.reason])));
   main.replaceChildren(make("div", {class: "plots"}, tradeoff, asking(id, plans, tradeoff)), list);
 }
@@ -261,9 +268,13 @@ function asking(id, plans, tradeoff) {
   const tell = (a) => {
     if (!a.fits) { says.replaceChildren(make("p", {class: "bad"}, `No plan fits in ${bytes(a.limit_bytes)}: ${a.reason}.`)); return; }
     const ratio = own && own.fits ? a.step_seconds / own.step_seconds : 0, than = `the limit of the run, ${bytes(plans.budget_bytes)}`;
-    const speed = !ratio ? "" : Math.abs(ratio - 1) < 0.005 ? `as fast as with ${than}` : ratio > 1 ? `${(100 * (ratio - 1)).toFixed(0)}% slower than with ${than}` : `${(100 * (1 - ratio)).toFixed(0)}% faster than with ${than}`;
-    says.replaceChildren(make("p", {}, make("strong", {}, `${seconds(a.step_seconds)} per step`), speed ? `, ${speed}` : "", a.bound ? `; limited by ${a.bound}` : ""), make("p", {}, `${a.plan}: ${a.reason}`),
-      make("div", wide, rows("memory", ["", "with " + bytes(a.limit_bytes), "the run"], ["device", "pinned", "host", "disk"].filter((t) => a.peak_bytes[t] || first.peak_bytes[t]).map((t) => [t, bytes(a.peak_bytes[t] || 0), bytes(first.peak_bytes[t] || 0)]))),
+    const speed = !ratio ? "" : Math.abs(ratio - 1) < 0.005 ? `as fast as with ${than}` : `${a.context ? "a token" : "a step"} takes ${ratio.toFixed(2)} × as long as with ${than}`;
+    const rate = a.context ? `${number(Number(a.tokens_per_second.toPrecision(3)))} tokens/s` : `${seconds(a.step_seconds)} per step`;
+    const texts = !a.context ? "" : `One text, half of ${number(a.context)} tokens being there. ${a.streams > 1 ? `${number(a.streams)} texts at once: ${number(Math.round(a.all_tokens_per_sec))} tokens/s. ` : ""}The first token comes ${seconds(a.prompt_seconds)} after a prompt of ${number(a.prompt_tokens)}.`;
+    const tiers = ["device", "pinned", "host", "disk"], stored = (list, t) => (list || []).find((w) => w.tier === t)?.bytes || 0;
+    says.replaceChildren(make("p", {}, make("strong", {}, rate), speed ? `, ${speed}` : "", a.bound ? `; limited by ${a.bound}` : ""), ...texts ? [make("p", {}, texts)] : [], make("p", {}, `${a.plan}: ${a.reason}`),
+      make("div", wide, rows("memory", ["", "with " + bytes(a.limit_bytes), "the run"], [...tiers.filter((t) => a.peak_bytes[t] || first.peak_bytes[t]).map((t) => [t, bytes(a.peak_bytes[t] || 0), bytes(first.peak_bytes[t] || 0)]),
+        ...tiers.filter((t) => stored(a.weights, t) || stored(plans.weights, t)).map((t) => [`weights on ${t}`, bytes(stored(a.weights, t)), bytes(stored(plans.weights, t))])])),
       memoryOf(a));
   };
   const memoryOf = (a) => {
@@ -314,11 +325,17 @@ async function show() {
   }
   chooser.value = run;
   document.title = `${current() ? current().name + " - " : ""}spillway`;
+  delete document.documentElement.dataset.ready;
+  const patience = setTimeout(() => { if (shown === key) main.replaceChildren(make("p", {class: "faint", role: "status"}, "Asking for it.")); }, 400);
+  const placed = new MutationObserver(() => { if (main.textContent.trim()) clearTimeout(patience); });
+  placed.observe(main, {childList: true});
   try {
     if (!run && view !== "runs") showNothing(); else await shows[view]();
   } catch (error) {
     if (shown === key) showNothing(make("h2", {}, current()?.name || "this run"), make("p", {class: "bad", role: "alert"}, error.message), make("p", {}, "Other runs are shown: choose one above, or look at the list of runs."));
   }
+  clearTimeout(patience);
+  placed.disconnect();
   if (shown === key) document.documentElement.dataset.ready = view;
 }
 

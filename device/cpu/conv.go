@@ -121,8 +121,8 @@ func pointwise(c op.Call, v convolution, workers int) Program {
 	weight := op.Type{DType: c.In[0].DType, Shape: []int64{v.O, v.C}}
 	switch c.Kind {
 	case op.ConvInput:
-		wide.Attr = op.Attr{}
-		wide.In, wide.Out = []op.Type{rows(c.In[0]), weight}, []op.Type{rows(c.Out[0])}
+		wide.Attr = op.Attr{Plus: c.Attr.Plus}
+		wide.In, wide.Out = append([]op.Type{rows(c.In[0]), weight}, c.In[2:]...), []op.Type{rows(c.Out[0])}
 	case op.ConvWeight: // dyᵀ·x, and the call has x first
 		g := &kernel.Gemm{M: int(v.O), N: int(v.C), K: v.outside, CStep: int(v.C), Accumulate: c.Attr.Accumulate,
 			A: kernel.Matrix{Step: int(v.O), Transposed: true}, B: kernel.Matrix{Step: int(v.C)}}

@@ -10,6 +10,7 @@ import (
 
 func init() {
 	Register(op.GroupNorm, groupNorm)
+	Register(op.GroupNormAgain, groupNormAgain)
 	Register(op.GroupNormGrad, groupNormGrad)
 }
 
@@ -19,11 +20,12 @@ type grouped struct {
 	sets, rows, groups, width, channels int
 	parts, step                         int
 	eps                                 float64
+	relu                                bool
 }
 
 func groupedOf(c op.Call) *grouped {
 	n := c.NormGroups()
-	g := &grouped{sets: int(n.Sets), rows: int(n.Rows), groups: int(n.Groups), width: int(n.Width), eps: c.Attr.Eps}
+	g := &grouped{sets: int(n.Sets), rows: int(n.Rows), groups: int(n.Groups), width: int(n.Width), eps: c.Attr.Eps, relu: c.Attr.Func == op.ReLU}
 	g.channels = g.groups * g.width
 	g.step = max((g.rows+normBlocks-1)/normBlocks, min(g.rows, 16))
 	g.parts = (g.rows + g.step - 1) / g.step
@@ -55,60 +57,125 @@ func (g *grouped) each(do func(worker, set, part, from, to int)) *rows {
 	}}
 }
 
-func groupNorm(c op.Call, workers int) Program {
-	g := groupedOf(c)
-	var x, y, w, b, work, means, variances []float32
+func (g *grouped) row(f []float32, i int) []float32 { return f[i*g.channels:][:g.channels] }
+
+// rooms are a row of channels for each worker.
+func (g *grouped) rooms(workers int) [][]float32 {
 	room := make([][]float32, workers)
 	for i := range room {
 		room[i] = make([]float32, g.channels)
 	}
-	row := func(f []float32, i int) []float32 { return f[i*g.channels:][:g.channels] }
+	return room
+}
+
+// applied is what a norm makes of x once its statistics are known; b and plus may be nil.
+type applied struct {
+	*grouped
+	lines            int // rows of channels behind the sums, of which the first three are taken
+	x, b, plus, work []float32
+	means, variances []float32
+}
+
+// prepare sets shift, scale and what is added from the statistics; w may be nil.
+func (a *applied) prepare(w []float32) {
+	for set := range a.sets {
+		shift, scale, add := a.line(a.work, set, a.lines, 0), a.line(a.work, set, a.lines, 1), a.line(a.work, set, a.lines, 2)
+		for i := range shift {
+			k := set*a.groups + i/a.width
+			shift[i], scale[i] = -a.means[k], float32(1/math.Sqrt(float64(a.variances[k])+a.eps))
+			if w != nil {
+				scale[i] *= w[i]
+			}
+			if a.b != nil {
+				add[i] = a.b[i]
+			}
+		}
+	}
+}
+
+// before is row i of a set before the function.
+func (a *applied) before(to []float32, set, i int) {
+	kernel.Add(to, a.row(a.x, i), a.line(a.work, set, a.lines, 0))
+	kernel.Mul(to, to, a.line(a.work, set, a.lines, 1))
+	if a.b != nil {
+		kernel.Add(to, to, a.line(a.work, set, a.lines, 2))
+	}
+	if a.plus != nil {
+		kernel.Add(to, to, a.row(a.plus, i))
+	}
+}
+
+// take sets what the call has behind x: weight and bias, which it gives, and what is added.
+func (a *applied) take(c op.Call, l *device.Launch) (w []float32) {
+	a.x, a.b, a.plus, a.work = F32(l, 0), nil, nil, scratch(l)
+	plus := 1
+	if c.Attr.Bias {
+		w, a.b, plus = F32(l, 1), F32(l, 2), 3
+	}
+	if c.Attr.Plus {
+		a.plus = F32(l, plus)
+	}
+	return w
+}
+
+// apply writes y.
+func (a *applied) apply(y *[]float32) *rows {
+	return a.each(func(_, set, _, from, to int) {
+		for i := from; i < to; i++ {
+			row := a.row(*y, i)
+			a.before(row, set, i)
+			if a.relu {
+				kernel.Func(op.ReLU).Value(row, row)
+			}
+		}
+	})
+}
+
+func groupNorm(c op.Call, workers int) Program {
+	g := groupedOf(c)
+	a := &applied{grouped: g, lines: 3}
+	var y []float32
+	room := g.rooms(workers)
 	// A part has its mean, and the sum of squares around it.
 	moments := g.each(func(worker, set, part, from, to int) {
-		mean, squares := g.part(work, set, part)
+		mean, squares := g.part(a.work, set, part)
 		clear(mean)
 		clear(squares)
 		for i := from; i < to; i++ {
-			kernel.AddScaled(mean, row(x, i), 1)
+			kernel.AddScaled(mean, g.row(a.x, i), 1)
 		}
 		kernel.Scale(mean, mean, -1/float32(to-from)) // with the other sign, to be added
 		away := room[worker]
 		for i := from; i < to; i++ {
-			kernel.Add(away, row(x, i), mean)
+			kernel.Add(away, g.row(a.x, i), mean)
 			kernel.AddMul(squares, away, away)
 		}
 	})
-	apply := g.each(func(_, set, _, from, to int) {
-		shift, scale, add := g.line(work, set, 3, 0), g.line(work, set, 3, 1), g.line(work, set, 3, 2)
-		for i := from; i < to; i++ {
-			kernel.Add(row(y, i), row(x, i), shift)
-			kernel.Mul(row(y, i), row(y, i), scale)
-			if b != nil {
-				kernel.Add(row(y, i), row(y, i), add)
-			}
-		}
-	})
-	return Program{Workspace: g.workspace(3), Run: func(p *kernel.Pool, l *device.Launch) {
+	apply := a.apply(&y)
+	return Program{Workspace: g.workspace(a.lines), Run: func(p *kernel.Pool, l *device.Launch) {
 		out := len(c.In)
-		x, y, means, variances, work = F32(l, 0), F32(l, out), F32(l, out+1), F32(l, out+2), scratch(l)
-		if w, b = nil, nil; c.Attr.Bias {
-			w, b = F32(l, 1), F32(l, 2)
-		}
+		w := a.take(c, l)
+		y, a.means, a.variances = F32(l, out), F32(l, out+1), F32(l, out+2)
 		moments.start(p)
 		for set := range g.sets {
 			for k := range g.groups {
-				mean, variance := g.fold(work, set, k)
-				means[set*g.groups+k], variances[set*g.groups+k] = float32(mean), float32(variance)
-				inverse := float32(1 / math.Sqrt(variance+g.eps))
-				for i := k * g.width; i < (k+1)*g.width; i++ {
-					shift, scale, add := g.line(work, set, 3, 0), g.line(work, set, 3, 1), g.line(work, set, 3, 2)
-					shift[i], scale[i] = float32(-mean), inverse
-					if b != nil {
-						scale[i], add[i] = inverse*w[i], b[i]
-					}
-				}
+				mean, variance := g.fold(a.work, set, k)
+				a.means[set*g.groups+k], a.variances[set*g.groups+k] = float32(mean), float32(variance)
 			}
 		}
+		a.prepare(w)
+		apply.start(p)
+	}}
+}
+
+func groupNormAgain(c op.Call, _ int) Program {
+	a := &applied{grouped: groupedOf(c), lines: 3}
+	var y []float32
+	apply := a.apply(&y)
+	return Program{Workspace: a.workspace(a.lines), Run: func(p *kernel.Pool, l *device.Launch) {
+		w := a.take(c, l)
+		y, a.means, a.variances = F32(l, len(c.In)), F32(l, len(c.In)-2), F32(l, len(c.In)-1)
+		a.prepare(w)
 		apply.start(p)
 	}}
 }
@@ -130,54 +197,69 @@ func (g *grouped) fold(work []float32, set, group int) (mean, variance float64) 
 }
 
 func groupNormGrad(c op.Call, workers int) Program {
-	g, stats := groupedOf(c), 1
-	if c.Attr.Bias {
-		stats = 2
+	g, o := groupedOf(c), c.Attr.NormOperands()
+	a := &applied{grouped: g, lines: 6} // behind the three: what multiplies dy, x - mean and 1
+	var dy, dx, dplus []float32
+	room, cut := g.rooms(workers), g.rooms(workers)
+	// gradient is row i of dy, 0 where the function cuts off.
+	gradient := func(worker, set, i int) []float32 {
+		if !g.relu {
+			return g.row(dy, i)
+		}
+		to := cut[worker]
+		if dplus != nil {
+			to = g.row(dplus, i)
+		}
+		a.before(room[worker], set, i)
+		kernel.Func(op.ReLU).SlopeTimes(to, room[worker], g.row(dy, i))
+		return to
 	}
-	var x, dy, dx, work []float32
-	room := make([][]float32, workers)
-	for i := range room {
-		room[i] = make([]float32, g.channels)
-	}
-	row := func(f []float32, i int) []float32 { return f[i*g.channels:][:g.channels] }
-	const lines = 4 // minus the mean, and what multiplies dy, x - mean and 1
 	sums := g.each(func(worker, set, part, from, to int) {
-		level, along := g.part(work, set, part)
+		level, along := g.part(a.work, set, part)
 		clear(level)
 		clear(along)
-		away, minus := room[worker], g.line(work, set, lines, 0)
+		away, minus := room[worker], g.line(a.work, set, a.lines, 0)
 		for i := from; i < to; i++ {
-			kernel.AddScaled(level, row(dy, i), 1)
-			kernel.Add(away, row(x, i), minus)
-			kernel.AddMul(along, away, row(dy, i))
+			d := gradient(worker, set, i)
+			kernel.AddScaled(level, d, 1)
+			kernel.Add(away, g.row(a.x, i), minus)
+			kernel.AddMul(along, away, d)
 		}
 	})
 	apply := g.each(func(worker, set, _, from, to int) {
-		away, minus := room[worker], g.line(work, set, lines, 0)
-		byDY, byX, add := g.line(work, set, lines, 1), g.line(work, set, lines, 2), g.line(work, set, lines, 3)
+		away, minus := room[worker], g.line(a.work, set, a.lines, 0)
+		byDY, byX, add := g.line(a.work, set, a.lines, 3), g.line(a.work, set, a.lines, 4), g.line(a.work, set, a.lines, 5)
 		for i := from; i < to; i++ {
-			to := row(dx, i)
-			kernel.Add(away, row(x, i), minus)
-			kernel.Mul(to, row(dy, i), byDY)
+			var d []float32
+			if dplus != nil {
+				d = g.row(dplus, i)
+			} else {
+				d = gradient(worker, set, i)
+			}
+			to := g.row(dx, i) // may be where x is
+			kernel.Add(away, g.row(a.x, i), minus)
+			kernel.Mul(to, d, byDY)
 			kernel.AddMul(to, away, byX)
 			kernel.Add(to, to, add)
 		}
 	})
-	return Program{Workspace: g.workspace(lines), Run: func(p *kernel.Pool, l *device.Launch) {
-		x, dy, dx, work = F32(l, 0), F32(l, stats+2), F32(l, len(c.In)), scratch(l)
-		means, variances := F32(l, stats), F32(l, stats+1)
-		for set := range g.sets {
-			minus := g.line(work, set, lines, 0)
-			for i := range minus {
-				minus[i] = -means[set*g.groups+i/g.width]
-			}
-		}
-		sums.start(p)
+	return Program{Workspace: g.workspace(a.lines), Run: func(p *kernel.Pool, l *device.Launch) {
 		var w, dw, db []float32
+		a.x, a.b, a.plus, a.work = F32(l, 0), nil, nil, scratch(l)
 		if c.Attr.Bias {
-			w = F32(l, 1)
+			w = F32(l, o.Weight)
 		}
-		if len(c.Out) > 1 {
+		if o.Bias > 0 {
+			a.b = F32(l, o.Bias)
+		}
+		dy, dx, dplus = F32(l, o.DY), F32(l, len(c.In)), nil
+		if c.Attr.Plus {
+			a.plus, dplus = F32(l, o.Plus), F32(l, len(c.In)+len(c.Out)-1)
+		}
+		a.means, a.variances = F32(l, o.Mean), F32(l, o.Mean+1)
+		a.prepare(w)
+		sums.start(p)
+		if c.Attr.Bias && !c.Attr.InputOnly {
 			dw, db = F32(l, len(c.In)+1), F32(l, len(c.In)+2)
 			if !c.Attr.Accumulate {
 				clear(dw)
@@ -185,16 +267,16 @@ func groupNormGrad(c op.Call, workers int) Program {
 			}
 		}
 		for set := range g.sets {
-			byDY, byX, add := g.line(work, set, lines, 1), g.line(work, set, lines, 2), g.line(work, set, lines, 3)
+			byDY, byX, add := g.line(a.work, set, a.lines, 3), g.line(a.work, set, a.lines, 4), g.line(a.work, set, a.lines, 5)
 			for part := 1; part < g.parts; part++ {
-				level, along := g.part(work, set, 0)
-				a, b := g.part(work, set, part)
-				kernel.AddScaled(level, a, 1)
-				kernel.AddScaled(along, b, 1)
+				level, along := g.part(a.work, set, 0)
+				x, y := g.part(a.work, set, part)
+				kernel.AddScaled(level, x, 1)
+				kernel.AddScaled(along, y, 1)
 			}
-			level, along := g.part(work, set, 0)
+			level, along := g.part(a.work, set, 0)
 			for k := range g.groups {
-				inverse := 1 / math.Sqrt(float64(variances[set*g.groups+k])+g.eps)
+				inverse := 1 / math.Sqrt(float64(a.variances[set*g.groups+k])+g.eps)
 				var all, turned float64
 				for i := k * g.width; i < (k+1)*g.width; i++ {
 					weight := 1.0

@@ -6,11 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"spillway/arch/vision"
 	"spillway/device"
 	"spillway/device/sim"
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/internal/tiny"
+	"spillway/nn"
 	"spillway/op"
 	"spillway/optim"
 	"spillway/plan"
@@ -24,9 +26,11 @@ import (
 var callShapes = []struct {
 	name, config string
 	rows, seq    int64
+	net          func() nn.Model
 }{
-	{"1.1B", shape11B, 4, 2048},
-	{"8B", shape8B, 1, 4096},
+	{"1.1B", shape11B, 4, 2048, nil},
+	{"8B", shape8B, 1, 4096, nil},
+	{"ViT-B", "", 128, 1, func() nn.Model { return vision.NewViTB16() }},
 }
 
 // shape8B is a layer of the Llama shape of 8 billion params.
@@ -40,7 +44,16 @@ func BenchmarkCalls(b *testing.B) {
 		b.Run(s.name, func(b *testing.B) {
 			d := openGPU(b, Options{})
 			defer d.Close()
-			m := tiny.Model(b, s.config, graph.Config{MicroBatchSize: s.rows, Seq: s.seq, Task: graph.Train, DType: dtype.BF16})
+			c := graph.Config{MicroBatchSize: s.rows, Seq: s.seq, Task: graph.Train, DType: dtype.BF16}
+			var m *spec.Model
+			if s.net == nil {
+				m = tiny.Model(b, s.config, c)
+			} else {
+				var err error
+				if m, err = spec.Trace(s.name, "own", s.net(), c); err != nil {
+					b.Fatal(err)
+				}
+			}
 			order, times := callsOf(b, d, m)
 			for _, c := range order {
 				b.Run(c.String(), func(b *testing.B) { benchCall(b, d, c, times[c.String()]) })
@@ -88,8 +101,37 @@ func benchCall(b *testing.B, d *Device, c op.Call, times int) {
 	benchKernel(b, d, c, times, k)
 }
 
+// timeCall is what a launch of a call takes, by events.
+func timeCall(b *testing.B, d *Device, c op.Call) time.Duration {
+	k, err := d.Kernel(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	run, end := launcher(b, d, c, k)
+	defer end()
+	run(3)
+	return run(10) / 10
+}
+
 // benchKernel times a kernel of a call.
 func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel) {
+	run, end := launcher(b, d, c, k)
+	defer end()
+	run(3)
+	var took time.Duration
+	for b.Loop() {
+		took = run(10) / 10
+	}
+	bound := rates
+	bound.Launch = 0
+	b.ReportMetric(took.Seconds()*1e6, "µs/launch")
+	b.ReportMetric(took.Seconds()*1e3*float64(times), "ms/iteration")
+	b.ReportMetric(float64(sim.NewTiming(bound, dtype.BF16).Time(c))/float64(took), "of-bound")
+}
+
+// launcher gives a function that launches a kernel of a call so many times, on noise, and says how long that
+// took.
+func launcher(b *testing.B, d *Device, c op.Call, k device.Kernel) (run func(times int) time.Duration, end func()) {
 	var size int64
 	l := &device.Launch{Args: &op.Args{}}
 	types := append(c.In[:len(c.In):len(c.In)], c.Out...)
@@ -102,12 +144,10 @@ func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer mem.Free()
 	q, err := d.Queue("compute")
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer q.Close()
 	ids := func(i int64) uint32 { return uint32(op.Key(uint64(i)) % 1000) }
 	if c.Attr.Segments {
 		ids = func(i int64) uint32 { return uint32(i / 512) } // documents
@@ -121,7 +161,7 @@ func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel)
 	l.Workspace = device.Buffer{Memory: mem, Offset: size, Bytes: k.Workspace()}
 	from, _ := d.Event()
 	to, _ := d.Event()
-	run := func(times int) time.Duration {
+	run = func(times int) time.Duration {
 		q.Record(from)
 		for range times {
 			if err := q.Launch(k, l); err != nil {
@@ -134,36 +174,32 @@ func benchKernel(b *testing.B, d *Device, c op.Call, times int, k device.Kernel)
 		}
 		return to.Time() - from.Time()
 	}
-	run(3)
-	var took time.Duration
-	for b.Loop() {
-		took = run(10) / 10
-	}
-	bound := rates
-	bound.Launch = 0
-	b.ReportMetric(took.Seconds()*1e6, "µs/launch")
-	b.ReportMetric(took.Seconds()*1e3*float64(times), "ms/iteration")
-	b.ReportMetric(float64(sim.NewTiming(bound, dtype.BF16).Time(c))/float64(took), "of-bound")
+	return run, func() { q.Close(); mem.Free() }
 }
 
 // upload fills operands: real numbers with noise, integers by their position.
 func upload(d *Device, q device.Queue, mem device.Memory, types []op.Type, offsets []int64, ids func(int64) uint32) error {
-	const step = 64 << 20
+	const step = 8 << 20
 	host, err := d.HostAlloc(step)
 	if err != nil {
 		return err
 	}
 	defer host.Free()
+	filled := dtype.Type(0) // noise of a type repeats: making it takes longer than what is timed
 	for i, t := range types {
 		for at := int64(0); at < t.Bytes(); at += step {
 			n := min(step, t.Bytes()-at)
-			for i := int64(0); i+4 <= n; i += 4 {
+			real := t.DType.Float() && t.DType != dtype.F64
+			for i := int64(0); i+4 <= n && !real; i += 4 {
 				binary.LittleEndian.PutUint32(host.Host()[i:], ids(i/4))
 			}
-			if t.DType.Float() && t.DType != dtype.F64 {
-				if err := noise(t.DType)(0, host.Host()[:n]); err != nil {
+			if real && t.DType != filled {
+				if err := noise(t.DType)(0, host.Host()); err != nil {
 					return err
 				}
+			}
+			if filled = 0; real {
+				filled = t.DType
 			}
 			if err := q.Copy(device.Buffer{Memory: mem, Offset: offsets[i] + at, Bytes: n}, device.Buffer{Memory: host, Bytes: n}); err != nil {
 				return err

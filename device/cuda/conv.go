@@ -39,13 +39,16 @@ func (d *Device) pointwise(c op.Call, v op.Convolution) (p program, err error) {
 	switch c.Kind {
 	case op.ConvInput:
 		x.n, x.k = v.C, v.O
-		x.a, x.b, x.c = matrix{buffer(0), t, v.O, false}, matrix{buffer(1), t, v.C, false}, matrix{buffer(2), t, v.C, false}
+		x.a, x.b, x.c = matrix{buffer(0), t, v.O, false}, matrix{buffer(1), t, v.C, false}, matrix{buffer(len(c.In)), t, v.C, false}
 	case op.ConvWeight:
 		x.m, x.n, x.k, x.add = v.O, v.C, rows, c.Attr.Accumulate
 		x.a, x.b, x.c = matrix{buffer(1), t, v.O, true}, matrix{buffer(0), t, v.C, false}, matrix{buffer(2), t, v.C, false}
 	}
 	if c.Attr.Bias {
 		x.bias, x.biasOf = new(buffer(2)), c.In[2].DType
+	}
+	if c.Attr.Plus {
+		x.plus = new(buffer(2))
 	}
 	p.actions, p.workspace, err = d.multiply(x)
 	return p, err
@@ -145,9 +148,34 @@ func pooled(d *Device, c op.Call) (program, error) {
 	if c.Kind == op.PoolGrad {
 		name, at = "poolGrad", []arg{buffer(0), buffer(len(c.In) - 1), buffer(len(c.In))}
 	}
-	at = append(at, flag(c.Attr.Reduction == op.ReduceMax), i64(w.B), i64(w.C))
-	at = append(append(at, three(w.In, w.Out, kernel, stride, padding, dilation)...), flag(adaptive), flag(counts))
+	geometry := append([]arg{i64(w.B), i64(w.C)}, three(w.In, w.Out, kernel, stride, padding, dilation)...)
+	geometry = append(geometry, flag(adaptive), flag(counts))
+	if c.Attr.Reduction == op.ReduceMax && !adaptive && kernel[0]*kernel[1]*kernel[2] < 256 {
+		if p, err := d.largest(c, w, geometry); err != nil || len(p.actions) > 0 {
+			return p, err
+		}
+	}
+	at = append(append(at, flag(c.Attr.Reduction == op.ReduceMax)), geometry...)
 	return single(d.line(unitFor("conv", c.In[0].DType), name, d.strideBlocks(c.Out[0].Shape.Elements()), threads, at...))
+}
+
+// largest is pooling by the largest, or its gradient, with loads of several channels; the program is empty
+// where they do not divide the channels. Which place was the largest is found again for the gradient, once for each window.
+func (d *Device) largest(c op.Call, w op.Windows, geometry []arg) (p program, err error) {
+	t := c.In[0].DType
+	each := elementsPerLoad(t)
+	in, out := w.B*w.In[0]*w.In[1]*w.In[2]*w.C, w.B*w.Out[0]*w.Out[1]*w.Out[2]*w.C
+	if w.C%each != 0 || max(in, out) >= 1<<31 {
+		return p, nil
+	}
+	u, blocks := unitFor("conv", t), ceilDiv(out/each, threads)
+	if c.Kind == op.Pool {
+		return single(d.line(u, "poolLargest", blocks, threads, append([]arg{buffer(0), buffer(1), {}}, geometry...)...))
+	}
+	p.workspace = out
+	err = cmp.Or(p.add(d.line(u, "poolLargest", blocks, threads, append([]arg{buffer(0), {}, scratchAt(0)}, geometry...)...)),
+		p.add(d.line(u, "poolLargestGrad", ceilDiv(in/each, threads), threads, append([]arg{scratchAt(0), buffer(1), buffer(2)}, geometry...)...)))
+	return p, err
 }
 
 // resampled is resampling along a dimension and its gradient.

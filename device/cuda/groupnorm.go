@@ -8,20 +8,34 @@ import (
 
 func init() {
 	register(op.GroupNorm, groupNorm)
+	register(op.GroupNormAgain, groupNormAgain)
 	register(op.GroupNormGrad, groupNormGrad)
 }
 
-// groupSums is how the sums of a norm over groups are divided: strips of channels over shares of the rows.
+// groupSums is how a norm over groups is divided: strips of channels over shares of the rows. A block is
+// lanes times high threads, of which each has some neighbouring channels: each.
 type groupSums struct {
 	op.NormGroups
-	channels, tiles, share, shares int64
+	channels, each, lanes, high, tiles, share, shares int64
+	unit                                              unit
+	eps, relu                                         arg
 }
 
 func (d *Device) groupSums(c op.Call) groupSums {
-	s := groupSums{NormGroups: c.NormGroups()}
+	t := c.In[0].DType
+	s := groupSums{NormGroups: c.NormGroups(), each: elementsPerLoad(t), unit: unitFor("groupnorm", t), eps: f32(c.Attr.Eps), relu: flag(c.Attr.Func == op.ReLU)}
 	s.channels = s.Groups * s.Width
-	s.tiles = s.Sets * ceilDiv(s.channels, 32)
-	s.share = max(64, ceilDiv(s.Rows, max(1, 8*int64(d.gpu.multiprocessors)/s.tiles)))
+	if c.Kind == op.GroupNormGrad {
+		s.each /= 2
+	}
+	if s.channels%s.each != 0 {
+		s.each = 1
+	}
+	vectors := s.channels / s.each
+	s.lanes = ceilDiv(vectors, ceilDiv(vectors, 32))
+	s.high = threads / s.lanes
+	s.tiles = s.Sets * ceilDiv(vectors, s.lanes)
+	s.share = max(4*s.high, ceilDiv(s.Rows, max(1, 4*int64(d.gpu.multiprocessors)/s.tiles)))
 	s.shares = ceilDiv(s.Rows, s.share)
 	return s
 }
@@ -29,51 +43,76 @@ func (d *Device) groupSums(c op.Call) groupSums {
 // bytes of the partial sums.
 func (s groupSums) bytes() int64 { return aligned(8 * s.Sets * s.shares * s.channels) }
 
-func (s groupSums) sizes() []arg { return []arg{i64(s.Rows), i64(s.channels), i64(s.Width)} }
+// strips launches a kernel over all strips and shares.
+func (d *Device) strips(s groupSums, name string, args ...arg) (*kernelLaunch, error) {
+	if s.each == 1 {
+		name += "Single"
+	}
+	return d.grid(s.unit, name, [3]int64{s.tiles, s.shares, 1}, [3]int64{s.lanes, s.high, 1}, 0, args...)
+}
 
-func (d *Device) strips(s groupSums, u unit, name string, at ...arg) (*kernelLaunch, error) {
-	args := append(append(at, scratchAt(0)), s.sizes()...)
-	return d.grid(u, name, [3]int64{s.tiles, s.shares, 1}, [3]int64{32, 8, 1}, 0, append(args, i64(s.share), i64(s.shares))...)
+// folds launches a kernel with a warp for each group of each set.
+func (d *Device) folds(s groupSums, name string, args ...arg) (*kernelLaunch, error) {
+	return d.grid(s.unit, name, [3]int64{ceilDiv(s.Sets*s.Groups, 4), 1, 1}, [3]int64{32, 4, 1}, 0, args...)
+}
+
+// applied is y of a norm with these statistics.
+func (d *Device) applied(s groupSums, c op.Call, mean, variance arg) (*kernelLaunch, error) {
+	var w, b, plus arg
+	n := 1
+	if c.Attr.Bias {
+		w, b, n = buffer(1), buffer(2), 3
+	}
+	if c.Attr.Plus {
+		plus = buffer(n)
+	}
+	return d.strips(s, "normApply", buffer(0), w, b, plus, mean, variance, buffer(len(c.In)), i64(s.Rows), i64(s.channels), i64(s.Width), i64(s.share), s.eps, s.relu)
 }
 
 func groupNorm(d *Device, c op.Call) (p program, err error) {
-	s, u, out := d.groupSums(c), unitFor("groupnorm", c.In[0].DType), len(c.In)
-	w, b := arg{}, arg{}
-	if c.Attr.Bias {
-		w, b = buffer(1), buffer(2)
-	}
+	s, out := d.groupSums(c), len(c.In)
 	p.workspace = s.bytes()
-	fold := func(to arg) error {
-		args := append([]arg{scratchAt(0), to, i64(s.Sets)}, s.sizes()...)
-		return p.add(d.line(u, "normFold", ceilDiv(s.Sets*s.Groups, 64), 64, append(args, i64(s.shares))...))
-	}
-	n := c.In[0].Shape.Elements()
-	args := append([]arg{buffer(0), w, b, buffer(out + 1), buffer(out + 2), buffer(out), i64(n)}, s.sizes()...)
 	err = cmp.Or(
-		p.add(d.strips(s, u, "normSums", buffer(0))), fold(buffer(out+1)),
-		p.add(d.strips(s, u, "normSquares", buffer(0), buffer(out+1))), fold(buffer(out+2)),
-		p.add(d.line(u, "normApply", d.strideBlocks(n), threads, append(args, f32(c.Attr.Eps))...)))
+		p.add(d.strips(s, "normMoments", buffer(0), scratchAt(0), i64(s.Rows), i64(s.channels), i64(s.share), i64(s.shares))),
+		p.add(d.folds(s, "normFold", buffer(0), scratchAt(0), buffer(out+1), buffer(out+2), i64(s.Sets), i64(s.Rows), i64(s.channels), i64(s.Width), i64(s.shares))),
+		p.add(d.applied(s, c, buffer(out+1), buffer(out+2))))
 	return p, err
 }
 
+func groupNormAgain(d *Device, c op.Call) (program, error) {
+	return single(d.applied(d.groupSums(c), c, buffer(len(c.In)-2), buffer(len(c.In)-1)))
+}
+
 func groupNormGrad(d *Device, c op.Call) (p program, err error) {
-	s, u, out := d.groupSums(c), unitFor("groupnorm", c.In[0].DType), len(c.In)
-	w, stats := arg{}, 1
+	s, o, out := d.groupSums(c), c.Attr.NormOperands(), len(c.In)
+	var w, b, plus, dplus, dw, db arg
 	if c.Attr.Bias {
-		w, stats = buffer(1), 2
+		w = buffer(o.Weight)
 	}
-	mean, variance, dy, n := buffer(stats), buffer(stats+1), buffer(stats+2), c.In[0].Shape.Elements()
-	means, eps := scratchAt(s.bytes()), f32(c.Attr.Eps)
-	p.workspace = s.bytes() + 8*s.Sets*s.Groups
-	fold := append([]arg{scratchAt(0), w, variance, means, i64(s.Sets)}, s.sizes()...)
-	args := append([]arg{buffer(0), w, mean, variance, dy, means, buffer(out), i64(n)}, s.sizes()...)
+	if o.Bias > 0 {
+		b = buffer(o.Bias)
+	}
+	if c.Attr.Bias && !c.Attr.InputOnly {
+		dw, db = buffer(out+1), buffer(out+2)
+	}
+	mean, variance, dy := buffer(o.Mean), buffer(o.Mean+1), buffer(o.DY)
+	totals := s.bytes()
+	means := totals + aligned(8*s.Sets*s.channels)
+	p.workspace = means + 8*s.Sets*s.Groups
+	name := "normGradSums"
+	if c.Attr.Plus {
+		name, plus, dplus = "normSumGradSums", buffer(o.Plus), buffer(out+len(c.Out)-1)
+	}
+	sizes := []arg{i64(s.Rows), i64(s.channels), i64(s.Width), i64(s.share)}
 	err = cmp.Or(
-		p.add(d.strips(s, u, "normGradSums", buffer(0), dy, mean)),
-		p.add(d.line(u, "normGradFold", ceilDiv(s.Sets*s.Groups, 64), 64, append(fold, i64(s.shares), eps)...)),
-		p.add(d.line(u, "normInput", d.strideBlocks(n), threads, append(args, eps)...)))
-	if len(c.Out) > 1 {
-		err = cmp.Or(err, p.add(d.line(u, "normWeights", ceilDiv(s.channels, 64), 64, scratchAt(0), variance, buffer(out+1), buffer(out+2),
-			i64(s.Sets), i64(s.channels), i64(s.Width), i64(s.shares), eps, flag(c.Attr.Accumulate))))
+		p.add(d.strips(s, name, append(append([]arg{buffer(0), w, b, plus, mean, variance, dy, dplus, scratchAt(0)}, sizes...), i64(s.shares), s.eps, s.relu)...)),
+		p.add(d.folds(s, "normGradFold", scratchAt(0), w, variance, scratchAt(means), scratchAt(totals), dw, db, i64(s.Sets), i64(s.Rows), i64(s.channels), i64(s.Width), i64(s.shares), s.eps, flag(c.Attr.Accumulate))))
+	if c.Attr.Plus {
+		dy, s.relu = dplus, flag(false) // cut off already
+	}
+	err = cmp.Or(err, p.add(d.strips(s, "normInput", append(append([]arg{buffer(0), w, b, mean, variance, dy, scratchAt(means), buffer(out)}, sizes...), s.eps, s.relu)...)))
+	if s.Sets > 1 && c.Attr.Bias && !c.Attr.InputOnly {
+		err = cmp.Or(err, p.add(d.line(s.unit, "normWeights", ceilDiv(s.channels, 64), 64, scratchAt(totals), dw, db, i64(s.Sets), i64(s.channels), flag(c.Attr.Accumulate))))
 	}
 	return p, err
 }

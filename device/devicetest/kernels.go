@@ -99,6 +99,16 @@ func tryCase(d device.Device, c op.Case, bound func(op.Case, int) Limit) error {
 				r.fail("output %d of %v differs between two launches with the same operands", i, c.Call)
 			}
 		}
+		if l.overwrites(c.Call) {
+			third := l.launch(r, kernel, c.Args, 0)
+			for i, at := range l.outputs {
+				was := l.apart[i]
+				if !bytes.Equal(third[at.offset:at.offset+at.bytes], first[was.offset:was.offset+was.bytes]) {
+					r.fail("output %d of %v differs where it lies on an operand", i, c.Call)
+				}
+			}
+			l.outputs = l.apart
+		}
 		l.blank(first)
 		l.blank(l.image)
 		r.same("outside its outputs, "+c.Call.String(), first, l.image)
@@ -110,7 +120,18 @@ type layout struct {
 	image     []byte // what the memory holds before
 	operands  []place
 	outputs   []place
+	apart     []place // outputs before they were put on operands
 	workspace place
+}
+
+// overwrites puts the outputs that may lie on operands there; false where there are none.
+func (l *layout) overwrites(c op.Call) bool {
+	list := c.Overwrites()
+	l.apart = slices.Clone(l.outputs)
+	for _, o := range list {
+		l.outputs[o.Output] = l.operands[o.Operand]
+	}
+	return len(list) > 0
 }
 
 type place struct{ offset, bytes int }

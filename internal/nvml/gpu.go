@@ -10,6 +10,7 @@ import (
 // GPU is the state of a GPU. A figure that the GPU or the system does not report is -1.
 type GPU struct {
 	Name           string    `json:"name,omitempty"`
+	Address        string    `json:"address,omitempty"` // on the PCI bus: "00000000:1b:00.0"
 	Memory         int64     `json:"memory_bytes"`      // it has
 	MemoryUsed     int64     `json:"memory_used_bytes"` // by all programs and the driver
 	Received       int64     `json:"link_in_rate"`      // bytes per second from the host, just now
@@ -122,6 +123,10 @@ func (l *Library) ask(device uintptr, c *GPU) {
 		text, _, _ := strings.Cut(string(name), "\x00")
 		c.Name = text
 	}
+	place := new(pciInfo)
+	if err := l.call("nvmlDeviceGetPciInfo_v3", *handle, uintptr(unsafe.Pointer(place))); err == nil {
+		c.Address = fmt.Sprintf("%08x:%02x:%02x.0", place.domain, place.bus, place.device)
+	}
 	memory := new([3]uint64) // in all, free, used
 	err = l.call("nvmlDeviceGetMemoryInfo", *handle, uintptr(unsafe.Pointer(memory)))
 	if c.Memory, c.MemoryUsed = int64(memory[0]), int64(memory[2]); err != nil {
@@ -129,6 +134,14 @@ func (l *Library) ask(device uintptr, c *GPU) {
 		c.Unknown = append(c.Unknown, fmt.Sprintf("memory (%v)", err))
 	}
 	c.Sent, c.Received = -1, -1
+}
+
+// pciInfo is the library's struct of a place on the PCI bus, version 3.
+type pciInfo struct {
+	_                   [16]byte // as text, cut short
+	domain, bus, device uint32
+	_                   [2]uint32 // ids of the chip and of the board
+	_                   [32]byte  // as text
 }
 
 // reasons are bits that say what lowers the clock; others are set while nothing is wrong, or

@@ -1,6 +1,9 @@
 package nvml
 
-import "testing"
+import (
+	"testing"
+	"unsafe"
+)
 
 func TestStateInALine(t *testing.T) {
 	idle := GPU{LinkGeneration: 1, LinkWidth: 16, LinkMax: [2]int{5, 16}, Temperature: 34, Power: 75_400, PowerLimit: 700_000, Clock: 345, ClockMax: 1980, Busy: 0}
@@ -29,5 +32,13 @@ func TestWhatLowersTheClock(t *testing.T) {
 	hot := GPU{Temperature: 90, Clock: 1200, ClockMax: 1980, Power: -1, Busy: 99, Lowered: namesOf(0x1 | 0x4 | 0x20)}
 	if got, want := hot.String(), "90 °C, 1200 of 1980 MHz, lowered by power limit and temperature, 99% busy"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The struct is as long as NVML's header has it, with the numbers where they are there.
+func TestPlaceOnTheBus(t *testing.T) {
+	var p pciInfo
+	if size, at := unsafe.Sizeof(p), unsafe.Offsetof(p.domain); size != 68 || at != 16 {
+		t.Errorf("%d bytes, the domain is at %d", size, at)
 	}
 }

@@ -56,13 +56,16 @@ func savedValues(j *autograd.Joint, level strategy.Level) []graph.Value {
 		return slices.DeleteFunc(j.Saved(), func(v graph.Value) bool { return maker[v].Kind == op.Dequantize })
 	case strategy.SaveMatmuls:
 		return savedMatmuls(j, maker)
-	case strategy.SaveAttention:
-		return slices.DeleteFunc(j.Saved(), func(v graph.Value) bool { return maker[v].Kind != op.Attention })
 	}
-	return nil
+	return slices.DeleteFunc(j.Saved(), func(v graph.Value) bool {
+		return (maker[v].Kind != op.Attention || level != strategy.SaveAttention) && !statistic(maker[v], v)
+	})
 }
 
-// savedMatmuls are the outputs of matmuls and attention from which everything else that the
+// statistic says that a value is a mean or variance of a norm: small, and to compute it again takes a pass.
+func statistic(n graph.Node, v graph.Value) bool { return n.Kind == op.GroupNorm && v != n.Out[0] }
+
+// savedMatmuls are the outputs of matmuls, convolutions and attention, and statistics of norms, from which everything else that the
 // gradient reads follows by cheap ops.
 func savedMatmuls(j *autograd.Joint, maker map[graph.Value]graph.Node) []graph.Value {
 	seen := map[graph.Value]bool{}
@@ -74,7 +77,7 @@ func savedMatmuls(j *autograd.Joint, maker map[graph.Value]graph.Node) []graph.V
 			return
 		}
 		seen[v] = true
-		if n.Kind == op.MatMul || n.Kind == op.QuantizedMatmul || n.Kind == op.Attention {
+		if n.Kind == op.MatMul || n.Kind == op.QuantizedMatmul || n.Kind == op.Conv || n.Kind == op.Attention || statistic(n, v) {
 			keep = append(keep, v)
 			return
 		}

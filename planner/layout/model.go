@@ -120,7 +120,7 @@ func New(m *spec.Model, g goal.Goal, site goal.Site) (*Layout, error) {
 		programs: programs{joints: map[jointKey]*autograd.Joint{}, laid: map[programKey]*LaidProgram{}, seconds: map[*graph.Program]float64{},
 			kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}, cpuKernels: &kernelCache{from: site.CPUKernels, made: map[string]int64{}}}}
 	if o := g.Optimizer; o != nil {
-		l.Optimizer = &plan.Optimizer{Rule: o.Rule, GradType: g.Grad, Clip: o.Clip, Held: o.Held, Averaged: o.Averaged, Outputs: m.Config.Outputs}
+		l.Optimizer = &plan.Optimizer{Rule: o.Rule, GradType: g.Grad, Clip: o.Clip, Held: o.Held, Averaged: o.Averaged, Outputs: m.Config.Outputs, Centralized: m.Config.Centralize}
 		if g.Master {
 			l.Optimizer.Attr.To = m.Config.DType
 		}

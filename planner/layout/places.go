@@ -139,17 +139,24 @@ func separate(p *graph.Program) *graph.Program {
 func placeInner(p *graph.Program, places []plan.Place, align int64) int64 {
 	spans := make([]*pass.Span, len(p.Types))
 	var all []*pass.Span
+	last := lastReads(p)
+	takeOutputs(p, places, last)
 	for i, n := range p.Nodes {
-		for _, v := range n.Out {
-			if places[v].Region == "" {
-				spans[v] = &pass.Span{Bytes: p.Types[v].Bytes(), From: i, To: i}
-				all = append(all, spans[v])
-			}
-		}
 		for _, v := range n.In {
 			if spans[v] != nil {
 				spans[v].To = i
 			}
+		}
+		for k, v := range n.Out {
+			if places[v].Region != "" {
+				continue
+			}
+			if over := overwritten(p, n, k); over != 0 && spans[over] != nil && last[over] == i {
+				spans[v] = spans[over]
+				continue
+			}
+			spans[v] = &pass.Span{Bytes: p.Types[v].Bytes(), From: i, To: i}
+			all = append(all, spans[v])
 		}
 	}
 	total := pass.Pack(all, align)
@@ -159,4 +166,44 @@ func placeInner(p *graph.Program, places []plan.Place, align int64) int64 {
 		}
 	}
 	return total
+}
+
+// lastReads is the last node that reads each value.
+func lastReads(p *graph.Program) []int {
+	last := make([]int, len(p.Types))
+	for i, n := range p.Nodes {
+		for _, v := range n.In {
+			last[v] = i
+		}
+	}
+	return last
+}
+
+// takeOutputs puts values that nothing but the node reads which makes an output to the place of that output, where
+// it may lie on them. Nothing else is there before.
+func takeOutputs(p *graph.Program, places []plan.Place, last []int) {
+	made := make([]bool, len(p.Types))
+	for i, n := range p.Nodes {
+		for k, v := range n.Out {
+			made[v] = true
+			over := graph.Value(0)
+			if places[v].Region == plan.OutGradInput || places[v].Region == plan.OutCarry {
+				over = overwritten(p, n, k)
+			}
+			if over != 0 && made[over] && places[over].Region == "" && last[over] == i {
+				places[over] = places[v]
+			}
+		}
+	}
+}
+
+// overwritten is the operand of a node whose place an output may take, 0 for none.
+func overwritten(p *graph.Program, n graph.Node, output int) graph.Value {
+	for _, o := range p.Call(n).Overwrites() {
+		v := n.In[o.Operand]
+		if o.Output == output && p.Types[v].Equal(p.Types[n.Out[output]]) && !slices.Contains(n.In[:o.Operand], v) && !slices.Contains(n.In[o.Operand+1:], v) {
+			return v
+		}
+	}
+	return 0
 }

@@ -88,7 +88,7 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 		j, ok := l.programs.joints[key]
 		var err error
 		if !ok {
-			if j, err = autograd.Differentiate(l.Model.Program(block), autograd.Options{InputGrad: key.inputGrad, Outputs: l.Model.Config.Outputs}); err != nil {
+			if j, err = autograd.Differentiate(l.Model.Program(block), autograd.Options{InputGrad: key.inputGrad, Outputs: l.Model.Config.Outputs, Centralize: l.Model.Config.Centralize}); err != nil {
 				return nil, fmt.Errorf("differentiating block %s: %w", lay.block.Name, err)
 			}
 			l.programs.joints[key] = j

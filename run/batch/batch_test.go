@@ -1,6 +1,8 @@
 package batch_test
 
 import (
+	"encoding/binary"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +68,34 @@ func TestBatchesFillMicroBatches(t *testing.T) {
 	}
 	if !slices.Equal(first(filled["tokens1"]), []byte{4, 5, 6}) || !slices.Equal(first(filled["positions1"]), []byte{0, 1, 2}) || len(filled["mask1"]) != 36 {
 		t.Errorf("the second micro-batch is %v", filled)
+	}
+}
+
+// A large tensor is copied in parts, each to its place, its last and shorter one too.
+func TestLargeBatchesFill(t *testing.T) {
+	l, err := batch.Trace(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 1039
+	b := batch.Batch{"tokens": batch.Ints(make([]int32, n), 1, n), "targets": batch.Ints(make([]int32, n), 1, n), "mask": batch.Floats(make([]float32, n*n), n, n)}
+	for i := range b["mask"].Floats {
+		b["mask"].Floats[i] = float32(i)
+	}
+	m, err := l.Match(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mask, rest := make([]byte, 4*n*n), make([]byte, 4*n)
+	if err := m.Fill(1, func(_ int, name string) ([]byte, error) {
+		return map[bool][]byte{true: mask, false: rest}[name == "mask"], nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range b["mask"].Floats {
+		if got := math.Float32frombits(binary.LittleEndian.Uint32(mask[4*i:])); got != want {
+			t.Fatalf("number %d is %v, want %v", i, got, want)
+		}
 	}
 }
 

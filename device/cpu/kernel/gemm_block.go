@@ -74,7 +74,13 @@ func (b *block) height() int {
 func (b *block) rows(i, end int) {
 	r, s, tile := b.path, b.ready(i, end), 0
 	for ; i < end; i += r.mr {
-		for j := b.j0; j < b.jEnd; j += r.nr {
+		j := b.j0
+		if whole := (b.jEnd - j) / r.nr; s.line != nil && end-i >= r.mr && whole > 0 {
+			add, addStep := b.addend(b.p0, i, j)
+			s.line(b.kc, &s.data[0], s.step, &b.columns[0], &b.C[i*b.CStep+j], b.CStep, add, addStep, whole)
+			j += whole * r.nr
+		}
+		for ; j < b.jEnd; j += r.nr {
 			add, addStep := b.addend(b.p0, i, j)
 			r.tiles(s.tiles, min(r.mr, end-i), s.rowStep, b.kc, &s.data[0], s.step, &b.columns[(j-b.j0)*b.kc], r.nr,
 				&b.C[i*b.CStep+j], b.CStep, min(r.nr, b.jEnd-j), add, addStep, b.ahead(end, tile))
@@ -98,6 +104,7 @@ func (b *block) ahead(i, tile int) fetch {
 // strip is where tiles read rows of A.
 type strip struct {
 	tiles   *[maxRows + 1]tileFunc
+	line    lineFunc // nil where whole tiles are computed one by one
 	data    []float32
 	panel   int // elements from one panel of rows to the next
 	rowStep int // from row to row of a panel
@@ -112,11 +119,11 @@ func (b *block) ready(i, end int) strip {
 		for k := i; k < end; k++ {
 			b.A.Patches.Take(b.strip[(k-i)*b.kc:][:b.kc], k, b.p0)
 		}
-		return strip{&r.tileRows, b.strip, r.mr * b.kc, b.kc, b.kc}
+		return strip{&r.tileRows, r.lineRows, b.strip, r.mr * b.kc, b.kc, b.kc}
 	}
 	if b.A.Transposed {
 		b.A.pack(r, b.strip, r.mr, i, end-i, b.p0, b.kc, false)
-		return strip{&r.tileCols, b.strip, r.mr * b.kc, 1, r.mr}
+		return strip{&r.tileCols, r.lineCols, b.strip, r.mr * b.kc, 1, r.mr}
 	}
-	return strip{&r.tileRows, b.A.Data[i*b.A.Step+b.p0:], r.mr * b.A.Step, b.A.Step, b.A.Step}
+	return strip{&r.tileRows, r.lineRows, b.A.Data[i*b.A.Step+b.p0:], r.mr * b.A.Step, b.A.Step, b.A.Step}
 }

@@ -106,6 +106,40 @@ func TestGemm(t *testing.T) {
 	})
 }
 
+// TestLines compares lines of tiles with the same tiles one by one, to the bit.
+func TestLines(t *testing.T) {
+	pool := NewPool(2)
+	defer pool.Close()
+	eachPath(t, func(t *testing.T) {
+		if active.lineRows == nil {
+			t.Skip("no lines on this path")
+		}
+		singly := *active
+		singly.lineCols, singly.lineRows = nil, nil
+		lines, rng := active, newRand()
+		defer func() { active = lines }()
+		for i, s := range [][3]int{{49, 16, 1}, {54, 15, 7}, {60, 33, 385}, {97, 300, 1030}, {300, 1100, 6}} {
+			for mode := range 8 {
+				g := newGemm(rng, s[0], s[1], s[2], mode)
+				g.Accumulate = i%2 == 0
+				if i%3 == 1 {
+					g.Bias = random(rng, g.N)
+				}
+				before := slices.Clone(g.C)
+				active = lines
+				g.Run(pool)
+				got := g.C
+				g.C = before
+				active = &singly
+				g.Run(pool)
+				if !slices.Equal(got, g.C) {
+					t.Errorf("%d x %d x %d, mode %03b: lines of tiles have other bits than the tiles", s[0], s[1], s[2], mode)
+				}
+			}
+		}
+	})
+}
+
 // newGemm makes a random product; bits of mode: A transposed, B transposed, rows
 // longer than the matrix is wide.
 func newGemm(rng *rand.Rand, m, n, k, mode int) *Gemm {

@@ -28,6 +28,9 @@ type routines struct {
 	heights []int
 	// tileCols and tileRows are indexed by height. See tileFunc.
 	tileCols, tileRows [maxRows + 1]tileFunc
+	// lineCols and lineRows do the same of whole tiles side by side, without going back to Go for
+	// each. They may be nil.
+	lineCols, lineRows lineFunc
 	// packCopy and packTranspose fill panels, see pack.go.
 	packCopy      packCopyFunc
 	packTranspose packTransposeFunc

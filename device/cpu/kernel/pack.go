@@ -75,13 +75,18 @@ func (m *Matrix) pack(r *routines, panels []float32, step, first, n, p0, kc int,
 		return
 	}
 	whole := n / step
-	if whole > 0 {
-		r.packCopy(&panels[0], step, &m.Data[p0*m.Step+first], m.Step, kc, step, whole)
+	together := ceil(copied, step)
+	for q := 0; q < whole; q += together {
+		r.packCopy(&panels[q*step*kc], step, &m.Data[p0*m.Step+first+q*step], m.Step, kc, step, min(together, whole-q))
 	}
 	if i := whole * step; i < n {
 		r.packCopy(&panels[i*kc], step, &m.Data[p0*m.Step+first+i], m.Step, kc, n-i, 1)
 	}
 }
+
+// copied is how many elements of a row go to panels side by side. The panels of a wide block are a
+// power of two apart, so that a first-level cache has room for the same line of few of them.
+const copied = 64
 
 // packHalf is pack of a 16-bit type, widened.
 func (m *Matrix) packHalf(h *half, panels []float32, step, first, n, p0, kc int, along bool) {

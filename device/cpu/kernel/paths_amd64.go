@@ -50,6 +50,7 @@ func avx2() *routines {
 	r.heights = []int{6, 4, 2, 1}
 	r.tileCols = [maxRows + 1]tileFunc{1: tileCols1AVX2, 2: tileCols2AVX2, 4: tileCols4AVX2, 6: tileCols6AVX2}
 	r.tileRows = [maxRows + 1]tileFunc{1: tileRows1AVX2, 2: tileRows2AVX2, 4: tileRows4AVX2, 6: tileRows6AVX2}
+	r.lineCols, r.lineRows = lineColsAVX2, lineRowsAVX2
 	r.saturate, r.chains = saturateAVX2, 12*8
 	r.packCopy, r.packTranspose = packCopyAVX2, packStrips(8, packTransposeAVX2)
 	r.bf16, r.f16, r.packed = bf16AVX2(), f16AVX2(), packedAVX2()

@@ -13,6 +13,10 @@ import "unsafe"
 // fused multiply-add each, so the bits depend on nothing but the operands.
 type tileFunc func(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 
+// A lineFunc computes whole tiles side by side: mr rows, and nr columns of each of some panels of B
+// that lie one behind the other. It has the bits of a tileFunc for each.
+type lineFunc func(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int)
+
 // A fetch is what a tile prefetches into the second-level cache for later tiles: for every 16
 // k the cache lines at from and from+pair, after which from moves on by next. Only AVX-512
 // tiles do it.

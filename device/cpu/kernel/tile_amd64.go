@@ -16,6 +16,8 @@ func tileRows6AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float
 func tileRows4AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 func tileRows2AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
 func tileRows1AVX2(k int, a *float32, aStep int, b *float32, bStep int, c *float32, cStep int, cols int, add *float32, addStep int, ahead fetch)
+func lineColsAVX2(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int)
+func lineRowsAVX2(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int)
 func packCopyAVX512(dst *float32, step int, src *float32, srcStep, k, width, panels int)
 func packCopyAVX2(dst *float32, step int, src *float32, srcStep, k, width, panels int)
 func packTransposeAVX512(dst *float32, dstStep int, src *float32, srcStep, k int)

@@ -161,6 +161,87 @@ extern "C" __global__ void poolGrad(const Element *x, const Element *dy, Element
     }
 }
 
+// Pooling by the largest with windows of one size, LANES channels by a thread: y of a place, or which place of its
+// window was the first largest, or both.
+extern "C" __global__ void __launch_bounds__(256) poolLargest(const Element *x, Element *y, u8 *which, POOLING) {
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x, each = (u32)(C / LANES), r = i / each, c = i % each * LANES;
+    if (r >= (u32)(B * out0 * out1 * out2)) return;
+    u32 ou = r % (u32)out2, ov = r / (u32)out2 % (u32)out1, oz = r / (u32)(out2 * out1) % (u32)out0, b = r / (u32)(out2 * out1 * out0);
+    float top[LANES];
+    u8 best[LANES];
+    bool any = false;
+    for (int kz = 0; kz < (int)k0; kz++) {
+        int z = oz * (int)s0 - (int)p0 + kz * (int)d0;
+        if (z < 0 || z >= (int)in0) continue;
+        for (int kv = 0; kv < (int)k1; kv++) {
+            int v = ov * (int)s1 - (int)p1 + kv * (int)d1;
+            if (v < 0 || v >= (int)in1) continue;
+            for (int ku = 0; ku < (int)k2; ku++) {
+                int u = ou * (int)s2 - (int)p2 + ku * (int)d2;
+                if (u < 0 || u >= (int)in2) continue;
+                float f[LANES];
+                load(x + (i64)(((b * (u32)in0 + z) * (u32)in1 + v) * (u32)in2 + u) * C + c, f);
+                u8 at = (u8)((kz * (int)k1 + kv) * (int)k2 + ku);
+#pragma unroll
+                for (int k = 0; k < LANES; k++)
+                    if (!any || f[k] > top[k]) {
+                        top[k] = f[k];
+                        best[k] = at;
+                    }
+                any = true;
+            }
+        }
+    }
+    if (y) store(y + (i64)r * C + c, top);
+    if (which) {
+        Pack<u8, LANES> w;
+#pragma unroll
+        for (int k = 0; k < LANES; k++) w.x[k] = best[k];
+        *(Pack<u8, LANES> *)(which + (i64)r * C + c) = w;
+    }
+}
+
+// The windows of one size that a place may lie in, as windows has them.
+__device__ __forceinline__ void around(int i, i64 out, i64 k, i64 s, i64 p, i64 d, int &low, int &high) {
+    int first = i + (int)p - (int)d * ((int)k - 1);
+    low = first <= 0 ? 0 : (int)((u32)(first + (int)s - 1) / (u32)s);
+    high = min((int)((u32)(i + (int)p) / (u32)s), (int)out - 1);
+}
+
+// Its gradient: each place of x has those of the windows whose largest it is.
+extern "C" __global__ void __launch_bounds__(256) poolLargestGrad(const u8 *which, const Element *dy, Element *dx, POOLING) {
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x, each = (u32)(C / LANES), r = i / each, c = i % each * LANES;
+    if (r >= (u32)(B * in0 * in1 * in2)) return;
+    u32 ui = r % (u32)in2, vi = r / (u32)in2 % (u32)in1, zi = r / (u32)(in2 * in1) % (u32)in0, b = r / (u32)(in2 * in1 * in0);
+    bool dense = d0 * d1 * d2 == 1;
+    int z0, z1, v0, v1, u0, u1;
+    around(zi, out0, k0, s0, p0, d0, z0, z1);
+    around(vi, out1, k1, s1, p1, d1, v0, v1);
+    around(ui, out2, k2, s2, p2, d2, u0, u1);
+    float sum[LANES] = {};
+    for (int oz = z0; oz <= z1; oz++) {
+        int kz = (int)zi + (int)p0 - oz * (int)s0;
+        if (!dense && kz % (int)d0) continue;
+        for (int ov = v0; ov <= v1; ov++) {
+            int kv = (int)vi + (int)p1 - ov * (int)s1;
+            if (!dense && kv % (int)d1) continue;
+            for (int ou = u0; ou <= u1; ou++) {
+                int ku = (int)ui + (int)p2 - ou * (int)s2;
+                if (!dense && ku % (int)d2) continue;
+                i64 from = (i64)(((b * (u32)out0 + oz) * (u32)out1 + ov) * (u32)out2 + ou) * C + c;
+                int at = dense ? (kz * (int)k1 + kv) * (int)k2 + ku : (kz / (int)d0 * (int)k1 + kv / (int)d1) * (int)k2 + ku / (int)d2;
+                Pack<u8, LANES> w = *(const Pack<u8, LANES> *)(which + from);
+                float f[LANES];
+                load(dy + from, f);
+#pragma unroll
+                for (int k = 0; k < LANES; k++)
+                    if (w.x[k] == at) sum[k] += f[k];
+            }
+        }
+    }
+    store(dx + (i64)r * C + c, sum);
+}
+
 // Resampling: what place o of the new ones reads.
 enum { Nearest = 1, NearestExact, Linear, Cubic };
 __device__ __forceinline__ double cubicWeight(double d) {
