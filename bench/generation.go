@@ -198,12 +198,18 @@ func spread(rows []*GenerationRow, of func(*GenerationRow) float64) (s [2]float6
 	return s
 }
 
-// readBytes is more than caches hold.
-const readBytes = 256 << 20
+// readBytes is more than caches hold; on a GPU so much more that launching a kernel takes nothing next to reading it.
+const readBytes, readBytesGPU = 256 << 20, 4 << 30
 
 // readRate is how many bytes a second a kernel reads that writes next to nothing.
 func readRate(dev device.Device) (float64, error) {
-	call, err := op.Make(op.SumSquares, op.Attr{}, op.Type{DType: dtype.F32, Shape: []int64{readBytes / 4}})
+	bytes := int64(readBytes)
+	if d, counts := dev.(device.DriverMemory); counts {
+		if free, _, err := d.Memory(); err == nil && free > 2*readBytesGPU {
+			bytes = readBytesGPU
+		}
+	}
+	call, err := op.Make(op.SumSquares, op.Attr{}, op.Type{DType: dtype.F32, Shape: []int64{bytes / 4}})
 	if err != nil {
 		return 0, err
 	}
@@ -211,7 +217,7 @@ func readRate(dev device.Device) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("measuring reads: %w", err)
 	}
-	return readBytes / took.Seconds(), nil
+	return float64(bytes) / took.Seconds(), nil
 }
 
 // measure plans a model for the most texts that are wanted, and times some at once after the
@@ -347,7 +353,7 @@ func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRo
 	}
 	g.Name = fmt.Sprintf("%s %s, %d × %d", g.Model, g.DType, streams, w.length)
 	for _, ph := range w.job.Plan.Phases {
-		g.Captured = g.Captured || ph.Name == plan.Step(streams) && ph.Captured
+		g.Captured = g.Captured || (ph.Name == plan.Step(streams) || ph.Name == plan.Draw(streams)) && ph.Captured
 	}
 	o.report(g.Name)
 	if err := w.forecast(g); err != nil {

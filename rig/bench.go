@@ -287,12 +287,67 @@ type content struct {
 	// Of i32: ids below a count; or, where positions are not 0, sequences of so many positions
 	// in documents of so many each.
 	ids, positions, document int64
+	step                     step // of a call on a cache
+}
+
+// step is which integers of a call on a cache an operand has, with the sizes they follow from.
+type step struct {
+	what                         stepPart
+	rows, filled                 int64 // rows of the call; positions of a sequence
+	sequences, table, pages, all int64 // the table of pages, pages of the cache, and integers in all
+}
+
+type stepPart uint8
+
+const (
+	stepPositions stepPart = 1 + iota
+	stepSequences
+	stepPages
+)
+
+// cacheStep finds an operand of integers of a call on a cache: positions, sequences and the table of pages.
+func cacheStep(call op.Call, i int) (s step, ok bool) {
+	first := firstI32(call)
+	cache := slices.IndexFunc(call.In, func(t op.Type) bool { return len(t.Shape) == 4 })
+	if !call.Kind.ReadsCache() && call.Kind != op.NormHeads || i < first || i > first+2 || cache < 0 {
+		return s, false
+	}
+	table := call.In[first+2].Shape
+	s = step{what: stepPart(1 + i - first), rows: call.In[first].Shape.Last(), filled: table[1] * call.In[cache].Shape[2], sequences: table[0], table: table[1], pages: call.In[cache].Shape[0], all: call.In[i].Shape.Elements()}
+	if call.Attr.Document > 0 {
+		s.filled = call.Attr.Document
+	}
+	return s, true
+}
+
+// number is the n-th integer: a row of each sequence, or where there are more rows than sequences the latest positions of the
+// first, or of as many as it takes.
+func (s step) number(n int64) int32 {
+	if s.what == stepPages {
+		return int32(n % s.pages)
+	}
+	sequence, position := n, s.filled-1
+	switch {
+	case s.rows > s.sequences && s.rows <= s.filled:
+		sequence, position = 0, s.filled-s.rows+n
+	case s.rows > s.sequences:
+		sequence, position = n/s.filled, n%s.filled
+	}
+	if s.what == stepPositions {
+		return int32(position)
+	}
+	return int32(sequence) // those behind the last are of idle rows
 }
 
 // contentOf chooses what to fill an operand with. The factor of clipping must be positive,
 // or updates would change nothing, and so must means of squares, whose root is taken.
 func contentOf(call op.Call, i int) content {
 	t := call.In[i]
+	if t.DType == dtype.I32 {
+		if s, ok := cacheStep(call, i); ok {
+			return content{of: t.DType, step: s}
+		}
+	}
 	switch {
 	case t.DType == dtype.I32 && call.Attr.Segments && firstI32(call) == i:
 		n := t.Shape.Last()
@@ -324,11 +379,13 @@ func (b *bench) noiseOf(c content) (device.Memory, error) {
 	if m := b.noise[c]; m != nil {
 		return m, nil
 	}
-	some := op.NewArray(of(c.of, cmp.Or(c.positions, noiseElements)))
+	some := op.NewArray(of(c.of, cmp.Or(c.positions, c.step.all, noiseElements)))
 	for i := range some.Type.Shape.Elements() {
 		switch u := float64(op.Uniform(1, 0, uint64(i))); {
 		case c.positions > 0:
 			some.I[i] = int32(i / c.document)
+		case c.step.all > 0:
+			some.I[i] = c.step.number(i)
 		case c.of == dtype.I32:
 			some.I[i] = int32(u * float64(c.ids))
 		default:

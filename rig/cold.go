@@ -15,17 +15,25 @@ const (
 	mostElsewhere = 512
 )
 
-// coldOperands are those that a run has not touched for long when it launches a call: weights,
+// coldOperands are those that a run has not touched for long when it launches a call: weights, keys and values of a cache,
 // and what an update reads. Activations were mostly made just before.
 func coldOperands(c op.Call) []int {
 	switch {
+	case c.Kind == op.CachedAttention:
+		return []int{3, 4}
+	case c.Kind == op.AttendCache:
+		return []int{1, 2}
+	case c.Kind == op.NormHeads:
+		return []int{2, 3, 4}
+	case c.Kind == op.NormGated:
+		return []int{2, 3}
 	case c.InPlace() != nil && !c.Kind.WholeParam():
 		list := make([]int, len(c.In))
 		for i := range list {
 			list[i] = i
 		}
 		return list
-	case c.Kind == op.MatMul && !c.Attr.TransA, c.Kind == op.QuantizedMatmul:
+	case c.Kind == op.MatMul && !c.Attr.TransA, c.Kind == op.QuantizedMatmul, c.Kind == op.QuantizedPlus:
 		return []int{1}
 	case c.Kind == op.Dequantize:
 		return []int{0}

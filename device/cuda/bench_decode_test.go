@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -327,10 +328,10 @@ func BenchmarkDecode(b *testing.B) {
 		rows, context int64
 		how           string
 		cache         dtype.Type
-	}{{1, 1024, "fused", dtype.BF16}, {1, 1024, "exact", dtype.BF16}, {8, 1024, "fused", dtype.BF16}, {16, 1024, "fused", dtype.BF16}, {16, 1024, "exact", dtype.BF16}, {128, 1024, "fused", dtype.BF16}, {128, 1024, "exact", dtype.BF16},
+	}{{1, 1024, "fused", dtype.BF16}, {1, 1024, "exact", dtype.BF16}, {8, 1024, "fused", dtype.BF16}, {16, 1024, "fused", dtype.BF16}, {16, 1024, "cuBLASLt", dtype.BF16}, {16, 1024, "exact", dtype.BF16}, {128, 1024, "fused", dtype.BF16}, {128, 1024, "exact", dtype.BF16},
 		{1, 32768, "fused", dtype.BF16}, {1, 32768, "fused", quant.RowI8}, {1, 32768, "fused", quant.RowF8}, {1, 32768, "fused", quant.RowI4}} {
 		b.Run(fmt.Sprintf("%d rows context %d %s %v", c.rows, c.context, c.how, c.cache), func(b *testing.B) {
-			s.used = base
+			s.used, d.plainly.thick = base, c.how == "cuBLASLt"
 			run := &decodeStep{decodeStack: s, rows: c.rows, context: c.context, fused: c.how != "plain", exact: c.how == "exact", cacheType: c.cache}
 			run.build()
 			var took time.Duration
@@ -385,6 +386,47 @@ func (s *decodeStack) costs() (n int64) {
 		n += l.k.(*preparedKernel).call.Cost().Bytes
 	}
 	return n
+}
+
+// Matmuls of tens to thousands of rows of the Llama-3-8B shape: by cuBLASLt, and exact ones by tiles of each shape.
+func BenchmarkManyRows(b *testing.B) {
+	d := openGPU(b, Options{Cache: b.TempDir()})
+	defer d.Close()
+	s := newStack(b, d, 0, 8<<30)
+	base := s.used
+	for _, rows := range []int64{16, 32, 128, 512, 2048} {
+		for _, size := range [][2]int64{{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {128256, 4096}} {
+			n, k := size[0], size[1]
+			if rows > 256 && n > 100000 {
+				continue
+			}
+			line := fmt.Sprintf("%5d × %6d × %5d:", rows, n, k)
+			for form := -1; form <= len(tileForms); form++ {
+				if form > 0 && !tileForms[form-1].fits(rows, k) || form == 0 && rows <= fewestRows {
+					continue
+				}
+				s.used, s.launches, d.plainly.tile = base, nil, max(form, 0)
+				s.scratch = s.place(s.typ(64 << 20))
+				x, y := s.place(s.typ(1, rows, k)), s.place(s.typ(1, rows, n))
+				for range max(1, min(8, 1500000000/(n*k))) {
+					s.add(op.MatMul, op.Attr{TransB: true, Constant: form >= 0, Exact: form >= 0}, []op.Type{s.typ(1, rows, k), s.typ(n, k)}, x, s.place(s.typ(n, k)), y)
+				}
+				took, name := s.time().Seconds()/float64(len(s.launches)), "cuBLASLt"
+				if form >= 0 {
+					name = "chosen"
+				}
+				if form > 0 {
+					name = strings.TrimPrefix(tileForms[form-1].name(), "matmulTiles")
+				}
+				line += fmt.Sprintf("  %s %.1f µs", name, took*1e6)
+				if form < 0 {
+					line += fmt.Sprintf(" %.0f GB/s %.0f TFLOP/s", 2*float64(n*k)/took/1e9, 2*float64(rows*n*k)/took/1e12)
+				}
+			}
+			d.plainly.tile = 0
+			fmt.Println(line)
+		}
+	}
 }
 
 // A chunk of a prompt over what is in the cache of it.

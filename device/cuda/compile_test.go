@@ -91,7 +91,7 @@ func hopperUnits(t dtype.Type) (units []unit) {
 			units = append(units, unit{file: file, element: t, head: head, keys: hopperKeys, masks: head < 128, dropout: head == 80})
 		}
 	}
-	return units
+	return append(units, tileForms[0].unit(t), tileForms[len(tileForms)-1].unit(t))
 }
 
 // ampereUnits are those for GPUs of the generations before, which have much shared memory or

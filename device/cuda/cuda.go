@@ -62,8 +62,12 @@ type Device struct {
 	modules modules
 	choices algorithmChoices
 	dnn     dnn
-	// plainly: what tests turn off to compare.
-	plainly struct{ launches, copies bool }
+	// plainly: what tests turn off to compare; tile is one more than the form of tiles, 0 for the best; thick: fast
+	// matmuls of tens of rows are cuBLASLt's.
+	plainly struct {
+		launches, copies, thick bool
+		tile                    int
+	}
 
 	copying     sync.Mutex
 	copyKernels map[int64]*kernelLaunch // by pieces, see copyKernel

@@ -53,7 +53,7 @@ func (f fewRows) shared() int64 {
 		bytes += decodeWarps * laneStages * 4 * 512
 	}
 	if !f.ring {
-		bytes += 2 * f.rows * (ceilDiv(f.k, decodeSpan)*decodeSpan + 32)
+		bytes += 2 * f.rows * (ceilDiv(f.k, decodeSpan)*decodeSpan + 16)
 	}
 	return bytes
 }
@@ -142,6 +142,11 @@ func (d *Device) matMulRows(c op.Call) (p program, ok bool, err error) {
 	if c.Attr.Plus {
 		plus = buffer(2)
 	}
+	if d.byTiles(c.Attr.Exact, t, m, n, k) {
+		x := matmulTiles{m: m, n: n, k: k, x: buffer(0), w: buffer(1), bias: bias, plus: plus, y: buffer(len(c.In)), constant: c.Attr.Constant}
+		step, err := x.launch(d, t)
+		return program{actions: []action{step}}, true, err
+	}
 	return d.inGroups(c.Attr.Exact, m, func(from, rows int64) (program, bool, error) {
 		f, fits := d.newFewRows(t, rows, k, ceilDiv(n, 16), false, c.Attr.Exact)
 		if !fits {
@@ -191,6 +196,9 @@ func normGated(d *Device, c op.Call) (p program, err error) {
 	if err := same(c.In[0], c.In[1], c.In[2]); err != nil || c.In[1].Shape[0] != k || c.Attr.Func > op.SiLU {
 		return p, none
 	}
+	if d.byTiles(c.Attr.Exact, t, rows, 2*n, k) && n%elementsPerLoad(t) == 0 {
+		return d.jointGated(c, rows, n, k)
+	}
 	p, fits, err := d.inGroups(c.Attr.Exact, rows, func(from, rows int64) (program, bool, error) {
 		f, fits := d.newFewRows(t, rows, k, ceilDiv(n, 8), true, c.Attr.Exact)
 		if !fits {
@@ -229,6 +237,9 @@ func normHeads(d *Device, c op.Call) (p program, err error) {
 		if c.Attr.Bias {
 			bias[i] = buffer(11 + i)
 		}
+	}
+	if d.byTiles(c.Attr.Exact, t, rows, tiles*16, k) {
+		return d.jointHeads(c, rows, k, bias, scale)
 	}
 	held := newStaged(&p, c)
 	places := []arg{i64(c.Attr.Heads), i64(c.Attr.KVHeads), i64(size), i64(half), f32(scale), i64(cache.Shape[2]), i64(table[0]), i64(table[1]), i64(cache.Shape[0])}

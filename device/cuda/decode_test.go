@@ -46,36 +46,66 @@ func TestRowsOfMatmulsAreIndependent(t *testing.T) {
 }
 
 // Exact matmuls are those of cuBLASLt up to rounding, and a row has the same bits whatever rows are
-// computed with it.
+// computed with it: by kernels for few rows, and by tiles of every shape.
 func TestExactMatmuls(t *testing.T) {
 	d := openGPU(t, Options{})
 	defer d.Close()
-	for _, size := range []struct{ n, k int64 }{{300, 4096}, {6144, 4096}, {4096, 14336}, {28672, 128}, {1000, 576}, {34000, 64}} {
-		const most = 200
-		typ := dtype.BF16
+	for i, size := range []struct{ n, k int64 }{{300, 4096}, {2112, 4096}, {640, 14336}, {28672, 128}, {1000, 576}, {9000, 64}, {33, 200}, {258, 1032}} {
+		const most = 513
+		typ := []dtype.Type{dtype.BF16, dtype.F16}[i%2]
 		x, w := raw(t, typ, spreadNumbers(int(most*size.k), 1)), raw(t, typ, spreadNumbers(int(size.n*size.k), 2))
+		bias, plus := raw(t, typ, spreadNumbers(int(size.n), 4)), raw(t, typ, spreadNumbers(int(most*size.n), 3))
 		product := func(from, rows int64, own bool) []byte {
-			plus := raw(t, typ, make([]float32, rows*size.n))
-			c, err := op.Make(op.MatMul, op.Attr{TransB: true, Constant: own, Exact: own, Plus: true}, op.Type{DType: typ, Shape: shape.Shape{1, rows, size.k}},
-				op.Type{DType: typ, Shape: shape.Shape{size.n, size.k}}, op.Type{DType: typ, Shape: shape.Shape{1, rows, size.n}})
+			a, more := op.Attr{TransB: true, Constant: own, Exact: own, Plus: true}, op.Type{DType: typ, Shape: shape.Shape{1, rows, size.n}}
+			third := rowsOf(plus, most, from, rows)
+			if i%3 == 2 {
+				a.Plus, a.Bias, more, third = false, true, op.Type{DType: typ, Shape: shape.Shape{size.n}}, bias
+			}
+			c, err := op.Make(op.MatMul, a, op.Type{DType: typ, Shape: shape.Shape{1, rows, size.k}}, op.Type{DType: typ, Shape: shape.Shape{size.n, size.k}}, more)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return launched(t, d, c, op.Args{}, 0, rowsOf(x, most, from, rows), w, plus)[3]
+			return launched(t, d, c, op.Args{}, 0, rowsOf(x, most, from, rows), w, third)[3]
 		}
 		all, other := product(0, most, true), product(0, most, false)
 		var off, largest float64
+		number := func(b []byte) float32 {
+			if typ == dtype.F16 {
+				return dtype.FromF16(binary.LittleEndian.Uint16(b))
+			}
+			return dtype.FromBF16(binary.LittleEndian.Uint16(b))
+		}
 		for i := 0; i < len(all); i += 2 {
-			a, b := dtype.FromBF16(binary.LittleEndian.Uint16(all[i:])), dtype.FromBF16(binary.LittleEndian.Uint16(other[i:]))
+			a, b := number(all[i:]), number(other[i:])
 			off, largest = max(off, math.Abs(float64(a-b))), max(largest, math.Abs(float64(b)))
 		}
 		if !(off <= largest/100) {
-			t.Errorf("%d × %d: off by %g of %g", size.n, size.k, off, largest)
+			t.Errorf("%v %d × %d: off by %g of %g", typ, size.n, size.k, off, largest)
 		}
-		for _, part := range [][2]int64{{0, 1}, {17, 1}, {5, 8}, {0, 9}, {3, 16}, {100, 17}, {60, 64}, {70, 128}, {191, 9}} {
-			if !bytes.Equal(product(part[0], part[1], true), rowsOf(all, most, part[0], part[1])) {
-				t.Errorf("%d × %d: rows from %d on, %d of them, are not those of all", size.n, size.k, part[0], part[1])
+		for _, part := range [][2]int64{{0, 1}, {512, 1}, {17, 2}, {5, 8}, {0, 9}, {3, 16}, {100, 17}, {60, 64}, {70, 128}, {191, 9}, {13, 200}, {100, 300}} {
+			if got, want := product(part[0], part[1], true), rowsOf(all, most, part[0], part[1]); !bytes.Equal(got, want) {
+				n := 0
+				for i := 0; i < len(got); i += 2 {
+					if got[i] != want[i] || got[i+1] != want[i+1] {
+						n++
+					}
+				}
+				t.Errorf("%v %d × %d: rows from %d on, %d of them, are not those of all: %d of %d numbers differ", typ, size.n, size.k, part[0], part[1], n, len(got)/2)
 			}
+		}
+		for n, form := range tileForms {
+			rows := min(400, form.rows*4)
+			if form.thin() {
+				rows = form.rows
+			}
+			if !form.fits(rows, size.k) {
+				continue
+			}
+			d.plainly.tile = n + 1
+			if !bytes.Equal(product(100, rows, true), rowsOf(all, most, 100, rows)) {
+				t.Errorf("%v %d × %d: tiles of %+v give other bits", typ, size.n, size.k, form)
+			}
+			d.plainly.tile = 0
 		}
 	}
 }

@@ -111,11 +111,13 @@ const (
 
 // parts is into how many parts what a row sees is cut, so that few rows occupy all
 // multiprocessors: as many as there are blocks for. Where rows must have the same bits whatever is
-// computed with them it follows from what the cache was made for, otherwise from the rows of the step.
+// computed with them it follows from what the cache was made for, and long sequences have several for rows that are alone;
+// otherwise from the rows of the step.
 func (c cached) parts(d *Device) int64 {
 	rows, least := min(c.rows, c.streams), int64(1)
 	if c.Exact {
-		rows, least = c.streams, 2
+		const long, most = 2048, 16 // positions of a part, parts
+		rows, least = c.streams, max(1, min(most, c.table*c.page/long))
 	}
 	return max(least, c.blocks(d)*int64(d.gpu.multiprocessors)/(rows*c.KVHeads*ceilDiv(c.Heads/c.KVHeads, attendHeads)))
 }

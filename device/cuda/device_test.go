@@ -43,7 +43,8 @@ func TestConformance(t *testing.T) {
 // else.
 func TestTF32(t *testing.T) {
 	openGPU(t, Options{}).Close()
-	rounds := map[op.Kind]bool{op.MatMul: true, op.LinearPlus: true, op.Conv: true, op.ConvInput: true, op.ConvWeight: true, op.Attention: true, op.AttentionGrad: true, op.LinearCrossEntropy: true, op.LinearCrossEntropyGrad: true}
+	rounds := map[op.Kind]bool{op.MatMul: true, op.LinearPlus: true, op.Conv: true, op.ConvInput: true, op.ConvWeight: true, op.Attention: true, op.AttentionGrad: true, op.LinearCrossEntropy: true, op.LinearCrossEntropyGrad: true,
+		op.NormGated: true, op.NormHeads: true}
 	rounded := func(c op.Case, output int) devicetest.Limit {
 		limit := bound(c, output)
 		if rounds[c.Call.Kind] {
@@ -58,5 +59,5 @@ func TestTF32(t *testing.T) {
 // A share of the GPU with a small limit gives exactly that.
 func TestLimit(t *testing.T) {
 	openGPU(t, Options{}).Close()
-	devicetest.Run(t, func(t *testing.T) device.Device { return openGPU(t, Options{Share: 4, Limit: 8 << 20}) }, devicetest.Options{})
+	devicetest.Run(t, func(t *testing.T) device.Device { return openGPU(t, Options{Share: 4, Limit: 16 << 20}) }, devicetest.Options{})
 }

@@ -147,6 +147,7 @@ func (f *fake) cuda() *driver.CUDA {
 		},
 		UnloadModule: func(driver.Module) error { return f.give("UnloadModule", "module") },
 		Function:     func(driver.Module, string) (driver.Function, error) { return 1, f.call("Function") },
+		Describe:     func(*driver.TensorMap, driver.Tiles) error { return f.call("Describe") },
 		AllowShared:  func(driver.Function, int) error { return f.call("AllowShared") },
 		Launch:       f.launch,
 

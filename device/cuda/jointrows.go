@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"cmp"
+	"slices"
 
 	"spillway/device"
 	"spillway/op"
@@ -12,12 +13,15 @@ import (
 // that a GPU is busy longer and pauses less often.
 type joint struct {
 	weights      []arg
-	bytes        []int64 // of each
-	whole, parts []action
+	bytes        []int64  // of each
+	whole, parts []action // whole is nil where they differ in more than their weights
 }
 
 func (j *joint) run(q *queue, l *device.Launch) error {
 	actions := j.whole
+	if actions == nil {
+		actions = j.parts
+	}
 	for i := 1; i < len(j.weights); i++ {
 		if j.weights[i].value(l) != j.weights[i-1].value(l)+uint64(j.bytes[i-1]) {
 			actions = j.parts
@@ -33,7 +37,8 @@ func (j *joint) run(q *queue, l *device.Launch) error {
 
 // multiplyJoint appends the matmul of x [rows k] with the transposes of some operands, and returns where in the scratch
 // memory its results are [rows outputs of all].
-func (d *Device) multiplyJoint(p *program, c op.Call, x arg, rows, k int64, operands ...int) (made arg, err error) {
+// Exact ones add their biases.
+func (d *Device) multiplyJoint(p *program, c op.Call, x arg, rows, k int64, bias []arg, operands ...int) (made arg, err error) {
 	t, outputs := c.In[0].DType, int64(0)
 	for _, i := range operands {
 		outputs += c.In[i].Shape[0]
@@ -44,11 +49,22 @@ func (d *Device) multiplyJoint(p *program, c op.Call, x arg, rows, k int64, oper
 	multiply := func(i int, n int64) []action {
 		result := made
 		result.bits += uint64(t.Bytes(at))
+		if d.byTiles(c.Attr.Exact, t, rows, n, k) {
+			one := matmulTiles{m: rows, n: n, k: k, x: x, w: buffer(i), y: result, step: outputs, constant: true}
+			if len(bias) > 0 {
+				one.bias = bias[slices.Index(operands, i)]
+			}
+			step, bad := one.launch(d, t)
+			err = cmp.Or(err, bad)
+			return []action{step}
+		}
 		steps, bytes, bad := d.multiply(matmulArgs{m: rows, n: n, k: k, a: matrix{x, t, k, false}, b: matrix{buffer(i), t, k, true}, c: matrix{result, t, outputs, false}, scratch: scratch})
 		err, p.workspace = cmp.Or(err, bad), max(p.workspace, scratch+aligned(bytes))
 		return steps
 	}
-	j.whole = multiply(operands[0], outputs)
+	if len(bias) == 0 {
+		j.whole = multiply(operands[0], outputs)
+	}
 	for _, i := range operands {
 		n := c.In[i].Shape[0]
 		j.weights, j.bytes = append(j.weights, buffer(i)), append(j.bytes, c.In[i].Bytes())
@@ -77,7 +93,7 @@ func (d *Device) jointGated(c op.Call, rows, n, k int64) (p program, err error) 
 	if err != nil {
 		return p, err
 	}
-	both, err := d.multiplyJoint(&p, c, x, rows, k, 2, 3)
+	both, err := d.multiplyJoint(&p, c, x, rows, k, nil, 2, 3)
 	if err != nil {
 		return p, err
 	}
@@ -94,7 +110,11 @@ func (d *Device) jointHeads(c op.Call, rows, k int64, bias [3]arg, scale float64
 	if err != nil {
 		return p, err
 	}
-	all, err := d.multiplyJoint(&p, c, x, rows, k, 2, 3, 4)
+	var early []arg // exact sums are rounded with their bias
+	if c.Attr.Exact && c.Attr.Bias {
+		early, bias = slices.Clone(bias[:]), [3]arg{}
+	}
+	all, err := d.multiplyJoint(&p, c, x, rows, k, early, 2, 3, 4)
 	if err != nil {
 		return p, err
 	}

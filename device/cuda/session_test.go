@@ -124,7 +124,7 @@ func TestExactSessions(t *testing.T) {
 		return list
 	}
 	want := logits(512, 0, 1, 2)
-	for name, got := range map[string][lengths][][]float32{"in chunks of 64": logits(64, 0, 1, 2), "first alone": logits(512, 0), "second alone": logits(512, 1), "third alone": logits(32, 2),
+	for name, got := range map[string][lengths][][]float32{"in chunks of 64": logits(64, 0, 1, 2), "in chunks of 8": logits(8, 1, 2), "first alone": logits(512, 0), "second alone": logits(512, 1), "third alone": logits(32, 2),
 		"with many": logits(512, 0, 1, 2, 1, 1, 2, 2, 2, 2, 2, 1)} {
 		for n := range got {
 			for i := range got[n] {

@@ -3,6 +3,7 @@ package search
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"spillway/device"
 	"spillway/plan"
@@ -26,7 +27,7 @@ type Step struct {
 // WithSteps is a plan to generate with a phase for each of some smaller steps. All of them
 // share weights and caches, so a choice of what is streamed is one of all. Steps of one
 // row for each sequence are captured as graphs where the device can and there are not too
-// many launches in all; those of prompts compute much longer than they launch.
+// many launches in all, first those that draw tokens, which run most often; those of prompts compute much longer than they launch.
 func WithSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.Plan, error) {
 	p, err := writeSteps(p, g, site, steps)
 	if err != nil {
@@ -36,7 +37,20 @@ func WithSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.P
 	if p.Captured {
 		left -= p.Launches()
 	}
-	for i := range p.Phases {
+	order := make([]int, len(p.Phases))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch first, second := steps[a].Draws, steps[b].Draws; {
+		case first == second:
+			return 0
+		case first:
+			return -1
+		}
+		return 1
+	})
+	for _, i := range order {
 		ph := &p.Phases[i]
 		view, err := p.Phase(ph.Name)
 		if err != nil {

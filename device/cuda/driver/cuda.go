@@ -61,6 +61,19 @@ type (
 	}
 )
 
+// TensorMap is CUtensorMap, a parameter of kernels. It begins at a multiple of 64 bytes.
+type TensorMap [128]byte
+
+// Tiles is a matrix of 16-bit elements, stored row by row, that the copy engine brings to shared memory in tiles. What lies outside
+// of it is zeros there, and 16 bytes of a row are exchanged as wgmma wants them (128-byte swizzle).
+type Tiles struct {
+	Address       Pointer
+	Float16       bool // or bfloat16
+	Rows, Columns int64
+	Step          int64 // bytes from a row to the next
+	High, Wide    uint32
+}
+
 // MaxParams is the most parameters a kernel has.
 const MaxParams = 32
 
@@ -106,6 +119,8 @@ type CUDA struct {
 	Function     func(m Module, name string) (Function, error)
 	AllowShared  func(f Function, bytes int) error
 	Launch       func(*Launch) error
+	// Describe writes what the copy engine needs to know of a matrix; nil where the driver is too old for it.
+	Describe func(*TensorMap, Tiles) error
 
 	// BeginCapture makes a stream, and those that wait for it, record what they are given
 	// as a graph until EndCapture. LastNode is the node of what a stream was given last.
@@ -311,6 +326,18 @@ func (l *cudaLib) bindModules(t *CUDA) {
 		f, text := new(Function), append([]byte(name), 0)
 		err := l.check("cuModuleGetFunction", function.Call(uintptr(unsafe.Pointer(f)), uintptr(m), uintptr(unsafe.Pointer(&text[0]))))
 		return *f, err
+	}
+	if encode, err := l.lib.Func("cuTensorMapEncodeTiled"); err == nil {
+		t.Describe = func(to *TensorMap, m Tiles) error {
+			const float16, bfloat16, swizzle128, promote128 = 6, 9, 3, 2 // a row of a tile has 128 bytes, of which others are wanted much later
+			kind := uintptr(bfloat16)
+			if m.Float16 {
+				kind = float16
+			}
+			sizes, step, box, each := &[2]uint64{uint64(m.Columns), uint64(m.Rows)}, &[1]uint64{uint64(m.Step)}, &[2]uint32{m.Wide, m.High}, &[2]uint32{1, 1}
+			return l.check("cuTensorMapEncodeTiled", encode.Call(uintptr(unsafe.Pointer(to)), kind, 2, uintptr(m.Address), uintptr(unsafe.Pointer(sizes)),
+				uintptr(unsafe.Pointer(step)), uintptr(unsafe.Pointer(box)), uintptr(unsafe.Pointer(each)), 0, swizzle128, promote128, 0))
+		}
 	}
 	const maxDynamicShared = 8
 	t.AllowShared = func(f Function, bytes int) error {

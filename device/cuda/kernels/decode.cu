@@ -5,13 +5,11 @@
 //
 // A tile is 16 rows of W. A block takes every gridDim.x-th tile, its warps take pieces of
 // SPAN elements of its rows in turn, and their sums are added in order. Tensor cores multiply,
-// W on the left, up to eight rows of x on the right: the sums of a row of x have the same
-// order however many rows there are. A lane reads 16 bytes of two rows of W where mma wants
-// four elements of each for two steps; the elements of a row are so taken in another order,
-// for x too.
+// W on the left, up to eight rows of x on the right, elements of a row in the order they have: the
+// sums of a row of x have the same order however many rows there are, in hopperRows.cu too.
 //
-// Each lane has a ring in shared memory, through which it fetches exactly what it will use:
-// no thread waits for another until the sums of a tile are added, and the ring runs
+// Each warp has a ring in shared memory, through which it fetches exactly what it will use:
+// no warp waits for another until the sums of a tile are added, and the ring runs
 // on into the next tile.
 
 #if ELEMENT != 0
@@ -30,6 +28,13 @@ __device__ __forceinline__ void times(float (&c)[4], u32 a0, u32 a1, u32 a2, u32
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+// matrices loads four 8 × 8 matrices, the rows of the first eight lanes first.
+__device__ __forceinline__ uint4 matrices(const void *row) {
+    uint4 r;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"(sharedAt(row)) : "memory");
+    return r;
+}
+
 // Rows are the few rows: x, and for those that are normalized first the weights of the norm.
 struct Rows {
     const Element *x;
@@ -40,7 +45,7 @@ struct Rows {
     int stages;       // of the ring of multiplyBulk
 };
 
-__device__ __forceinline__ int pitchOf(int width) { return (width + SPAN - 1) / SPAN * SPAN + 32; } // 64 bytes more: rows in different banks
+__device__ __forceinline__ int pitchOf(int width) { return (width + SPAN - 1) / SPAN * SPAN + 16; } // 32 bytes more: rows in different banks
 
 // together is a barrier of the threads that multiply.
 __device__ __forceinline__ void together() { asm volatile("bar.sync 1, %0;" ::"n"(WARPS * 32) : "memory"); }
@@ -136,7 +141,9 @@ template <int T, bool RING, class Form> __device__ __forceinline__ void multiply
     const int parts = 4 + (RING ? 2 * T : 0);
     extern __shared__ uint4 space[];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
-    uint4 *ring = space + warp * STAGES * parts * 32 + lane;
+    uint4 *ring = space + warp * STAGES * parts * 32;
+    // eight rows of four times 16 bytes, exchanged so that rows are in different banks
+    auto slot = [&](int stage, int part, int row, int chunk) { return ring + (stage * parts + part) * 32 + row * 4 + (chunk ^ row >> 1); };
     float *sums = (float *)(space + WARPS * STAGES * parts * 32); // [2][WARPS][16][8·T]
     Element *xs = (Element *)(sums + 2 * WARPS * 16 * 8 * T);
     const int spans = (r.width + SPAN - 1) / SPAN, tiles = form.tiles(), pitch = pitchOf(r.width);
@@ -157,8 +164,8 @@ template <int T, bool RING, class Form> __device__ __forceinline__ void multiply
             int i = span * SPAN + h * 32 + t * 8;
             bool there = i < r.width;
             const Element *a = upper ? upper : r.x, *b = lower ? lower : r.x;
-            fetch16((Element *)(ring + (stage * parts + 2 * h) * 32), there ? a + i : a, there && upper);
-            fetch16((Element *)(ring + (stage * parts + 2 * h + 1) * 32), there ? b + i : b, there && lower);
+            fetch16((Element *)slot(stage, 2 * h, g, t), there ? a + i : a, there && upper);
+            fetch16((Element *)slot(stage, 2 * h + 1, g, t), there ? b + i : b, there && lower);
         }
     };
     auto fetchRows = [&](int stage, int from) {
@@ -169,7 +176,7 @@ template <int T, bool RING, class Form> __device__ __forceinline__ void multiply
                 for (int h = 0; h < 2; h++) {
                     int i = from * SPAN + h * 32 + t * 8;
                     bool there = i < r.width && n * 8 + g < r.count;
-                    fetch16((Element *)(ring + (stage * parts + 4 + 2 * n + h) * 32), there ? r.x + (i64)(n * 8 + g) * r.width + i : r.x, there);
+                    fetch16((Element *)slot(stage, 4 + 2 * n + h, g, t), there ? r.x + (i64)(n * 8 + g) * r.width + i : r.x, there);
                 }
     };
     auto advance = [&]() {
@@ -206,30 +213,29 @@ template <int T, bool RING, class Form> __device__ __forceinline__ void multiply
 
     int stage = 0, turn = 0;
     for (int at = blockIdx.x; at < tiles; at += gridDim.x, turn ^= 1) {
-        float sum[T][2][4] = {};
+        float sum[T][4] = {};
         for (int c = warp; c < spans; c += WARPS) {
             await<STAGES - 2>();
+            __syncwarp(); // what all lanes fetched is here, and none reads what was before
             int free = stage == 0 ? STAGES - 1 : stage - 1; // used up in the last round
             fetchWeights(free);
             fetchRows(free, span);
             commit();
             advance();
-            uint4 w[4];
 #pragma unroll
-            for (int i = 0; i < 4; i++) w[i] = ring[(stage * parts + i) * 32];
+            for (int h = 0; h < 2; h++) {
+                uint4 w[2], x[T];
 #pragma unroll
-            for (int n = 0; n < T; n++)
+                for (int i = 0; i < 2; i++) w[i] = matrices(slot(stage, 2 * h + (lane >> 3 & 1), lane & 7, 2 * i + (lane >> 4)));
 #pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    uint4 x = {};
-                    if (RING)
-                        x = ring[(stage * parts + 4 + 2 * n + h) * 32];
-                    else if (n * 8 + g < r.count)
-                        x = *(const uint4 *)(xs + (n * 8 + g) * pitch + c * SPAN + h * 32 + t * 8);
-                    const uint4 a = w[2 * h], b = w[2 * h + 1];
-                    times(sum[n][0], a.x, b.x, a.y, b.y, x.x, x.y);
-                    times(sum[n][1], a.z, b.z, a.w, b.w, x.z, x.w);
-                }
+                for (int n = 0; n < T; n++)
+                    x[n] = RING ? matrices(slot(stage, 4 + 2 * n + h, lane & 7, lane >> 3))
+                                : matrices(xs + min(n * 8 + (lane & 7), r.count - 1) * pitch + c * SPAN + h * 32 + (lane >> 3) * 8);
+#pragma unroll
+                for (int n = 0; n < T; n++) times(sum[n], w[0].x, w[0].y, w[0].z, w[0].w, x[n].x, x[n].y);
+#pragma unroll
+                for (int n = 0; n < T; n++) times(sum[n], w[1].x, w[1].y, w[1].z, w[1].w, x[n].z, x[n].w);
+            }
             stage = stage + 1 == STAGES ? 0 : stage + 1;
         }
         float *mine = sums + (turn * WARPS + warp) * 16 * 8 * T;
@@ -237,7 +243,7 @@ template <int T, bool RING, class Form> __device__ __forceinline__ void multiply
         for (int n = 0; n < T; n++)
 #pragma unroll
             for (int y = 0; y < 2; y++)
-                *(float2 *)(mine + (g + 8 * y) * 8 * T + n * 8 + 2 * t) = {sum[n][0][2 * y] + sum[n][1][2 * y], sum[n][0][2 * y + 1] + sum[n][1][2 * y + 1]};
+                *(float2 *)(mine + (g + 8 * y) * 8 * T + n * 8 + 2 * t) = {sum[n][2 * y], sum[n][2 * y + 1]};
         __syncthreads();
         for (int e = threadIdx.x; e < 64 * T; e += WARPS * 32) {
             int row = e & 7, n = e >> 3;
@@ -350,33 +356,37 @@ template <int T, class Form> __device__ __forceinline__ void multiplyBulk(const 
     int stage = 0;
     u32 turn = 0, n = 0; // of full; tiles so far
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, n++) {
-        float sum[T][2][4] = {};
+        float sum[T][4] = {};
         for (int c = 0; c < pieces; c++) {
             awaitTurn(full + stage, turn);
             if (c * PIECE + warp * SPAN < r.width) {
-                const char *from = ring + stage * stageBytes + g * PIECE_PITCH + (warp * SPAN + t * 8) * (int)sizeof(Element);
-                uint4 w[4], x[T][2];
+                // a lane has four neighbouring elements of each 16: in two steps of eight. Rows begin with different 16, so that they are in
+                // different banks
+                const char *from = ring + stage * stageBytes + g * PIECE_PITCH + (warp * SPAN + t * 4) * (int)sizeof(Element);
+                uint2 low[4], high[4], x[T][4];
 #pragma unroll
-                for (int i = 0; i < 4; i++) w[i] = *(const uint4 *)(from + (i & 1) * 8 * PIECE_PITCH + (i >> 1 ^ g & 1) * 64);
-                if (g & 1) { // every other row reads its halves in the other order: different banks
-                    uint4 first = w[0], second = w[1];
-                    w[0] = w[2], w[1] = w[3], w[2] = first, w[3] = second;
+                for (int i = 0; i < 4; i++) {
+                    low[i] = *(const uint2 *)(from + (i ^ g & 3) * 32);
+                    high[i] = *(const uint2 *)(from + 8 * PIECE_PITCH + (i ^ g & 3) * 32);
                 }
 #pragma unroll
                 for (int m = 0; m < T; m++)
 #pragma unroll
-                    for (int h = 0; h < 2; h++) {
-                        x[m][h] = {};
-                        if (m * 8 + g < r.count) x[m][h] = *(const uint4 *)(xs + (m * 8 + g) * pitch + c * PIECE + warp * SPAN + h * 32 + t * 8);
-                    }
+                    for (int i = 0; i < 4; i++) x[m][i] = *(const uint2 *)(xs + min(m * 8 + g, r.count - 1) * pitch + c * PIECE + warp * SPAN + i * 16 + t * 4);
 #pragma unroll
-                for (int m = 0; m < T; m++)
+                for (int d = 1; d <= 2; d <<= 1)
+                    if (g & d)
 #pragma unroll
-                    for (int h = 0; h < 2; h++) {
-                        const uint4 a = w[2 * h], b = w[2 * h + 1];
-                        times(sum[m][0], a.x, b.x, a.y, b.y, x[m][h].x, x[m][h].y);
-                        times(sum[m][1], a.z, b.z, a.w, b.w, x[m][h].z, x[m][h].w);
-                    }
+                        for (int i = 0; i < 4; i++)
+                            if (!(i & d)) {
+                                uint2 a = low[i], b = high[i];
+                                low[i] = low[i | d], high[i] = high[i | d];
+                                low[i | d] = a, high[i | d] = b;
+                            }
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+#pragma unroll
+                    for (int m = 0; m < T; m++) times(sum[m], low[i].x, high[i].x, low[i].y, high[i].y, x[m][i].x, x[m][i].y);
             }
             __syncwarp();
             if (lane == 0) arrive(empty + stage);
@@ -389,7 +399,7 @@ template <int T, class Form> __device__ __forceinline__ void multiplyBulk(const 
         for (int m = 0; m < T; m++)
 #pragma unroll
             for (int y = 0; y < 2; y++)
-                *(float2 *)(mine + (g + 8 * y) * 8 * T + m * 8 + 2 * t) = {sum[m][0][2 * y] + sum[m][1][2 * y], sum[m][0][2 * y + 1] + sum[m][1][2 * y + 1]};
+                *(float2 *)(mine + (g + 8 * y) * 8 * T + m * 8 + 2 * t) = {sum[m][2 * y], sum[m][2 * y + 1]};
         __syncwarp();
         if (lane == 0) arrive(ready + half);
     }

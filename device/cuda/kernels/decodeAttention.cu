@@ -107,6 +107,18 @@ typedef Coded<VALUE_CODE> Values;
 #endif
 #define PENDING (2 * AHEAD - 1) // groups of copies that are under way while one is waited for
 
+// TOGETHER parts of a row are read at once to be added; fetched reads numbers that another block wrote.
+#define TOGETHER (BLOCKS > 2 ? 16 : 32)
+template <int N> __device__ __forceinline__ Pack<float, N> fetched(const Pack<float, N> *p) {
+    Pack<float, N> r;
+    if (N == 4) *(float4 *)&r = __ldcg((const float4 *)p);
+    else if (N == 2) *(float2 *)&r = __ldcg((const float2 *)p);
+    else
+#pragma unroll
+        for (int i = 0; i < N; i++) r.x[i] = __ldcg(p->x + i);
+    return r;
+}
+
 // HEADS_AT_ONCE heads that share a key head are computed together: columns of the matmuls.
 #define HEADS_AT_ONCE 8
 
@@ -529,32 +541,38 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
                 for (int r = warp; r < now.here; r += TEAM) {
                     const float2 *from = stats + (now.at + r) * most;
                     const float *x = parts + (now.at + r) * most * HEAD;
-                    float greatest = -INFINITE, w = 0;
-                    for (int i = lane; i < now.count; i += 32) greatest = fmaxf(greatest, __ldcg(from + i).x);
+                    // a part is HEAD numbers, of which each lane has some; as many parts as there are registers for are on their way together with the stats
+                    Pack<float, HEAD / 32> part[TOGETHER];
+                    auto fetchParts = [&](int base) {
+#pragma unroll
+                        for (int i = 0; i < TOGETHER; i++) {
+                            part[i] = {};
+                            if (base + i < now.count) part[i] = fetched((const Pack<float, HEAD / 32> *)(x + (i64)(base + i) * HEAD) + lane);
+                        }
+                    };
+                    auto stat = [&](int i) { return i < now.count ? __ldcg(from + i) : float2{-INFINITE, 0}; };
+                    fetchParts(0);
+                    const float2 first = stat(lane);
+                    float greatest = first.x, w = 0;
+                    for (int i = lane + 32; i < now.count; i += 32) greatest = fmaxf(greatest, stat(i).x);
                     greatest = warpMax(greatest);
                     float sums[HEAD / 32] = {};
                     for (int base = 0; base < now.count; base += 32) {
-                        float2 s = base + lane < now.count ? __ldcg(from + base + lane) : float2{-INFINITE, 0};
-                        float by = s.x == -INFINITE ? 0.0f : power2(s.x - greatest);
+                        const float2 s = base == 0 ? first : stat(base + lane);
+                        const float by = s.x == -INFINITE ? 0.0f : power2(s.x - greatest);
                         w += warpSum(s.y * by);
-                        int some = min(32, now.count - base);
-#pragma unroll 16
-                        for (int i = 0; i < some; i++) {
-                            float factor = __shfl_sync(0xffffffffu, by, i);
-#if HEAD == 128
-                            const float4 four = __ldcg((const float4 *)(x + (i64)(base + i) * HEAD) + lane);
-                            sums[0] += four.x * factor;
-                            sums[1] += four.y * factor;
-                            sums[2] += four.z * factor;
-                            sums[3] += four.w * factor;
-#else
+                        for (int some = 0; some < 32 && base + some < now.count; some += TOGETHER) {
+                            if (base + some > 0) fetchParts(base + some);
 #pragma unroll
-                            for (int d = 0; d < HEAD / 32; d++) sums[d] += __ldcg(x + (i64)(base + i) * HEAD + d * 32 + lane) * factor;
-#endif
+                            for (int i = 0; i < TOGETHER; i++) {
+                                const float factor = __shfl_sync(0xffffffffu, by, some + i);
+#pragma unroll
+                                for (int d = 0; d < HEAD / 32; d++) sums[d] += part[i].x[d] * factor;
+                            }
                         }
                     }
 #pragma unroll
-                    for (int d = 0; d < HEAD / 32; d++) narrow(sums[d] / w, o + (now.at + r) * HEAD + (HEAD == 128 ? lane * 4 + d : d * 32 + lane));
+                    for (int d = 0; d < HEAD / 32; d++) narrow(sums[d] / w, o + (now.at + r) * HEAD + lane * (HEAD / 32) + d);
                 }
             }
         }

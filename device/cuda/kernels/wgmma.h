@@ -25,6 +25,10 @@ __device__ __forceinline__ u64 describe(u32 at, int panel) {
 #define N5 N4 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define N6 N5 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define N7 N6 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define N8 N7 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define N9 N8 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define N10 N9 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define N11 N10 ", %88, %89, %90, %91, %92, %93, %94, %95"
 #define C4(i) "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
 #define C0 C4(0), C4(1)
 #define C1 C0, C4(2), C4(3)
@@ -34,6 +38,10 @@ __device__ __forceinline__ u64 describe(u32 at, int panel) {
 #define C5 C4S, C4(10), C4(11)
 #define C6 C5, C4(12), C4(13)
 #define C7 C6, C4(14), C4(15)
+#define C8 C7, C4(16), C4(17)
+#define C9 C8, C4(18), C4(19)
+#define C10 C9, C4(20), C4(21)
+#define C11 C10, C4(22), C4(23)
 
 // both: a and b of 16 columns each in shared memory, b by its rows; add is 0 if c is to be
 // forgotten. down: a in registers, and 16 rows of b.
@@ -58,6 +66,8 @@ MATMULS(80, N4, C4S, "%40", "%41", "%42", "%40", "%41", "%42", "%43", "%44")
 MATMULS(96, N5, C5, "%48", "%49", "%50", "%48", "%49", "%50", "%51", "%52")
 MATMULS(112, N6, C6, "%56", "%57", "%58", "%56", "%57", "%58", "%59", "%60")
 MATMULS(128, N7, C7, "%64", "%65", "%66", "%64", "%65", "%66", "%67", "%68")
+MATMULS(144, N8, C8, "%72", "%73", "%74", "%72", "%73", "%74", "%75", "%76")
+MATMULS(192, N11, C11, "%96", "%97", "%98", "%96", "%97", "%98", "%99", "%100")
 
 // begin comes before matmuls, submit closes a group of them, and finish<N> waits until at
 // most N groups are under way. Sums and left factors are not to be touched meanwhile; held
