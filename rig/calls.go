@@ -59,17 +59,17 @@ const (
 
 	// A CPU takes as long for a call as a step of the plan does. So it measures calls of at most so
 	// much arithmetic and memory traffic, for a while; larger calls run at the rates of tables.
-	hostFlops = 100e9
-	hostBytes = 1 << 30
-	hostSpent = 4 * time.Second
-	// hostLong is what a call takes that a CPU does not repeat after its first runs.
-	hostLong = 100 * time.Millisecond
-	// hostSpan is callSpan of a CPU, which needs no rest: it has no clock to raise.
-	hostSpan = 400 * time.Microsecond
-	// hostPatience is that of measurements on a CPU that other programs use too.
-	hostPatience = 12
-	// hostCold is more than the caches of most CPUs hold.
-	hostCold = 128 << 20
+	cpuFlops = 100e9
+	cpuBytes = 1 << 30
+	cpuSpent = 4 * time.Second
+	// cpuLong is what a call takes that a CPU does not repeat after its first runs.
+	cpuLong = 100 * time.Millisecond
+	// cpuSpan is callSpan of a CPU, which needs no rest: it has no clock to raise.
+	cpuSpan = 400 * time.Microsecond
+	// cpuPatience is that of measurements on a CPU that other programs use too.
+	cpuPatience = 12
+	// cpuCold is more than the caches of most CPUs hold.
+	cpuCold = 128 << 20
 )
 
 // newCallTimes reads what earlier processes have measured on a device.
@@ -234,16 +234,16 @@ func (t *callTimes) fromCache(key string, c op.Call) (machine.CallTime, bool) {
 // long says whether a CPU measures a call no more.
 func (t *callTimes) long(c op.Call) bool {
 	cost := c.Cost()
-	return t.spent > hostSpent || cost.Flops > hostFlops || cost.Bytes > hostBytes
+	return t.spent > cpuSpent || cost.Flops > cpuFlops || cost.Bytes > cpuBytes
 }
 
-// hostColdFor is how many bytes the operands of a call lie in on a CPU. Caches matter where every
+// cpuColdFor is how many bytes the operands of a call lie in on a CPU. Caches matter where every
 // number is read for a few multiplications: in updates, and in matmuls of few rows.
-func hostColdFor(c op.Call) int64 {
+func cpuColdFor(c op.Call) int64 {
 	if c.Cost().Matrix && c.In[0].Shape.Rows() > fewRows {
 		return 0
 	}
-	return hostCold
+	return cpuCold
 }
 
 // fewRows is up to how many rows a matmul takes as long as reading its weights.
@@ -266,7 +266,7 @@ func (t *callTimes) measure(c op.Call, room int64) (took machine.CallTime, err e
 	if t.host {
 		began := time.Now()
 		defer func() { t.spent += time.Since(began) }()
-		t.bench.cold, t.bench.long, t.bench.rest, t.bench.patience, span = hostColdFor(c), hostLong, 0, hostPatience, hostSpan
+		t.bench.cold, t.bench.long, t.bench.rest, t.bench.patience, span = cpuColdFor(c), cpuLong, 0, cpuPatience, cpuSpan
 	}
 	if err := t.measureMixture(); err != nil {
 		return took, err

@@ -112,14 +112,14 @@ func TestCPUsMeasureShortCalls(t *testing.T) {
 	if _, ok := calls.Time(matmul(8192, 8192, 8192)); ok {
 		t.Error("a matmul of seconds is measured")
 	}
-	for want, c := range map[int64][]op.Call{hostCold: {matmul(1, 64, 64), adam}, 0: {matmul(64, 64, 64)}} {
+	for want, c := range map[int64][]op.Call{cpuCold: {matmul(1, 64, 64), adam}, 0: {matmul(64, 64, 64)}} {
 		for _, c := range c {
-			if got := hostColdFor(c); got != want {
+			if got := cpuColdFor(c); got != want {
 				t.Errorf("%v lies in %d bytes, want %d", c, got, want)
 			}
 		}
 	}
-	calls.spent = 2 * hostSpent
+	calls.spent = 2 * cpuSpent
 	if _, ok := calls.Time(matmul(64, 32, 64)); ok {
 		t.Error("calls are measured for ever")
 	}
