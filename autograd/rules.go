@@ -44,6 +44,8 @@ var rules = map[op.Kind]Rule{
 	op.LayerNorm:          gradNorm(op.LayerNormGrad),
 	op.Rope:               gradRope,
 	op.Attention:          gradAttention,
+	op.JoinedAttention:    gradJoinedAttention,
+	op.LinearPlus:         gradLinearPlus,
 	op.LinearCrossEntropy: gradLinearCrossEntropy,
 	op.CrossEntropy:       gradBy(op.CrossEntropyGrad),
 	op.MeanSquare:         gradBy(op.MeanSquareGrad),
@@ -214,6 +216,23 @@ func gradAttention(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	in := append([]graph.Value{n.In[0], n.In[1], n.In[2], n.Out[0], n.Out[1], dy[0]}, n.In[3:]...)
 	copy(dx, r.Emit(op.AttentionGrad, n.Attr, in...))
 	return dx
+}
+
+// gradJoinedAttention is the same with q, k and v in one.
+func gradJoinedAttention(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	dx := make([]graph.Value, len(n.In))
+	if dy[0] == 0 || dy[1] != 0 {
+		return dx
+	}
+	in := append([]graph.Value{n.In[0], n.Out[0], n.Out[1], dy[0]}, n.In[1:]...)
+	dx[0] = r.EmitOne(op.JoinedAttentionGrad, n.Attr, in...)
+	return dx
+}
+
+// gradLinearPlus is that of the matmul; what is added to has the gradient as it is.
+func gradLinearPlus(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	dx := gradMatMul(r, graph.Node{Kind: op.MatMul, Attr: op.Attr{TransB: true, Bias: true}, In: n.In[:3], At: n.At}, dy)
+	return append(dx, dy[0])
 }
 
 // gradLinearCrossEntropy takes the loss from the gradient op too, which computes

@@ -27,7 +27,7 @@ func TestRulesAgreeWithFiniteDifferences(t *testing.T) {
 		tried[c.Call.Kind]++
 		t.Run(c.Name, func(t *testing.T) {
 			kind := c.Call.Kind
-			if err := gradcheck.Case(c, differentiable[kind], kind == op.Attention || kind == op.GroupNorm); err != nil {
+			if err := gradcheck.Case(c, differentiable[kind], kind == op.Attention || kind == op.JoinedAttention || kind == op.GroupNorm); err != nil {
 				t.Error(err)
 			}
 		})

@@ -249,6 +249,18 @@ type HostEvent interface {
 	Await(record uint64)
 }
 
+// Notifier is an optional interface of such events: whoever records one calls, so that no goroutine has to
+// be woken first.
+type Notifier interface {
+	// Notify has w called with a number when the record has happened, at once where it has.
+	Notify(record uint64, w Woken, number uint32)
+}
+
+// Woken is called when what it waited for has happened. It must not block.
+type Woken interface {
+	Wake(number uint32)
+}
+
 // NoKernelError says that a device cannot run a call.
 type NoKernelError struct {
 	Device string

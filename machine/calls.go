@@ -15,6 +15,11 @@ type Calls interface {
 	Within(bytes int64) Calls
 }
 
+// Releaser is implemented by Calls that take memory while they measure: whoever needs it gives it back first.
+type Releaser interface {
+	Release() error
+}
+
 // CallTime is what a call takes of the device and of the host.
 type CallTime struct {
 	Device time.Duration `json:"device_ns"` // among others that keep the device busy

@@ -59,8 +59,10 @@ type Device struct {
 	// above stand for calls of every size.
 	Tables Tables `json:"tables,omitempty"`
 	// Calls has the times of calls where the device is at hand; nil elsewhere.
-	Calls   Calls   `json:"-"`
-	Sources Sources `json:"sources,omitempty"`
+	Calls Calls `json:"-"`
+	// HostCalls has those of calls of the CPU while copies go to the device, likewise.
+	HostCalls Calls   `json:"-"`
+	Sources   Sources `json:"sources,omitempty"`
 }
 
 // figures lists the figures of a device, in the order in which they are written.

@@ -277,6 +277,9 @@ func (l *CaseList) convolutions() {
 		{"depthwise twice stride 2", []int{1, 9, 8, 6}, []int{12, 1, 3, 3}, Spatial{Stride: []int64{2, 2}, Groups: 6}},
 		{"1d", []int{3, 17, 6}, []int{5, 6, 4}, Spatial{Padding: []int64{2}}},
 		{"3d", []int{1, 4, 5, 6, 3}, []int{4, 3, 2, 3, 3}, Spatial{Padding: []int64{0, 1, 1}, Stride: []int64{1, 2, 1}}},
+		{"patches of 3", []int{2, 8, 12, 3}, []int{9, 3, 4, 4}, Spatial{Stride: []int64{4, 4}}},
+		{"patches of 8", []int{3, 6, 4, 8}, []int{16, 8, 3, 2}, Spatial{Stride: []int64{3, 2}}},
+		{"patches in 3d", []int{2, 4, 6, 4, 2}, []int{8, 2, 2, 3, 2}, Spatial{Stride: []int64{2, 3, 2}}},
 		{"wide", []int{2, 14, 14, 40}, []int{72, 40, 3, 3}, Spatial{Padding: []int64{1, 1}}},
 	} {
 		a, x, w := Attr{Spatial: k.s}, l.X(k.x...), l.X(k.w...)

@@ -64,6 +64,9 @@ type Attr struct {
 	// Exact: a row of the matmul, or of attention over a cache, has the same bits whatever rows are
 	// computed with it. Kernels of CPUs give that anyway.
 	Exact bool `json:"exact,omitempty"`
+	// AnyOrder: sums of the matmul may be in another order than those of the same rows in a larger
+	// one, where that is faster. A row still has the same bits whatever few rows are computed with it.
+	AnyOrder bool `json:"any_order,omitempty"`
 	// Accumulate: the outputs that are sums over rows (gradients of parameters)
 	// are added to what is there instead of replacing it.
 	Accumulate bool `json:"accumulate,omitempty"`

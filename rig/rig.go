@@ -86,6 +86,7 @@ type Rig struct {
 	names []string // of the devices, for Reopen
 	o     Options
 	calls []*callTimes // by device, where calls are measured
+	host  *hostCalls   // of the CPU next to the first GPU; nil where there is none
 }
 
 // Open opens devices by names separated by commas, and describes the computer with them.
@@ -162,6 +163,10 @@ func (r *Rig) measureCalls() {
 		}
 		r.calls = append(r.calls, t)
 		r.Machine.Devices[i].Calls = t
+		if r.host == nil {
+			r.host = newHostCalls(d, r.Machine.Devices[i], r.Machine, r.o)
+		}
+		r.Machine.Devices[i].HostCalls = r.host
 	}
 }
 
@@ -291,6 +296,9 @@ func (r *Rig) Reopen() error {
 			t.opened(r.Devices[i])
 		}
 	}
+	if r.host != nil {
+		r.host.opened(r.Devices[0])
+	}
 	return nil
 }
 
@@ -299,6 +307,9 @@ func (r *Rig) Close() error {
 	var errs []error
 	for _, t := range r.calls {
 		errs = append(errs, t.close())
+	}
+	if r.host != nil {
+		errs = append(errs, r.host.close())
 	}
 	for _, d := range slices.Backward(r.Devices) {
 		errs = append(errs, d.Close())
@@ -316,6 +327,9 @@ func (r *Rig) Forget() error {
 		if i < len(r.calls) {
 			errs = append(errs, r.calls[i].forget())
 		}
+	}
+	if r.host != nil {
+		errs = append(errs, r.o.forget(r.host.key))
 	}
 	return errors.Join(errs...)
 }

@@ -314,7 +314,7 @@ func (q *question) generation(b planner.Batch) (*Run, error) {
 	more := planner.Rows{Sizes: q.options.Generation.stepSizes(), Trace: func(rows int64) (*spec.Model, error) { return q.Trace(1, rows) }}
 	for {
 		q.Site = lessMemory(site, less)
-		p, s, said, err := q.PlanBatch(b)
+		p, s, said, err := q.planCaches(b)
 		var fit *planner.FitError
 		if errors.As(err, &fit) && fit.Tier == plan.OnDevice {
 			fit.Needed, fit.Budget = fit.Needed+less, fit.Budget+less
@@ -332,6 +332,29 @@ func (q *question) generation(b planner.Batch) (*Run, error) {
 		}
 		less += fit.Needed - fit.Budget
 	}
+}
+
+// planCaches plans with keys and values on the device or, where nothing fits then, in host memory.
+func (q *question) planCaches(b planner.Batch) (p *plan.Plan, s *spec.Model, said []string, err error) {
+	changes := q.Changes
+	q.Changes = func(*planner.FitError) []planner.FitOption { return nil }
+	for _, q.Goal.HostCaches = range []bool{q.Goal.HostCaches, true} {
+		p, s, said, err = q.PlanBatch(b)
+		var fit *planner.FitError
+		if !errors.As(err, &fit) || q.Goal.HostCaches || q.Site.Devices > 1 {
+			break
+		}
+	}
+	q.Changes = changes
+	var fit *planner.FitError
+	switch {
+	case errors.As(err, &fit): // with what would fit
+		q.Goal.HostCaches = false
+		return q.PlanBatch(b)
+	case err == nil && q.Goal.HostCaches:
+		said = append(slices.Clone(said), "keys and values are in host memory, and go to the device block by block: there they do not fit")
+	}
+	return p, s, said, err
 }
 
 // lessMemory is a site with less memory on each device.

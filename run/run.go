@@ -25,6 +25,7 @@ import (
 	"spillway/hf"
 	"spillway/internal/vfs"
 	"spillway/lora"
+	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/shape"
@@ -141,6 +142,11 @@ func (r *Run) claim(journaled bool) error {
 	}
 	if r.BeforeClaim != nil {
 		if err := r.BeforeClaim(); err != nil {
+			return err
+		}
+	}
+	if m, measures := r.site.CPU.Calls.(machine.Releaser); measures {
+		if err := m.Release(); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"spillway/device"
 	"spillway/placement"
@@ -38,8 +39,8 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 	}
 	if len(o.On) > 0 && site.CPUKernels != nil { // not described: what the CPU here has
 		site.CPUKernels = cpuKernels{}
-		if site.Device.Calls != nil && o.Task == Generate { // what is at hand is measured
-			site.CPU.Calls = cpuCalls{}
+		if site.Device.HostCalls != nil && o.Task == Generate { // what is at hand is measured
+			site.CPU.Calls, site.CPU.Kernel = site.Device.HostCalls.Within(site.HostBudget), hostAttention
 		}
 	}
 	if o.Task.Trains() && o.Optimizer.CPUOnly() && site.Context > 0 {
@@ -155,3 +156,6 @@ func memoryOf(site planner.Site) placement.Memory {
 	}
 	return m
 }
+
+// hostAttention is what attention of few rows takes on a CPU at least, whose calls are measured but for that.
+const hostAttention = 50 * time.Microsecond

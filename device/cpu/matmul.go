@@ -17,7 +17,7 @@ func bytesOf(elements int) int64 { return 4 * int64(elements) }
 func matMul(c op.Call, workers int) Program {
 	m, n, k := c.MatMulDims()
 	g := &kernel.Gemm{
-		M: int(m), N: int(n), K: int(k), CStep: int(n), Accumulate: c.Attr.Accumulate && !c.Attr.Plus,
+		M: int(m), N: int(n), K: int(k), CStep: int(n), Accumulate: c.Attr.Accumulate && !c.Attr.Plus, AnyOrder: c.Attr.AnyOrder,
 		A: kernel.Matrix{Step: int(c.In[0].Shape.Last()), Transposed: c.Attr.TransA},
 		B: kernel.Matrix{Step: int(c.In[1].Shape.Last()), Transposed: c.Attr.TransB},
 	}

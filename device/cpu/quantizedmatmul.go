@@ -24,6 +24,9 @@ func quantizedMatmul(c op.Call, workers int) Program {
 	if of := quant.InterleavedOf(c.In[1].DType); narrow(of) {
 		return interleavedMatmul(c, of, workers)
 	}
+	if m, k := c.In[0].Shape.Rows(), c.In[1].Shape[1]; c.Attr.AnyOrder && m <= kernel.PackedDotsM && kernel.HasPackedDots(c.In[1].DType, int(k)) {
+		return packedDots(c, workers)
+	}
 	t := newTiles(c, workers)
 	return Program{Workspace: t.workspace(), Run: func(p *kernel.Pool, l *device.Launch) {
 		t.bind(c, l)
@@ -33,6 +36,18 @@ func quantizedMatmul(c op.Call, workers int) Program {
 			}
 			t.gemm.Run(p)
 		})
+	}}
+}
+
+// packedDots multiplies few rows by a weight as it is stored, with sums in any order.
+func packedDots(c op.Call, workers int) Program {
+	g := &kernel.PackedDots{M: int(c.In[0].Shape.Rows()), N: int(c.In[1].Shape[0]), K: int(c.In[1].Shape[1]), Type: c.In[1].DType}
+	return Program{Workspace: bytesOf(g.Workspace(workers)), Run: func(p *kernel.Pool, l *device.Launch) {
+		g.X, g.C, g.Work, g.Raw = F32(l, 0), F32(l, len(c.In)), scratch(l), l.Buffers[1].Host()
+		if c.Attr.Bias {
+			g.Bias = F32(l, 2)
+		}
+		g.Run(p)
 	}}
 }
 

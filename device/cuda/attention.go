@@ -12,6 +12,8 @@ func init() {
 	register(op.Rope, rope)
 	register(op.Attention, attention)
 	register(op.AttentionGrad, attentionGrad)
+	register(op.JoinedAttention, joinedAttention)
+	register(op.JoinedAttentionGrad, joinedAttentionGrad)
 }
 
 func rope(d *Device, c op.Call) (program, error) {
@@ -35,11 +37,52 @@ type heads struct {
 	b, t, s, d  int64
 	heads, keys int64
 	optional    int // the first optional operand
+	// joined: q, k and v are columns of one operand, and so are their gradients. The call is then the one that it
+	// stands for.
+	joined bool
 }
 
 func headsOf(c op.Call, optional int) heads {
 	q, k := c.In[0].Shape, c.In[1].Shape
 	return heads{c: c, b: q[0], t: q[1], s: k[1], d: q[2] / c.Attr.Heads, optional: optional, heads: c.Attr.Heads, keys: c.Attr.KVHeads}
+}
+
+// operand is where operand i of the call is.
+func (h heads) operand(i int) arg {
+	switch {
+	case !h.joined:
+		return buffer(i)
+	case i < 3:
+		return bufferAt(0, h.part(i))
+	}
+	return buffer(i - 2)
+}
+
+// output is where output i of the call is.
+func (h heads) output(i int) arg {
+	switch {
+	case !h.joined:
+		return buffer(len(h.c.In) + i)
+	case h.c.Kind == op.AttentionGrad:
+		return bufferAt(len(h.c.In)-2, h.part(i))
+	}
+	return buffer(len(h.c.In) - 2 + i)
+}
+
+// part is where q, k or v begins in a row, in bytes.
+func (h heads) part(i int) (at int64) {
+	for _, t := range h.c.In[:i] {
+		at += t.DType.Bytes(t.Shape.Last())
+	}
+	return at
+}
+
+// steps are between rows of q, and of k and v, in elements.
+func (h heads) steps() (query, key int64) {
+	if h.joined {
+		return (h.heads + 2*h.keys) * h.d, (h.heads + 2*h.keys) * h.d
+	}
+	return h.heads * h.d, h.keys * h.d
 }
 
 // masks: the call has segments or masks.
@@ -56,7 +99,7 @@ func (h heads) maskArgs(spans arg) []arg {
 			return arg{}
 		}
 		next++
-		return buffer(next - 1)
+		return h.operand(next - 1)
 	}
 	segments, keyMask, mask := pick(a.Segments), pick(a.KeyMask), pick(a.Mask)
 	return []arg{segments, keyMask, mask, spans, i64(h.t), i64(h.s), i64(h.heads), i64(h.keys), i64(h.d), f32(a.Scale),
@@ -163,6 +206,38 @@ func attention(d *Device, c op.Call) (program, error) {
 		return h.forwardAmpere(d, h.ampereForward(d))
 	}
 	return h.forward(d, h.chooseTiling(d))
+}
+
+// joinedAttention and its gradient are by the kernels that take rows any number of elements apart.
+func joinedAttention(d *Device, c op.Call) (program, error) {
+	h := headsOf(c.Apart(), 3)
+	h.joined = true
+	if err := h.checkJoined(d); err != nil {
+		return program{}, err
+	}
+	if faster := h.d > 64 && c.Attr.Causal; h.fitsDNN(d) && !faster {
+		if p, err := h.forwardGraph(d); len(p.actions) > 0 || err != nil {
+			return p, err
+		}
+	}
+	return h.forwardHopper(d)
+}
+
+func joinedAttentionGrad(d *Device, c op.Call) (program, error) {
+	h := headsOf(c.Apart(), 6)
+	h.joined = true
+	if err := h.checkJoined(d); err != nil {
+		return program{}, err
+	}
+	return h.gradientHopper(d)
+}
+
+// checkJoined refuses calls that only kernels for rows without gaps take.
+func (h heads) checkJoined(d *Device) error {
+	if !h.fitsHopper(d) || h.heads != h.keys || h.c.Attr.Segments {
+		return unsupported("q, k and v are split first")
+	}
+	return nil
 }
 
 func (h heads) forward(d *Device, t tiling) (p program, err error) {

@@ -212,6 +212,36 @@ func upload(d *Device, q device.Queue, mem device.Memory, types []op.Type, offse
 	return nil
 }
 
+// Attention over the patches of an image by cuDNN and by our kernels, and its gradients.
+func BenchmarkShortAttention(b *testing.B) {
+	d := openGPU(b, Options{})
+	defer d.Close()
+	c := attentionCall(b, dtype.BF16, 128, 197, 64, op.Attr{Heads: 12, KVHeads: 12})
+	lse := op.Type{DType: dtype.F32, Shape: shape.Of(128, 12, 197)}
+	grad, err := op.Make(op.AttentionGrad, c.Attr, c.In[0], c.In[1], c.In[2], c.In[0], lse, c.In[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	h, back := headsOf(c, 3), headsOf(grad, 6)
+	whole, _ := back.slices()
+	for _, s := range []struct {
+		name string
+		call op.Call
+		make func() (program, error)
+	}{
+		{"cuDNN", c, func() (program, error) { return h.forwardGraph(d) }}, {"Hopper", c, func() (program, error) { return h.forwardHopper(d) }},
+		{"cuDNN gradient", grad, func() (program, error) { return back.gradientGraph(d, whole) }}, {"Hopper gradient", grad, func() (program, error) { return back.gradientHopper(d) }},
+	} {
+		p, err := s.make()
+		if err != nil || len(p.actions) == 0 {
+			b.Fatalf("%s: %v", s.name, err)
+		}
+		b.Run(s.name, func(b *testing.B) {
+			benchKernel(b, d, s.call, 12, &preparedKernel{device: d, call: s.call, program: p})
+		})
+	}
+}
+
 // Attention by cuDNN, by our kernels, over packed documents, and of f32 with and without
 // rounding, as shares of roofline of its cost: documents count as if they saw each other.
 func BenchmarkAttention(b *testing.B) {

@@ -19,12 +19,15 @@ func init() {
 	register(op.ResampleGrad, resampled)
 }
 
-// conv is a convolution or a gradient of one: a matmul where windows are single places, else cuDNN's where
+// conv is a convolution or a gradient of one: a matmul where windows are single places or lie side by side, else cuDNN's where
 // it is there and has an engine, else our plain kernels.
 func conv(d *Device, c op.Call) (program, error) {
 	v := c.Conv()
 	if v.Pointwise() {
 		return d.pointwise(c, v)
+	}
+	if apart(v) {
+		return d.patches(c, v)
 	}
 	if p, err := d.convByDNN(c, v); err != nil || len(p.actions) > 0 {
 		return p, err

@@ -65,6 +65,9 @@ type Device struct {
 	// plainly: what tests turn off to compare.
 	plainly struct{ launches, copies bool }
 
+	copying     sync.Mutex
+	copyKernels map[int64]*kernelLaunch // by pieces, see copyKernel
+
 	joined  atomic.Bool // queues of other backends have waited for this device
 	mu      sync.Mutex
 	closed  bool

@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 // else.
 func TestTF32(t *testing.T) {
 	openGPU(t, Options{}).Close()
-	rounds := map[op.Kind]bool{op.MatMul: true, op.Conv: true, op.ConvInput: true, op.ConvWeight: true, op.Attention: true, op.AttentionGrad: true, op.LinearCrossEntropy: true, op.LinearCrossEntropyGrad: true}
+	rounds := map[op.Kind]bool{op.MatMul: true, op.LinearPlus: true, op.Conv: true, op.ConvInput: true, op.ConvWeight: true, op.Attention: true, op.AttentionGrad: true, op.LinearCrossEntropy: true, op.LinearCrossEntropyGrad: true}
 	bound := func(c op.Case, output int) devicetest.Limit {
 		limit := devicetest.Bound(c, output)
 		if rounds[c.Call.Kind] {

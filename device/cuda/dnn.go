@@ -148,8 +148,7 @@ func (h heads) forwardGraph(d *Device) (p program, err error) {
 	if plan == nil || err != nil {
 		return p, err
 	}
-	o := len(h.c.In)
-	run := &graphRun{device: d, plan: plan, at: []arg{buffer(0), buffer(1), buffer(2), buffer(o), buffer(o + 1)}, scratch: scratchAt(0)}
+	run := &graphRun{device: d, plan: plan, at: []arg{h.operand(0), h.operand(1), h.operand(2), h.output(0), h.output(1)}, scratch: scratchAt(0)}
 	return program{workspace: plan.Workspace, actions: []action{run}}, nil
 }
 

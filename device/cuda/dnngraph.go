@@ -110,7 +110,9 @@ func (g *grapher) seen(x *driver.Tensor) *driver.Tensor {
 // graph of the forward pass. Outside: q, k, v, o, lse.
 func (h heads) graph() *driver.DNNGraph {
 	g := h.grapher(slice{h.b, h.keys})
-	q, k, v, o, lse := g.queries(), g.turned(g.keys()), g.keys(), g.queries(), g.lines(h.heads)
+	query, key := h.steps()
+	q, k, v := g.rows(g.n, query/h.d, h.t), g.turned(g.rows(g.k, key/h.d, h.s)), g.rows(g.k, key/h.d, h.s)
+	o, lse := g.queries(), g.lines(h.heads)
 	s := g.matmul(g.scores(driver.TensorF32), q, k)
 	s = g.seen(g.pointwise(driver.Multiply, g.scores(driver.TensorF32), s, g.number(float32(h.c.Attr.Scale))))
 	top := g.reduce(driver.ReduceGreatest, g.sums(), s)

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 
 	"spillway/dtype"
@@ -14,6 +15,7 @@ func init() {
 	register(op.Scale, scaled)
 	register(op.Unary, activation)
 	register(op.UnaryGrad, activation)
+	register(op.UnaryGradSums, activationSums)
 	register(op.Gated, activation)
 	register(op.GatedGrad, activation)
 	register(op.Dropout, dropout)
@@ -59,6 +61,22 @@ func activation(d *Device, c op.Call) (program, error) {
 		args = append(args, buffer(i))
 	}
 	return d.elementwise(c, fmt.Sprint(name, uint8(c.Attr.Func)), append(args, i64(c.Out[0].Shape.Elements()))...)
+}
+
+// activationSums is the gradient of an activation with sums over rows, in parts that are added afterwards.
+func activationSums(d *Device, c op.Call) (p program, err error) {
+	t, width := c.In[0].DType, c.In[0].Shape.Last()
+	if c.Attr.Func > op.Sigmoid || width%elementsPerLoad(t) != 0 {
+		return p, unsupported("its columns are summed by an op of their own")
+	}
+	rows := c.In[0].Shape.Elements() / width
+	tiles, share, shares := d.rowShares(rows, width, elementsPerLoad(t))
+	p.workspace = 4 * shares * width
+	err = cmp.Or(
+		p.add(d.grid(unitFor("elementwise", t), fmt.Sprint("unaryGradSums", uint8(c.Attr.Func)), [3]int64{tiles, shares, 1}, [3]int64{32, 8, 1}, 0,
+			buffer(0), buffer(1), buffer(2), scratchAt(0), i64(rows), i64(width), i64(share))),
+		p.add(d.foldRows(t, scratchAt(0), buffer(3), shares, width, c.Attr.Accumulate)))
+	return p, err
 }
 
 func dropout(d *Device, c op.Call) (program, error) {

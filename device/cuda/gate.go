@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -11,19 +12,25 @@ import (
 )
 
 // hostGate lets a stream wait for what goroutines of this process do, such as reading a
-// disk: the stream waits until a number in page-locked memory has been reached, and a
-// goroutine counts it up as the events happen, in the order they were waited for.
+// disk: the stream waits until a number in page-locked memory has been reached, which is
+// counted up as the events happen, in the order they were waited for. Whoever records an event counts; for
+// events that only let others wait, a goroutine does.
 type hostGate struct {
 	memory *memory
 	waits  chan awaited
 	ended  chan struct{}
 	asked  uint32 // waits so far
+
+	mu     sync.Mutex
+	passed uint32          // all waits up to this one are over
+	early  map[uint32]bool // later ones that are
 }
 
-// awaited is a record of an event.
+// awaited is a record of an event, and the number of the wait for it.
 type awaited struct {
 	event  device.HostEvent
 	record uint64
+	number uint32
 }
 
 // gateWaits is how many waits may be open before the next one blocks its caller.
@@ -51,7 +58,7 @@ func (d *Device) newGate() (*hostGate, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &hostGate{memory: m, waits: make(chan awaited, gateWaits), ended: make(chan struct{})}
+	g := &hostGate{memory: m, waits: make(chan awaited, gateWaits), ended: make(chan struct{}), early: map[uint32]bool{}}
 	go g.serve()
 	return g, nil
 }
@@ -61,26 +68,42 @@ func (g *hostGate) number() *uint32 {
 	return (*uint32)(unsafe.Pointer(unsafe.SliceData(g.memory.Host())))
 }
 
-// serve counts events up as they happen.
+// serve waits for events that call nobody.
 func (g *hostGate) serve() {
 	defer close(g.ended)
-	var passed uint32
 	for w := range g.waits {
 		w.event.Await(w.record)
-		passed++
-		atomic.StoreUint32(g.number(), passed)
+		g.Wake(w.number)
 	}
+}
+
+// Wake implements device.Woken: a wait is over. The stream goes on when those before it are too.
+func (g *hostGate) Wake(number uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if number != g.passed+1 {
+		g.early[number] = true
+		return
+	}
+	for g.passed++; g.early[g.passed+1]; g.passed++ {
+		delete(g.early, g.passed+1)
+	}
+	atomic.StoreUint32(g.number(), g.passed)
 }
 
 // hold makes the stream wait for the event's latest record. The context must be
 // current.
 func (g *hostGate) hold(cuda *driver.CUDA, s driver.Stream, e device.HostEvent) error {
-	w := awaited{e, e.Issued()}
-	if w.record == 0 {
+	record := e.Issued()
+	if record == 0 {
 		return nil
 	}
 	g.asked++
-	g.waits <- w
+	if n, calls := e.(device.Notifier); calls {
+		n.Notify(record, g, g.asked)
+	} else {
+		g.waits <- awaited{e, record, g.asked}
+	}
 	return cuda.WaitValue(s, driver.Pointer(uintptr(unsafe.Pointer(g.number()))), g.asked)
 }
 

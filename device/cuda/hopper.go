@@ -58,7 +58,8 @@ func (h heads) tileLists(d *Device, p *program, count int64) (lists [2]arg, err 
 
 // stay prepares a kernel whose blocks, one for each multiprocessor, take turns at tiles.
 func (h heads) stay(d *Device, file, name string, shared int64, list arg, args ...arg) (*kernelLaunch, error) {
-	args = append(append(args, i64(h.b), list), h.maskArgs(arg{})...)
+	query, key := h.steps()
+	args = append(append(args, i64(query), i64(key), i64(h.b), list), h.maskArgs(arg{})...)
 	return d.grid(h.hopperUnit(file), name, [3]int64{int64(d.gpu.multiprocessors), 1, 1}, [3]int64{hopperThreads, 1, 1}, shared, args...)
 }
 
@@ -73,9 +74,8 @@ func (h heads) forwardHopper(d *Device) (p program, err error) {
 	if err != nil {
 		return p, err
 	}
-	o := len(h.c.In)
 	err = p.add(h.stay(d, "hopper", "attention", tileAlignment+h.tileBytes(2*tileRows+4*hopperKeys), lists[0],
-		buffer(0), buffer(1), buffer(2), buffer(o), buffer(o+1)))
+		h.operand(0), h.operand(1), h.operand(2), h.output(0), h.output(1)))
 	return p, err
 }
 
@@ -104,7 +104,7 @@ func (h heads) gradientByTiles(d *Device, n int64, launch func(name string, list
 		p.workspace += aligned(bytes)
 		return at
 	}
-	out, rows, size := len(h.c.In), h.b*h.t*h.heads, h.c.Out[1].Shape.Elements()
+	rows, size := h.b*h.t*h.heads, h.c.Out[1].Shape.Elements()
 	totals, delta, lines, parts := take(4*rows), take(4*rows), arg{}, arg{}
 	if h.dropout() {
 		lines = take(8 * rows)
@@ -117,7 +117,7 @@ func (h heads) gradientByTiles(d *Device, n int64, launch func(name string, list
 		return p, err
 	}
 	err = errors.Join(
-		p.add(launch(gradQueries, lists[0], buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), buffer(5), totals, delta, lines, buffer(out))),
-		p.add(launch(gradKeys, lists[1], buffer(0), buffer(1), buffer(2), buffer(5), totals, delta, lines, buffer(out+1), buffer(out+2), parts, i64(n))))
+		p.add(launch(gradQueries, lists[0], h.operand(0), h.operand(1), h.operand(2), h.operand(3), h.operand(4), h.operand(5), totals, delta, lines, h.output(0))),
+		p.add(launch(gradKeys, lists[1], h.operand(0), h.operand(1), h.operand(2), h.operand(5), totals, delta, lines, h.output(1), h.output(2), parts, i64(n))))
 	return p, errors.Join(err, h.foldParts(d, &p, int64(parts.bits), n))
 }

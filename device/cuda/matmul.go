@@ -12,6 +12,7 @@ import (
 
 func init() {
 	register(op.MatMul, matMul)
+	register(op.LinearPlus, linearPlus)
 }
 
 // gemmWorkspace is the most scratch memory an algorithm of cuBLASLt may use; what the chosen
@@ -63,6 +64,15 @@ func matMul(d *Device, c op.Call) (p program, err error) {
 	if c.Attr.Exact { // algorithms of cuBLASLt follow from the number of rows
 		return single(d.plainMatmul(x))
 	}
+	p.actions, p.workspace, err = d.multiply(x)
+	return p, err
+}
+
+func linearPlus(d *Device, c op.Call) (p program, err error) {
+	m, n, k := c.In[0].Shape.Rows(), c.In[1].Shape[0], c.In[1].Shape[1]
+	t := c.In[0].DType
+	x := matmulArgs{m: m, n: n, k: k, a: matrix{buffer(0), t, k, false}, b: matrix{buffer(1), t, k, true}, c: matrix{buffer(4), t, n, false},
+		bias: new(buffer(2)), biasOf: c.In[2].DType, plus: new(buffer(3))}
 	p.actions, p.workspace, err = d.multiply(x)
 	return p, err
 }

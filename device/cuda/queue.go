@@ -25,6 +25,7 @@ type queue struct {
 	marks     marks
 	capturing *capturedGraph
 	follows   bool // what the stream was given last is a kernel of ours
+	copied    device.Launch
 	// The parameters of one launch at a time, in memory that does not move.
 	launch driver.Launch
 	slots  [driver.MaxParams]uint64
@@ -113,6 +114,12 @@ func (q *queue) Copy(dst, src device.Buffer) error {
 		return err
 	}
 	defer q.leave()
+	if q.copiesByKernel(dst, src) {
+		if err := q.copyByKernel(dst, src); err != nil {
+			return fmt.Errorf("%s: copy of %d bytes by a kernel: %w", q.device.name, dst.Bytes, err)
+		}
+		return nil
+	}
 	q.follows = false
 	if err := q.device.lib.CUDA.Copy(to, from, dst.Bytes, q.stream); err != nil {
 		return fmt.Errorf("%s: copy of %d bytes: %w", q.device.name, dst.Bytes, err)

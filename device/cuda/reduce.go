@@ -19,15 +19,25 @@ func init() {
 func sumRows(d *Device, c op.Call) (p program, err error) {
 	width := c.Out[0].Shape.Elements()
 	rows := c.In[0].Shape.Elements() / width
-	tiles := ceilDiv(width, 32)
-	share := max(64, ceilDiv(rows, max(1, 4*int64(d.gpu.multiprocessors)/tiles)))
-	shares := max(1, ceilDiv(rows, share))
+	name, lane := "sumRowsWide", elementsPerLoad(c.In[0].DType)
+	if width%lane != 0 {
+		name, lane = "sumRows", 1
+	}
+	tiles, share, shares := d.rowShares(rows, width, lane)
 	p.workspace = 4 * shares * width
 	err = cmp.Or(
-		p.add(d.grid(unitFor("reduce", c.In[0].DType), "sumRows", [3]int64{tiles, shares, 1}, [3]int64{32, 8, 1}, 0,
+		p.add(d.grid(unitFor("reduce", c.In[0].DType), name, [3]int64{tiles, shares, 1}, [3]int64{32, 8, 1}, 0,
 			buffer(0), scratchAt(0), i64(rows), i64(width), i64(share))),
 		p.add(d.foldRows(c.In[0].DType, scratchAt(0), buffer(1), shares, width, c.Attr.Accumulate)))
 	return p, err
+}
+
+// rowShares divides sums over rows: tiles of columns, 32 threads of so many each, and shares of rows, as many as fill
+// the GPU.
+func (d *Device) rowShares(rows, width, lane int64) (tiles, share, shares int64) {
+	tiles = ceilDiv(width, 32*lane)
+	share = max(64, ceilDiv(rows, max(1, 4*int64(d.gpu.multiprocessors)/tiles)))
+	return tiles, share, max(1, ceilDiv(rows, share))
 }
 
 // foldRows adds partial sums over rows in order.

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/dtype"
 	"spillway/op"
@@ -50,16 +51,49 @@ func plainUnit(file string, t dtype.Type) unit {
 
 func moved(d *Device, c op.Call) (program, error) {
 	w, from, to := c.CopyWalk()
-	t, n := c.In[0].DType, w.Dims.Elements()
-	args := append([]arg{bufferAt(0, t.Bytes(from)), bufferAt(1, t.Bytes(to)), i64(n)}, walkArgs(w, 0, 1)...)
-	return single(d.line(plainUnit("strided", t), bySize("move", t), d.strideBlocks(n), threads, args...))
+	t := c.In[0].DType
+	return single(d.move(t, w, bufferAt(0, t.Bytes(from)), bufferAt(1, t.Bytes(to)), from, to))
+}
+
+// move copies elements of a type along a walk: 16 bytes at once where they lie together on both sides. The
+// places where it begins count elements of the tensors.
+func (d *Device) move(t dtype.Type, w shape.Walk, from, to arg, starts ...int64) (*kernelLaunch, error) {
+	name, lane := bySize("move", t), elementsPerLoad(t)
+	if together(w, lane, starts) {
+		last := len(w.Dims) - 1
+		w = shape.Walk{Dims: slices.Clone(w.Dims), Strides: [][]int64{slices.Clone(w.Strides[0]), slices.Clone(w.Strides[1])}}
+		w.Dims[last] /= lane
+		for _, strides := range w.Strides {
+			for i := range last {
+				strides[i] /= lane
+			}
+		}
+		name = "move16"
+	}
+	n := w.Dims.Elements()
+	return d.line(plainUnit("strided", t), name, d.strideBlocks(n), threads, append([]arg{from, to, i64(n)}, walkArgs(w, 0, 1)...)...)
+}
+
+// together says that a walk over two tensors goes over runs of so many neighbours, which begin at multiples of
+// that.
+func together(w shape.Walk, lane int64, starts []int64) bool {
+	last := len(w.Dims) - 1
+	if last < 0 || w.Dims[last]%lane != 0 || w.Strides[0][last] != 1 || w.Strides[1][last] != 1 {
+		return false
+	}
+	odd := func(n int64) bool { return n%lane != 0 }
+	return !slices.ContainsFunc(slices.Concat(starts, w.Strides[0][:last], w.Strides[1][:last]), odd)
 }
 
 func padded(d *Device, c op.Call) (program, error) {
 	t, n := c.In[0].DType, c.Out[0].Shape.Elements()
 	_, count, _ := c.In[0].Shape.Around(c.Attr.Axis, 1)
 	outer, all, inner := c.Out[0].Shape.Around(c.Attr.Axis, 1)
-	return single(d.line(plainUnit("strided", t), bySize("pad", t), d.strideBlocks(n), threads,
+	name := bySize("pad", t)
+	if lane := elementsPerLoad(t); inner%lane == 0 {
+		name, inner, n = "pad16", inner/lane, n/lane
+	}
+	return single(d.line(plainUnit("strided", t), name, d.strideBlocks(n), threads,
 		buffer(0), buffer(1), i64(outer), i64(all), i64(inner), i64(count), i64(c.Attr.Start), i64(max(c.Attr.Step, 1))))
 }
 

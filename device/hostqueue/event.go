@@ -31,6 +31,14 @@ type Event struct {
 	issued  uint64
 	done    uint64
 	at      time.Duration
+	waiting []waiter // to be called, in the order they came
+}
+
+// waiter is called when a record has happened.
+type waiter struct {
+	record uint64
+	call   device.Woken
+	number uint32
 }
 
 // NewEvent makes an event, not yet recorded.
@@ -73,6 +81,27 @@ func (e *Event) record(count uint64, at time.Duration) {
 		e.done, e.at = count, at
 	}
 	e.changed.Broadcast()
+	left := e.waiting[:0]
+	for _, w := range e.waiting {
+		if w.record <= e.done {
+			w.call.Wake(w.number)
+		} else {
+			left = append(left, w)
+		}
+	}
+	clear(e.waiting[len(left):])
+	e.waiting = left
+}
+
+// Notify implements device.Notifier. Whoever records the event calls, so that nobody has to be scheduled.
+func (e *Event) Notify(record uint64, w device.Woken, number uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done >= record {
+		w.Wake(number)
+		return
+	}
+	e.waiting = append(e.waiting, waiter{record, w, number})
 }
 
 // Await implements device.HostEvent.

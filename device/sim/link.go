@@ -78,6 +78,16 @@ func (l *link) share(cpu *channel, m hostMemory) {
 	}
 }
 
+// slowed has copies inward go at a share of their rate while a CPU computes, which they do not slow.
+func (l *link) slowed(cpu *channel, share float64) {
+	l.channels[hostCPU], l.alone = cpu, false
+	for busy := range l.speeds {
+		if has(busy, hostCPU) && has(busy, inward) {
+			l.speeds[busy][inward] *= share
+		}
+	}
+}
+
 // slow divides host memory between the CPU and the copies that run with it. What comes from
 // a GPU is written at its full speed; what goes to it and the CPU share the rest, at least a
 // quarter of all, in proportion to what they ask for. An H200 with 16 cores is within 12%.

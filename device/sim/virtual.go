@@ -74,6 +74,19 @@ func (v *Virtual) ShareHostMemory(gpus []*Virtual) {
 	v.hostLink = &gpus[0].link
 }
 
+// ShareLink makes the device the CPU, whose kernels take what they do while copies go to GPUs; meanwhile the
+// copies have a share of their rate.
+func (v *Virtual) ShareLink(gpus []*Virtual, share float64) {
+	if len(gpus) == 0 || share <= 0 {
+		return
+	}
+	kernels := &channel{}
+	for _, g := range gpus {
+		g.link.slowed(kernels, share)
+	}
+	v.hostLink = &gpus[0].link
+}
+
 // Info describes the device.
 func (v *Virtual) Info() device.Info {
 	return device.Info{Name: v.timing.Name, Limit: v.limit, Alignment: v.align}

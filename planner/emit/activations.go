@@ -63,7 +63,7 @@ func (e *emitter) handUp(dev, src, block, micro int) int {
 // block.
 func (e *emitter) fetchCaches(u visit) {
 	e.cached = nil
-	if u.device == e.cpu || !e.c.CPUComputes(u.block) {
+	if u.device == e.cpu || !e.c.HostCache(u.block) {
 		return
 	}
 	for _, home := range e.caches[u.block] {

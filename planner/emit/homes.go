@@ -84,7 +84,7 @@ func (h *homes) make() error {
 			switch {
 			case h.c.Split != nil:
 				device = h.c.Split[i]
-			case h.c.CPUComputes(i):
+			case h.c.HostCache(i):
 				device = h.host
 			}
 			ids = append(ids, h.home(block.Name+" cache", plan.Cache, device, t.Bytes()))

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"spillway/plan"
-	"spillway/planner/strategy"
 )
 
 // prefetcher streams weights that are not stored on its device: from the host, or from the
@@ -55,7 +54,7 @@ func newPrefetchers(e *emitter) []*prefetcher {
 // ahead lists the slabs that the device should hold at a visit: those it reads, then the
 // next ones as far as the prefetch depth reaches.
 func (w *prefetcher) ahead(turn int) []int {
-	hold, depth := append(w.wanted[:0], w.need[turn]...), w.e.depth()
+	hold, depth := append(w.wanted[:0], w.need[turn]...), w.e.c.Prefetch
 	for n := w.next[turn]; n < len(w.need) && len(hold) < depth; n = w.next[n] {
 		for _, k := range w.need[n] {
 			if !slices.Contains(hold, k) && len(hold) < depth {
@@ -65,16 +64,6 @@ func (w *prefetcher) ahead(turn int) []int {
 	}
 	w.wanted = hold
 	return hold
-}
-
-// depth is how many streamed slabs may be on a device at once. Where the CPU computes layers of a
-// step it is one: there is time enough then, and what the CPU computed does not wait for weights of
-// later blocks on its way to the device.
-func (e *emitter) depth() int {
-	if e.c.CPUBlocks(e.l.Model.Config.Seq) > e.c.CPUBlocks(strategy.AllRows) { // more than embeddings
-		return min(e.c.Prefetch, 1)
-	}
-	return e.c.Prefetch
 }
 
 // enter fetches what is missing before a visit.

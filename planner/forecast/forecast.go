@@ -15,7 +15,6 @@ import (
 	"spillway/plan"
 	"spillway/planner/goal"
 	"spillway/trace"
-	"spillway/units"
 )
 
 // launchBound is the share of an iteration that launching its kernels must take for capturing
@@ -122,12 +121,20 @@ func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
 	}
 	s.devices[0].ShareLauncher(s.devices[1:])
 	if host != nil && site.CPU.Bandwidth > 0 { // the CPU and the devices share the host's memory
-		host.ShareHostMemory(others)
+		if m, measured := site.CPU.Calls.(withLink); measured && p.Cache != nil {
+			host.ShareLink(others, m.LinkShare())
+		} else {
+			host.ShareHostMemory(others)
+		}
 	}
 	var err error
 	s.executor, err = executor.New(p, devices)
 	return s, err
 }
+
+// withLink tells what a link carries of its rate while the CPU computes. Calls of such a CPU were
+// measured while the link was busy.
+type withLink interface{ LinkShare() float64 }
 
 // iterate carries the plan out once more and says when that has ended: not before, the
 // next iteration begins.
@@ -196,10 +203,6 @@ func virtual(s goal.Site, name string, generates bool) *sim.Virtual {
 	case name == plan.HostName && s.CPU.Bandwidth > 0:
 		if d = s.CPU; !generates { // it updates
 			t = dtype.F32
-		} else if m, ok := d.Calls.(reader); ok { // what it takes of host memory while it computes
-			if rate := m.ReadRate(t); rate > 0 {
-				d.Bandwidth = min(d.Bandwidth, rate)
-			}
 		}
 	}
 	d.Name = name
@@ -208,11 +211,6 @@ func virtual(s goal.Site, name string, generates bool) *sim.Virtual {
 		v.Peer = s.Peer
 	}
 	return v
-}
-
-// reader tells how fast a CPU reads weights in a type while it multiplies by them.
-type reader interface {
-	ReadRate(dtype.Type) units.Rate
 }
 
 // diskLatency is the time a copy takes beyond its bytes.

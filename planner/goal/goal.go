@@ -43,6 +43,8 @@ type Goal struct {
 	// Constraints are what a plan must do, Bounds what narrows the search.
 	Constraints strategy.Constraints
 	Bounds      strategy.Bounds
+	// HostCaches: keys and values are stored in host memory, see strategy.Choice.
+	HostCaches bool
 }
 
 // Optimizer is what the planner must know of one.

@@ -29,6 +29,7 @@ func (l *Layout) Allowed(c strategy.Choice) strategy.Choice {
 		c.UpdatedByCPU = nil
 	}
 	c.CPURows = l.allowedCPURows(c)
+	c.HostCaches = (c.HostCaches || l.Goal.HostCaches) && l.Model.Config.Cache != nil && c.DeviceCount() == 1
 	return c
 }
 

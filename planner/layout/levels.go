@@ -25,7 +25,7 @@ func (l *Layout) findLevels() []strategy.Level {
 		p := l.Model.Kinds[kind].Program
 		all += n * l.Seconds(p)
 		for _, node := range p.Nodes {
-			if node.Kind == op.Attention {
+			if attends(node) {
 				attention += n * timing.Time(p.Call(node)).Seconds()
 			}
 		}
@@ -58,9 +58,11 @@ func savedValues(j *autograd.Joint, level strategy.Level) []graph.Value {
 		return savedMatmuls(j, maker)
 	}
 	return slices.DeleteFunc(j.Saved(), func(v graph.Value) bool {
-		return (maker[v].Kind != op.Attention || level != strategy.SaveAttention) && !statistic(maker[v], v)
+		return (!attends(maker[v]) || level != strategy.SaveAttention) && !statistic(maker[v], v)
 	})
 }
+
+func attends(n graph.Node) bool { return n.Kind == op.Attention || n.Kind == op.JoinedAttention }
 
 // statistic says that a value is a mean or variance of a norm: small, and to compute it again takes a pass.
 func statistic(n graph.Node, v graph.Value) bool { return n.Kind == op.GroupNorm && v != n.Out[0] }
@@ -77,7 +79,7 @@ func savedMatmuls(j *autograd.Joint, maker map[graph.Value]graph.Node) []graph.V
 			return
 		}
 		seen[v] = true
-		if n.Kind == op.MatMul || n.Kind == op.QuantizedMatmul || n.Kind == op.Conv || n.Kind == op.Attention || statistic(n, v) {
+		if n.Kind == op.MatMul || n.Kind == op.QuantizedMatmul || n.Kind == op.Conv || n.Kind == op.LinearPlus || attends(n) || statistic(n, v) {
 			keep = append(keep, v)
 			return
 		}

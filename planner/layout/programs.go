@@ -80,7 +80,7 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 	case ForwardOnly:
 		g = l.fused(l.Model.Program(block))
 	case CPUForward:
-		g, kernels = l.Model.Program(block), l.programs.cpuKernels
+		g, kernels = anyOrder(l.Model.Program(block)), l.programs.cpuKernels
 	case Squares:
 		g = squaresProgram(l, block, fresh)
 	default:
@@ -88,8 +88,11 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 		j, ok := l.programs.joints[key]
 		var err error
 		if !ok {
-			if j, err = autograd.Differentiate(l.Model.Program(block), autograd.Options{InputGrad: key.inputGrad, Outputs: l.Model.Config.Outputs, Centralize: l.Model.Config.Centralize}); err != nil {
+			if j, err = autograd.Differentiate(l.fused(l.Model.Program(block)), autograd.Options{InputGrad: key.inputGrad, Outputs: l.Model.Config.Outputs, Centralize: l.Model.Config.Centralize}); err != nil {
 				return nil, fmt.Errorf("differentiating block %s: %w", lay.block.Name, err)
+			}
+			if l.fuses() {
+				j.Fuse(l.hasKernel)
 			}
 			l.programs.joints[key] = j
 		}
@@ -126,18 +129,42 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 	return laid, nil
 }
 
-// fused is a program of a step with the fused ops that the device has kernels for.
-func (l *Layout) fused(p *graph.Program) *graph.Program {
-	if f, ok := l.Site.Kernels.(device.OpFuser); !ok || !f.FusesOps() || l.Model.Config.Task != graph.Generate {
-		return p
+// anyOrder is a program whose matmuls may sum in any order: those of a CPU next to a GPU, which rounds
+// otherwise anyway.
+func anyOrder(p *graph.Program) *graph.Program {
+	q := *p
+	q.Nodes = slices.Clone(p.Nodes)
+	for i := range q.Nodes {
+		q.Nodes[i].Attr.AnyOrder = q.Nodes[i].Kind == op.MatMul || q.Nodes[i].Kind == op.QuantizedMatmul
 	}
-	if len(graph.Ports(p.Inputs, graph.Cache)) == 0 {
+	return &q
+}
+
+// fuses says that the device has kernels of several ops at once.
+func (l *Layout) fuses() bool {
+	f, ok := l.Site.Kernels.(device.OpFuser)
+	return ok && f.FusesOps()
+}
+
+// hasKernel says that the device has a kernel for a call.
+func (l *Layout) hasKernel(c op.Call) bool {
+	_, err := l.programs.kernels.Kernel(c)
+	return err == nil
+}
+
+// fused is a program of a block with the fused ops that the device has kernels for.
+func (l *Layout) fused(p *graph.Program) *graph.Program {
+	switch {
+	case !l.fuses():
+		return p
+	case l.Model.Config.Task == graph.Train:
+		return graph.FuseTraining(p, l.hasKernel)
+	case l.Model.Config.Task != graph.Generate:
+		return p
+	case len(graph.Ports(p.Inputs, graph.Cache)) == 0:
 		return graph.Constant(p)
 	}
-	return graph.Fuse(p, func(c op.Call) bool {
-		_, err := l.programs.kernels.Kernel(c)
-		return err == nil
-	})
+	return graph.Fuse(p, l.hasKernel)
 }
 
 func differentiated(j *autograd.Joint, ph Phase, keep []graph.Value, accumulate func(int) bool) (*graph.Program, error) {

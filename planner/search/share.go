@@ -170,7 +170,7 @@ func (s *sharer) mostResident(depth, byCPU int) (most int, err error) {
 }
 
 // worthSecond is what a token must take of the time with two buffers for one to be worth it.
-const worthSecond = 0.9
+const worthSecond = 0.95
 
 // divide finds how many blocks the CPU should compute; nil where nothing fits.
 func (s *sharer) divide(resident, depth int) (*shared, error) {

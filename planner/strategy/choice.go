@@ -47,6 +47,9 @@ type Choice struct {
 	// itself, from weights and keys and values in host memory; in larger steps the device does, to
 	// which they stream. It counts for blocks whose weights are stored on the host; nil is none.
 	CPURows []int64 `json:"cpu_rows,omitempty"`
+	// HostCaches: keys and values of all blocks are stored in host memory, and go to the device and back with
+	// the block that reads them, where they do not fit there.
+	HostCaches bool `json:"host_caches,omitempty"`
 	// Devices that work; 0 counts as 1. They are data parallel, each with its own
 	// micro-batches, unless Split gives each block a device.
 	Devices int   `json:"devices,omitempty"`
@@ -136,6 +139,9 @@ func (c Choice) CPUBlocks(rows int64) (n int) {
 	}
 	return n
 }
+
+// HostCache says whether the keys and values of a block are stored in host memory.
+func (c Choice) HostCache(block int) bool { return c.HostCaches || c.CPUComputes(block) }
 
 // CPUComputes says whether the CPU computes the block in any step.
 func (c Choice) CPUComputes(block int) bool { return c.CPURows != nil && c.CPURows[block] > 0 }

@@ -22,6 +22,8 @@ type Matrix struct {
 // narrow says that the elements are Codes.
 func (m *Matrix) narrow() bool { return m.Type != dtype.Invalid }
 
+func (m *Matrix) isBF16() bool { return m.Type == dtype.BF16 }
+
 // Gemm is the matmul C = A·B, with a bias row, the old C or another matrix added:
 //
 //	C[i*CStep+j] = add + Σp A(i, p) · B(p, j)     i < M, j < N, p < K
@@ -40,6 +42,8 @@ type Gemm struct {
 	Bias       []float32 // N elements, or nil
 	Plus       []float32 // laid out like C, or nil; without Bias and Accumulate
 	Accumulate bool
+	// AnyOrder: the sums of few rows need not be in order, see dots.
+	AnyOrder bool
 	// Work is scratch memory of at least Workspace elements.
 	Work []float32
 
@@ -106,6 +110,11 @@ func (g *Gemm) Run(p *Pool) {
 		g.addBias()
 	}
 	g.team = p.team
+	if g.isDots() {
+		job := dots{g}
+		p.LaunchWork(job.shares().pieces(), job, g.M*g.N*g.K)
+		return
+	}
 	if g.isInterleaved() {
 		job := interleaved{g}
 		p.LaunchWork(job.shares().pieces(), job, g.M*g.N*g.K)

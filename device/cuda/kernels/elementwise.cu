@@ -91,6 +91,37 @@ template <int F> __device__ __forceinline__ void unaryGradOf(const Element *x, c
     put(dx + i, count, g, 0);
 }
 
+// The same with sums of the columns of dx, in parts: block (x, y) sums 32·LANES columns over its share of the rows.
+// Threads are 32 × 8.
+template <int F> __device__ __forceinline__ void unaryGradSumsOf(const Element *x, const Element *dy, Element *dx, float *partial, i64 rows, i64 width, i64 share) {
+    i64 column = ((i64)blockIdx.x * 32 + threadIdx.x) * LANES;
+    i64 from = blockIdx.y * share, to = from + share < rows ? from + share : rows;
+    float sum[LANES] = {};
+    if (column < width)
+#pragma unroll 2
+        for (i64 r = from + threadIdx.y; r < to; r += 8) {
+            float f[LANES], g[LANES], value, slope;
+            load(x + r * width + column, f);
+            load(dy + r * width + column, g);
+#pragma unroll
+            for (int k = 0; k < LANES; k++) {
+                both<F>(f[k], value, slope);
+                g[k] *= slope;
+                sum[k] += g[k];
+            }
+            store(dx + r * width + column, g);
+        }
+    __shared__ float part[8][LANES][32];
+    for (int k = 0; k < LANES; k++) part[threadIdx.y][k][threadIdx.x] = sum[k];
+    __syncthreads();
+    if (column >= width) return;
+    for (int k = threadIdx.y; k < LANES; k += 8) {
+        float all = 0;
+        for (int i = 0; i < 8; i++) all += part[i][k][threadIdx.x];
+        partial[(i64)blockIdx.y * width + column + k] = all;
+    }
+}
+
 template <int F> __device__ __forceinline__ void gatedOf(const Element *gate, const Element *up, Element *y, i64 n) {
     PACK_OF(n)
     float f[LANES], g[LANES], value, slope;
@@ -122,6 +153,9 @@ template <int F> __device__ __forceinline__ void gatedGradOf(const Element *gate
 #define FUNCTION(F)                                                                                                                                                     \
     extern "C" __global__ void unary##F(const Element *x, Element *y, i64 n) { unaryOf<F>(x, y, n); }                                                                     \
     extern "C" __global__ void unaryGrad##F(const Element *x, const Element *dy, Element *dx, i64 n) { unaryGradOf<F>(x, dy, dx, n); }                                    \
+    extern "C" __global__ void unaryGradSums##F(const Element *x, const Element *dy, Element *dx, float *partial, i64 rows, i64 width, i64 share) {                       \
+        unaryGradSumsOf<F>(x, dy, dx, partial, rows, width, share);                                                                                                     \
+    }                                                                                                                                                                   \
     extern "C" __global__ void gated##F(const Element *gate, const Element *up, Element *y, i64 n) { gatedOf<F>(gate, up, y, n); }                                        \
     extern "C" __global__ void gatedGrad##F(const Element *gate, const Element *up, const Element *dy, Element *dgate, Element *dup, i64 n) {                             \
         gatedGradOf<F>(gate, up, dy, dgate, dup, n);                                                                                                                    \

@@ -12,7 +12,7 @@
 
 #define STAGES 2 // of queries, keys and values: those of the next tile are fetched ahead
 
-extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q, const Element *k, const Element *v, Element *o, float *lse, int samples, const int *list, MASK_PARAMS) {
+extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q, const Element *k, const Element *v, Element *o, float *lse, i64 queryStep, i64 keyStep, int samples, const int *list, MASK_PARAMS) {
     Mask c = MASK;
     extern __shared__ char memory[];
     u32 qs = sharedAt(memory) + 1023 & ~1023u, ks = qs + 2 * PANELS * ROWS * 128, vs = ks + STAGES * PANELS * KEYS * 128;
@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
         }
     }
     __syncthreads();
-    i64 queryStep = (i64)heads * HEAD, keyStep = (i64)keyHeads * HEAD;
+    i64 rowStep = (i64)heads * HEAD; // of o; those of q, k and v are given
     Tile t;
     int h, tiles = tilesOf(c, list, samples);
     if (threadIdx.x < 128) {
@@ -191,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention(const Element *q,
         sum[0] = lineSum(sum[0]);
         sum[1] = lineSum(sum[1]);
         float by = drops(c) ? c.keep : 1.0f;
-        putRows(o + (i64)t.sample * T * queryStep + (i64)h * HEAD, queryStep, row, t.end, out, sum[0] > 0 ? by / sum[0] : 0.0f, sum[1] > 0 ? by / sum[1] : 0.0f);
+        putRows(o + (i64)t.sample * T * rowStep + (i64)h * HEAD, rowStep, row, t.end, out, sum[0] > 0 ? by / sum[0] : 0.0f, sum[1] > 0 ? by / sum[1] : 0.0f);
 #pragma unroll
         for (int y = 0; y < 2; y++)
             if ((lane & 3) == 0 && row + y * 8 < t.end)

@@ -16,7 +16,7 @@
 #define ROWS_BYTES (PANELS * ROWS * 128)
 #define STRIP_BYTES (PANELS * STRIP * 128)
 
-extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const Element *q, const Element *k, const Element *v, const Element *o, const float *lse, const Element *grad, float *totals, float *delta, Line *lines, Element *dq, int samples, const int *list, MASK_PARAMS) {
+extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const Element *q, const Element *k, const Element *v, const Element *o, const float *lse, const Element *grad, float *totals, float *delta, Line *lines, Element *dq, i64 queryStep, i64 keyStep, int samples, const int *list, MASK_PARAMS) {
     Mask c = MASK;
     extern __shared__ char memory[];
     u32 qs = sharedAt(memory) + 1023 & ~1023u, gs = qs + 2 * ROWS_BYTES, ks = gs + 2 * ROWS_BYTES, vs = ks + STAGES * STRIP_BYTES;
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
         }
     }
     __syncthreads();
-    i64 queryStep = (i64)heads * HEAD, keyStep = (i64)keyHeads * HEAD;
+    i64 rowStep = (i64)heads * HEAD; // of o and its gradient; those of q, k, v and theirs are given
     Tile t;
     int h, tiles = tilesOf(c, list, samples);
     if (threadIdx.x < 128) {
@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
         Ring<2> tileRing = {0, 1};
         for (int n = 0; turn<false>(c, list, tiles, samples, n, heads, t, h); n++, tileRing.next()) {
             Range range = rangeOf<false>(c, t, t.first, t.end - 1);
-            i64 queriesAt = (i64)t.sample * T * queryStep + (i64)h * HEAD, keysAt = (i64)t.sample * S * keyStep + (i64)(h * keyHeads / heads) * HEAD;
+            i64 queriesAt = (i64)t.sample * T * queryStep + (i64)h * HEAD, rowsAt = (i64)t.sample * T * rowStep + (i64)h * HEAD, keysAt = (i64)t.sample * S * keyStep + (i64)(h * keyHeads / heads) * HEAD;
             for (int j = range.from; j <= range.to; j += STRIP, ring.next()) {
                 waitFor(valuesFree[ring.at], ring.phase);
                 fetchRows<STRIP>(vs + ring.at * STRIP_BYTES, v + keysAt, keyStep, j, range.to + 1);
@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
                 if (j != range.from) continue;
                 waitFor(queriesFree[tileRing.at], tileRing.phase);
                 fetchRows<ROWS>(qs + tileRing.at * ROWS_BYTES, q + queriesAt, queryStep, t.first, t.end);
-                fetchRows<ROWS>(gs + tileRing.at * ROWS_BYTES, grad + queriesAt, queryStep, t.first, t.end);
+                fetchRows<ROWS>(gs + tileRing.at * ROWS_BYTES, grad + rowsAt, rowStep, t.first, t.end);
                 arriveFetched(queriesHere[tileRing.at]);
             }
         }
@@ -80,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
         Line line[2];
         i64 at = ((i64)t.sample * heads + h) * T + row;
         Quarters mine;
-        mine.load(o + (i64)t.sample * T * queryStep + (i64)h * HEAD, queryStep, row, t.end);
+        mine.load(o + (i64)t.sample * T * rowStep + (i64)h * HEAD, rowStep, row, t.end);
 #pragma unroll
         for (int y = 0; y < 2; y++) {
             seen[y] = row + y * 8 < t.end ? rangeOf<false>(c, t, row + y * 8, row + y * 8) : Range NOTHING;
@@ -201,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradQueries(const 
 // of scores are keys. Where there are too few tiles to fill the GPU, those heads are dealt to
 // several turns, which write their sums to parts, split by split, first all of dk and then of
 // dv (see foldParts).
-extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Element *q, const Element *k, const Element *v, const Element *grad, const float *totals, const float *delta, const Line *lines, Element *dk, Element *dv, float *parts, int splits, int samples, const int *list, MASK_PARAMS) {
+extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Element *q, const Element *k, const Element *v, const Element *grad, const float *totals, const float *delta, const Line *lines, Element *dk, Element *dv, float *parts, int splits, i64 queryStep, i64 keyStep, int samples, const int *list, MASK_PARAMS) {
     Mask c = MASK;
     extern __shared__ char memory[];
     u32 ks = sharedAt(memory) + 1023 & ~1023u, vs = ks + 2 * ROWS_BYTES, qs = vs + 2 * ROWS_BYTES, gs = qs + STAGES * STRIP_BYTES;
@@ -219,7 +219,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
         }
     }
     __syncthreads();
-    i64 queryStep = (i64)heads * HEAD, keyStep = (i64)keyHeads * HEAD;
+    i64 rowStep = (i64)heads * HEAD; // of o and its gradient; those of q, k, v and theirs are given
     Tile t;
     int part, group = heads / keyHeads / splits, tiles = tilesOf(c, list, samples);
     if (threadIdx.x < 128) {
@@ -231,11 +231,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) attentionGradKeys(const Ele
             Range range = rangeOf<true>(c, t, t.first, t.end - 1);
             i64 keysAt = (i64)t.sample * S * keyStep + (i64)(part / splits) * HEAD;
             for (int h = part * group; h < part * group + group; h++) {
-                i64 queriesAt = (i64)t.sample * T * queryStep + (i64)h * HEAD, line = ((i64)t.sample * heads + h) * T;
+                i64 queriesAt = (i64)t.sample * T * queryStep + (i64)h * HEAD, rowsAt = (i64)t.sample * T * rowStep + (i64)h * HEAD, line = ((i64)t.sample * heads + h) * T;
                 for (int i = range.from; i <= range.to; i += STRIP, ring.next()) {
                     waitFor(queriesFree[ring.at], ring.phase);
                     fetchRows<STRIP>(qs + ring.at * STRIP_BYTES, q + queriesAt, queryStep, i, range.to + 1);
-                    fetchRows<STRIP>(gs + ring.at * STRIP_BYTES, grad + queriesAt, queryStep, i, range.to + 1);
+                    fetchRows<STRIP>(gs + ring.at * STRIP_BYTES, grad + rowsAt, rowStep, i, range.to + 1);
                     int x = threadIdx.x & STRIP - 1;
                     bool there = i + x <= range.to;
                     const float *from = (threadIdx.x < STRIP ? totals : delta) + line + (there ? i + x : 0);

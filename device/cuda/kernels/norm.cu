@@ -203,3 +203,153 @@ NORM(rmsNorm, LANES, false)
 NORM(rmsNormOne, 1, false)
 NORM(layerNorm, LANES, true)
 NORM(layerNormOne, 1, true)
+
+// Rows of at most P packs for each lane of a warp stay in registers: a warp reads a row once. blockDim.y warps
+// of a block have a row each.
+template <int P> struct Row {
+    Lane at[P];
+    __device__ __forceinline__ void read(const Element *x, int width) {
+#pragma unroll
+        for (int p = 0; p < P; p++) {
+            int i = (p * 32 + threadIdx.x) * LANES;
+            if (i < width) at[p] = *(const Lane *)(x + i);
+        }
+    }
+};
+#define PACKS(p, i)                                                 \
+    _Pragma("unroll") for (int p = 0; p < P; p++)                   \
+        if (int i = (p * 32 + threadIdx.x) * LANES; i < width)
+
+// The mean of a row, 0 where it is not CENTERED, and 1/root(mean square or variance + eps).
+template <int P, bool CENTERED> __device__ __forceinline__ void rowStatistics(const Row<P> &x, int width, float eps, float &mean, float &inverse) {
+    mean = 0;
+    if (CENTERED) {
+        PACKS(p, i)
+            for (int k = 0; k < LANES; k++) mean += wide(x.at[p].x[k]);
+        mean = warpSum(mean) / width;
+    }
+    float squares = 0;
+    PACKS(p, i)
+        for (int k = 0; k < LANES; k++) {
+            float u = wide(x.at[p].x[k]) - mean;
+            squares += u * u;
+        }
+    inverse = 1.0f / sqrtf(warpSum(squares) / width + eps);
+}
+
+template <int P, bool CENTERED> __device__ __forceinline__ void normWarp(const Element *x, const Element *w, const Element *b, Element *y, i64 rows, int width, float eps) {
+    i64 r = (i64)blockIdx.x * blockDim.y + threadIdx.y;
+    if (r >= rows) return;
+    Row<P> row;
+    row.read(x + r * width, width);
+    float mean, inverse;
+    rowStatistics<P, CENTERED>(row, width, eps, mean, inverse);
+    PACKS(p, i) {
+        float f[LANES], g[LANES], add[LANES] = {};
+        load(w + i, g);
+        if (b) load(b + i, add);
+        for (int k = 0; k < LANES; k++) f[k] = (wide(row.at[p].x[k]) - mean) * inverse * g[k] + add[k];
+        store(y + r * width + i, f);
+    }
+}
+
+// The gradient: a lane has the same columns of all rows of its warp, so their sums stay in registers, and the next
+// row is on its way while one is computed. Each element is widened once. The warps of a block add their sums in
+// order at the end. What is in plus, if anything, is added to dx.
+template <int P, bool CENTERED> __device__ __forceinline__ void normGradWarp(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps, const Element *plus) {
+    extern __shared__ float lines[]; // [warp][width]
+    i64 step = (i64)gridDim.x * blockDim.y, r = (i64)blockIdx.x * blockDim.y + threadIdx.y;
+    float sumW[P][LANES] = {}, sumB[P][LANES] = {}, weight[P][LANES] = {};
+    Row<P> nextX, nextD;
+    PACKS(p, i) load(w + i, weight[p]);
+    if (r < rows) {
+        nextX.read(x + r * width, width);
+        nextD.read(dy + r * width, width);
+    }
+    float share = 1.0f / width;
+    for (; r < rows; r += step) {
+        float u[P][LANES], g[P][LANES], mean = 0, squares = 0, along = 0, level = 0;
+        Row<P> d = nextD, added;
+        PACKS(p, i)
+            for (int k = 0; k < LANES; k++) {
+                u[p][k] = wide(nextX.at[p].x[k]);
+                if (CENTERED) mean += u[p][k];
+            }
+        if (plus) added.read(plus + r * width, width);
+        if (r + step < rows) {
+            nextX.read(x + (r + step) * width, width);
+            nextD.read(dy + (r + step) * width, width);
+        }
+        if (CENTERED) mean = warpSum(mean) * share;
+        PACKS(p, i)
+            for (int k = 0; k < LANES; k++) {
+                float v = wide(d.at[p].x[k]);
+                u[p][k] -= mean;
+                squares += u[p][k] * u[p][k];
+                g[p][k] = v * weight[p][k];
+                along += g[p][k] * u[p][k];
+                if (CENTERED) level += g[p][k];
+                if (CENTERED) sumB[p][k] += v;
+            }
+        squares = warpSum(squares);
+        along = warpSum(along);
+        if (CENTERED) level = warpSum(level) * share;
+        float inverse = 1.0f / sqrtf(squares * share + eps), by = along * share * inverse * inverse;
+        PACKS(p, i) {
+            float out[LANES];
+            for (int k = 0; k < LANES; k++) {
+                sumW[p][k] += wide(d.at[p].x[k]) * inverse * u[p][k];
+                out[k] = inverse * (g[p][k] - level - u[p][k] * by);
+                if (plus) out[k] += wide(added.at[p].x[k]);
+            }
+            store(dx + r * width + i, out);
+        }
+    }
+    auto fold = [&](float (&sum)[P][LANES], float *to) {
+        if (!to) return;
+        __syncthreads();
+        PACKS(p, i)
+            for (int k = 0; k < LANES; k++) lines[threadIdx.y * width + i + k] = sum[p][k];
+        __syncthreads();
+        for (int i = threadIdx.y * 32 + threadIdx.x; i < width; i += 32 * blockDim.y) {
+            float all = 0;
+            for (int y = 0; y < blockDim.y; y++) all += lines[y * width + i];
+            to[(i64)blockIdx.x * width + i] = all;
+        }
+    };
+    fold(sumW, dw);
+    if (CENTERED) fold(sumB, db);
+}
+
+#define WARP(name, P, CENTERED)                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256) name(const Element *x, const Element *w, const Element *b, Element *y, i64 rows, int width, float eps) { \
+        normWarp<P, CENTERED>(x, w, b, y, rows, width, eps);                                                                                        \
+    }
+#define WARPGRAD(name, P, CENTERED)                                                                                                               \
+    extern "C" __global__ void __launch_bounds__(128, P < 4 ? 3 : 2) name(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps) { \
+        normGradWarp<P, CENTERED>(x, w, dy, dx, dw, db, rows, width, eps, 0);                                                                       \
+    }
+#define WARPPLUS(name, P, CENTERED)                                                                                                               \
+    extern "C" __global__ void __launch_bounds__(128, P < 4 ? 3 : 2) name(const Element *x, const Element *w, const Element *dy, Element *dx, float *dw, float *db, i64 rows, int width, float eps, const Element *plus) { \
+        normGradWarp<P, CENTERED>(x, w, dy, dx, dw, db, rows, width, eps, plus);                                                                    \
+    }
+WARP(rmsNormWarp1, 1, false)
+WARP(rmsNormWarp2, 2, false)
+WARP(rmsNormWarp3, 3, false)
+WARP(rmsNormWarp4, 4, false)
+WARPGRAD(rmsNormGradWarp1, 1, false)
+WARPGRAD(rmsNormGradWarp2, 2, false)
+WARPGRAD(rmsNormGradWarp3, 3, false)
+WARPGRAD(rmsNormGradWarp4, 4, false)
+WARP(layerNormWarp1, 1, true)
+WARP(layerNormWarp2, 2, true)
+WARP(layerNormWarp3, 3, true)
+WARP(layerNormWarp4, 4, true)
+WARPGRAD(layerNormGradWarp1, 1, true)
+WARPGRAD(layerNormGradWarp2, 2, true)
+WARPGRAD(layerNormGradWarp3, 3, true)
+WARPGRAD(layerNormGradWarp4, 4, true)
+WARPPLUS(layerNormGradPlusWarp1, 1, true)
+WARPPLUS(layerNormGradPlusWarp2, 2, true)
+WARPPLUS(layerNormGradPlusWarp3, 3, true)
+WARPPLUS(layerNormGradPlusWarp4, 4, true)

@@ -17,6 +17,39 @@ extern "C" __global__ void sumRows(const Element *x, float *partial, i64 rows, i
     partial[(i64)blockIdx.y * width + column] = sum;
 }
 
+// The same for a width that is a multiple of LANES: a thread sums LANES neighbouring columns, with
+// four rows on their way at once.
+extern "C" __global__ void sumRowsWide(const Element *x, float *partial, i64 rows, i64 width, i64 share) {
+    i64 column = ((i64)blockIdx.x * 32 + threadIdx.x) * LANES;
+    i64 from = blockIdx.y * share, to = from + share < rows ? from + share : rows;
+    float sum[LANES] = {};
+    if (column < width) {
+        i64 r = from + threadIdx.y;
+        for (; r + 24 < to; r += 32) {
+            float f[4][LANES];
+#pragma unroll
+            for (int i = 0; i < 4; i++) load(x + (r + 8 * i) * width + column, f[i]);
+#pragma unroll
+            for (int k = 0; k < LANES; k++) sum[k] += (f[0][k] + f[1][k]) + (f[2][k] + f[3][k]);
+        }
+        for (; r < to; r += 8) {
+            float f[LANES];
+            load(x + r * width + column, f);
+            for (int k = 0; k < LANES; k++) sum[k] += f[k];
+        }
+    }
+    __shared__ float part[8][LANES][32];
+    for (int k = 0; k < LANES; k++) part[threadIdx.y][k][threadIdx.x] = sum[k];
+    __syncthreads();
+    // Now a thread adds one column, or some: line y of the block has those of remainder y.
+    if (column >= width) return;
+    for (int k = threadIdx.y; k < LANES; k += 8) {
+        float all = 0;
+        for (int i = 0; i < 8; i++) all += part[i][k][threadIdx.x];
+        partial[(i64)blockIdx.y * width + column + k] = all;
+    }
+}
+
 // Stage two: y[column] = the sum of the parts, by 32 × 32 threads: 32 columns, and 32
 // lines that take the parts in turn.
 extern "C" __global__ void foldRows(const float *partial, Element *y, i64 parts, i64 width, int add) {

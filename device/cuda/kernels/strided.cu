@@ -22,7 +22,7 @@ template <class I> __device__ __forceinline__ void places(I i, const i64 (&d)[8]
     else places<u64>((u64)i, d, x, y, a, b);
 #define EACH(i, n) for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x)
 
-// to[b] = from[a] for elements of 2 or 4 bytes.
+// to[b] = from[a] for elements of 2 or 4 bytes, or 16 bytes of them.
 template <class E> __device__ __forceinline__ void moveAll(const E *from, E *to, i64 n, const i64 (&d)[8], const i64 (&x)[8], const i64 (&y)[8]) {
     EACH(i, n) {
         PLACES(i, a, b)
@@ -38,18 +38,28 @@ extern "C" __global__ void move4(const u32 *from, u32 *to, i64 n, EIGHT(d), EIGH
     moveAll(from, to, n, dd, xx, yy);
 }
 
+struct alignas(16) Sixteen { u64 x[2]; };
+extern "C" __global__ void move16(const Sixteen *from, Sixteen *to, i64 n, EIGHT(d), EIGHT(x), EIGHT(y)) {
+    const i64 dd[8] = LIST(d), xx[8] = LIST(x), yy[8] = LIST(y);
+    moveAll(from, to, n, dd, xx, yy);
+}
+
 // A piece of zeros with elements put in: of n along the middle dimension, element start + k·step is
 // element k of count.
 template <class E> __device__ __forceinline__ void padAll(const E *from, E *to, i64 outer, i64 n, i64 inner, i64 count, i64 start, i64 step) {
+    bool small = outer * n * inner < (1ll << 31);
     EACH(i, outer * n * inner) {
-        i64 k = i / inner % n - start;
-        E v = 0;
-        if (k >= 0 && k % step == 0 && k / step < count) v = from[(i / (n * inner) * count + k / step) * inner + i % inner];
+        i64 line = small ? (i64)((u32)i / (u32)inner) : i / inner, o = small ? (i64)((u32)line / (u32)n) : line / n;
+        i64 k = line - o * n - start;
+        E v = {};
+        if (k >= 0 && k < count * step && k % step == 0) v = from[(o * count + k / step) * inner + i - line * inner];
         to[i] = v;
     }
 }
 extern "C" __global__ void pad2(const u16 *from, u16 *to, i64 outer, i64 n, i64 inner, i64 count, i64 start, i64 step) { padAll(from, to, outer, n, inner, count, start, step); }
 extern "C" __global__ void pad4(const u32 *from, u32 *to, i64 outer, i64 n, i64 inner, i64 count, i64 start, i64 step) { padAll(from, to, outer, n, inner, count, start, step); }
+
+extern "C" __global__ void pad16(const Sixteen *from, Sixteen *to, i64 outer, i64 n, i64 inner, i64 count, i64 start, i64 step) { padAll(from, to, outer, n, inner, count, start, step); }
 
 // The functions of two numbers, as package op numbers them.
 enum { Plus = 1, Minus, Times, Divide, Pow, Maximum, Minimum, PReLU, If, Unless, Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual };
