@@ -261,6 +261,7 @@ type generationRun struct {
 	job       *spillway.Run
 	session   *generate.Session
 	predicted int64 // that the driver will count
+	division  *run.Division
 }
 
 // quantize has linear layers held in the format that is wanted.
@@ -325,8 +326,41 @@ func (w *generationRun) plan(streams int64) (err error) {
 	return err
 }
 
+// foresee makes the forecasts once, since calls that they measure take memory that a run has for itself.
+func (w *generationRun) foresee() error {
+	for _, n := range w.options.Streams {
+		if err := w.forecast(w.newRow(n)); err != nil {
+			return err
+		}
+	}
+	p := w.job.Plan
+	if !slices.ContainsFunc(p.Slabs, func(s plan.Slab) bool { return p.TierOf(s.Weight) != plan.OnDevice }) {
+		return nil
+	}
+	f, err := w.job.ForecastGeneration()
+	if err == nil {
+		w.division = f.Division
+	}
+	return err
+}
+
+// newRow is a row of so many texts, not measured yet.
+func (w *generationRun) newRow(streams int64) *GenerationRow {
+	c := w.job.Plan.Cache
+	fresh := max(min(w.options.NewTokens, w.length/2), 2)
+	g := &GenerationRow{
+		Model: w.name, DType: w.job.Options.Precision.String(), Key: c.Key.String(), Value: c.Value.String(),
+		Streams: streams, Context: w.length, Prompt: w.length - fresh, New: fresh, Strategy: w.job.Plan.Strategy,
+	}
+	g.Name = fmt.Sprintf("%s %s, %d × %d", g.Model, g.DType, streams, w.length)
+	return g
+}
+
 // load allocates the memory, and fills it with the weights of a folder or with random numbers.
 func (w *generationRun) load() (err error) {
+	if err := w.foresee(); err != nil {
+		return err
+	}
 	w.predicted = run.DriverPredicted(w.here, w.job.Plan)
 	if w.model.Folder != nil {
 		err = w.job.Start()
@@ -345,13 +379,8 @@ func (w *generationRun) load() (err error) {
 // row times some texts at once, twice: the first time prepares what is made when it is first
 // needed.
 func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRow, err error) {
-	c, o := w.job.Plan.Cache, w.options
-	fresh := max(min(o.NewTokens, w.length/2), 2)
-	g = &GenerationRow{
-		Model: w.name, DType: w.job.Options.Precision.String(), Key: c.Key.String(), Value: c.Value.String(),
-		Streams: streams, Context: w.length, Prompt: w.length - fresh, New: fresh, Strategy: w.job.Plan.Strategy,
-	}
-	g.Name = fmt.Sprintf("%s %s, %d × %d", g.Model, g.DType, streams, w.length)
+	o := w.options
+	g = w.newRow(streams)
 	for _, ph := range w.job.Plan.Phases {
 		g.Captured = g.Captured || (ph.Name == plan.Step(streams) || ph.Name == plan.Draw(streams)) && ph.Captured
 	}
@@ -362,7 +391,7 @@ func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRo
 	if _, err := w.texts(ctx, streams, min(g.Prompt, 64), 3); err != nil {
 		return nil, err
 	}
-	t, err := w.texts(ctx, streams, g.Prompt, fresh)
+	t, err := w.texts(ctx, streams, g.Prompt, g.New)
 	if err != nil {
 		return nil, err
 	}

@@ -21,16 +21,15 @@ type Overlap struct {
 
 // overlap times the instructions of a step of some texts, and puts it next to who was to compute what.
 func (w *generationRun) overlap(ctx context.Context, streams int64) (*run.Division, *Overlap, error) {
-	f, err := w.job.ForecastGeneration()
-	if err != nil || f.Division == nil {
-		return nil, nil, err
+	if w.division == nil {
+		return nil, nil, nil
 	}
 	phase := plan.Draw(streams)
 	view, err := w.job.Plan.Phase(phase)
 	if err != nil {
 		phase = plan.Step(streams)
 		if view, err = w.job.Plan.Phase(phase); err != nil {
-			return f.Division, nil, nil // a step that has place for more texts
+			return w.division, nil, nil // a step that has place for more texts
 		}
 	}
 	ring := trace.NewRing(len(view.Instructions))
@@ -43,9 +42,9 @@ func (w *generationRun) overlap(ctx context.Context, streams int64) (*run.Divisi
 	}
 	events := ring.Events()
 	if err := e.TracePhase("", nil, nil); err != nil || len(events) < len(view.Instructions) {
-		return f.Division, nil, err
+		return w.division, nil, err
 	}
-	return f.Division, overlapOf(events), nil
+	return w.division, overlapOf(events), nil
 }
 
 // span is a time in which something worked.

@@ -48,8 +48,8 @@ const (
 )
 
 // newHostCalls reads what earlier processes have measured next to a GPU.
-func newHostCalls(gpu device.Device, d machine.Device, m machine.Machine, o Options) *hostCalls {
-	h := &hostCalls{o: o, gpu: gpu, rate: d.Link.In, key: "next to " + callKey(gpu) + "|" + hostKey(m), known: map[string]machine.CallTime{}}
+func newHostCalls(gpu device.Device, m machine.Machine, o Options) *hostCalls {
+	h := &hostCalls{o: o, gpu: gpu, key: "next to " + callKey(gpu) + "|" + hostKey(m), known: map[string]machine.CallTime{}}
 	if e, err := o.load(h.key); err == nil {
 		h.cached = e.Calls
 	}
@@ -93,7 +93,7 @@ func (h *hostCalls) time(c op.Call, room int64) (took machine.CallTime, ok bool)
 	if took, ok = h.cached[key]; ok && h.checked {
 		return took, took.Device > 0
 	}
-	if h.gpu == nil {
+	if h.gpu == nil || h.o.Stop != nil && h.o.Stop() != nil {
 		return took, ok
 	}
 	before := took
@@ -260,6 +260,13 @@ func (h *hostCalls) LinkShare() float64 {
 		return 1
 	}
 	return min(h.rate.Time(trafficBytes).Seconds()/busy.Device.Seconds(), 1)
+}
+
+// described tells the rate of the link alone.
+func (h *hostCalls) described(rate units.Rate) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rate = rate
 }
 
 // opened says that the GPU was opened again.

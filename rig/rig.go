@@ -161,7 +161,10 @@ func (r *Rig) measureCalls() {
 		r.calls = append(r.calls, t)
 		r.Machine.Devices[i].Calls = t
 		if r.host == nil {
-			r.host = newHostCalls(d, r.Machine.Devices[i], r.Machine, r.o)
+			r.host = newHostCalls(d, r.Machine, r.o)
+		}
+		if i == 0 {
+			r.host.described(r.Machine.Devices[0].Link.In)
 		}
 		r.Machine.Devices[i].HostCalls = r.host
 	}
