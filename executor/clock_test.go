@@ -143,9 +143,11 @@ func TestTimelineOfAGPU(t *testing.T) {
 		iterate(t, e, i)
 	}
 	ring := trace.NewRing(len(p.Instructions))
+	zero := time.Now() // the trace counts from a moment after it
 	if err := e.Trace(ring); err != nil {
 		t.Fatal(err)
 	}
+	setup := time.Since(zero)
 	iterate(t, e, 4)
 	ring.Reset()
 	before := mark()
@@ -165,8 +167,14 @@ func TestTimelineOfAGPU(t *testing.T) {
 			}
 		}
 	}
+	// On the host's clock, nothing began before the host asked for it or ended after it saw the end.
+	const aligned = int64(20 * time.Microsecond)
+	early, late := int64(began.Sub(zero)-setup)-first, last-int64(began.Sub(zero)+wall)
+	if early > aligned || late > aligned {
+		t.Errorf("by the trace it began %v before the host asked, and ended %v after the host saw the end", time.Duration(early), time.Duration(late))
+	}
 	span := time.Duration(last - first)
-	t.Logf("%d instructions take %v by their trace; by CUDA events around them %v, by the host %v", len(events), span, between, wall)
+	t.Logf("%d instructions take %v by their trace; by CUDA events around them %v, by the host %v; they begin %v after the host asked, and end %v before it saw the end", len(events), span, between, wall, time.Duration(-early), time.Duration(-late))
 	if span > between || between-span > 5*time.Millisecond || span < 10*time.Microsecond {
 		t.Errorf("%v traced, %v between two CUDA events around it", span, between)
 	}

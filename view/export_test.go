@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"flag"
 	"hash/crc32"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -164,6 +166,55 @@ func TestTensorBoard(t *testing.T) {
 	if records != 31 || losses != 30 {
 		t.Errorf("%d records, %d losses", records, losses)
 	}
+}
+
+var tensorboard = flag.String("tensorboard", "", "a Python that has TensorBoard (pip install tensorboard): it reads our event files")
+
+// TensorBoard itself reads what we write: every step of every metric, with its value.
+func TestTensorBoardReadsOurs(t *testing.T) {
+	if *tensorboard == "" {
+		t.Skip("no -tensorboard is given")
+	}
+	run, err := view.Open(sampleLog(t, filepath.Join(t.TempDir(), "run"), 30, 2, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	dir := t.TempDir()
+	var out bytes.Buffer
+	if err := run.WriteTensorBoard(&out); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "events.out.tfevents.1.box"), out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const reads = `
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+a = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0})
+a.Reload()
+print(json.dumps({tag: [[e.step, e.value, e.wall_time] for e in a.Scalars(tag)] for tag in a.Tags()["scalars"]}))`
+	var failed bytes.Buffer
+	cmd := exec.Command(*tensorboard, "-c", reads, dir)
+	cmd.Stderr = &failed
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, failed.Bytes())
+	}
+	var tags map[string][][3]float64
+	if err := json.Unmarshal(text, &tags); err != nil {
+		t.Fatal(err)
+	}
+	losses := tags["train/loss"]
+	if len(losses) != len(run.Iterations) || len(tags) < 5 {
+		t.Fatalf("TensorBoard finds %d losses of %d, and %d tags", len(losses), len(run.Iterations), len(tags))
+	}
+	for i, it := range run.Iterations {
+		if l := losses[i]; int64(l[0]) != it.Step || float32(l[1]) != float32(it.Loss) || math.Abs(l[2]-float64(it.UnixNano)/1e9) > 1e-3 {
+			t.Errorf("step %d: TensorBoard has %v, the log a loss of %v at %v", it.Step, l, it.Loss, it.UnixNano)
+		}
+	}
+	t.Logf("TensorBoard reads %d tags, %d losses", len(tags), len(losses))
 }
 
 // Forecast and measurement are two processes of one file.

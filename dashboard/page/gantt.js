@@ -206,6 +206,8 @@ export class Gantt {
     };
     says("forecast", bar.start, bar.end);
     if (t.step > 0) says("measured", bar.measured_start, bar.measured_end);
+    const planned = bar.end - bar.start, took = bar.measured_end - bar.measured_start;
+    if (t.step > 0 && planned > 0 && took > 0) text += `, ${(100 * planned / took).toFixed(0)}% of its forecast's speed`;
     if (bar.bytes > 0) text += `; ${bar.bytes.toLocaleString("en")} bytes`;
     const cause = this.byNumber.get(bar.after);
     if (cause) text += `; waited for ${verbs[cause.verb]} ${t.names[cause.name]} (c)`;
