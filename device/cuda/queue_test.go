@@ -324,6 +324,11 @@ func kernelNamed(name, text string) bool {
 			return true
 		}
 	}
+	for _, made := range regexp.MustCompile(`void [^\n]*\bname##([a-zA-Z]+) `).FindAllStringSubmatch(text, -1) {
+		if rest, ok := strings.CutSuffix(name, made[1]); ok && regexp.MustCompile(`(?m)^[A-Z]+\(`+rest+`,`).MatchString(text) {
+			return true
+		}
+	}
 	plain := strings.TrimRight(strings.TrimSuffix(strings.TrimSuffix(name, "Grad"), "Single"), "123456")
 	for _, way := range []string{`\)\s+` + name + `\(`, `void ` + name + `\(`, `(?m)^[A-Z]+\(` + name + `,`, `(?m)^[A-Z]+\(` + plain + `,`,
 		`void ` + plain + `##F\(`, `void ` + strings.TrimRight(name, "123456") + `##F\(`} {
