@@ -15,8 +15,8 @@ func init() {
 // FusesOps implements device.OpFuser.
 func (d *Device) FusesOps() bool { return true }
 
-// ownRows is how many rows these kernels take at once. Beyond fewestRows kernels around matmuls of cuBLASLt are
-// faster (a step of 16 rows of the Llama-3-8B shape takes 5.2 instead of 5.5 ms on an H200), so that they are for exact rows alone.
+// ownRows is how many rows these kernels take at once. Beyond fewestRows others are faster (manyrows.go, or cuBLASLt), so that they are for exact rows
+// on GPUs that have no others.
 const ownRows, fewestRows = 16, 8
 
 // fewRows is a product of few rows by decode.cu, with what decides its launch.
