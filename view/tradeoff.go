@@ -125,8 +125,8 @@ func (t Tradeoff) CSV(w io.Writer) error {
 // doublings is an axis of bytes on which each doubling is as wide as the next.
 func doublings(low, high float64) span {
 	s := span{low: math.Log2(low) - 0.3, high: math.Log2(high) + 0.3}
-	if math.Floor(s.high)-math.Ceil(s.low) < 1 { // two marks at least
-		s.low, s.high = math.Floor(s.low), math.Ceil(s.high)
+	if math.Floor(s.high)-math.Ceil(s.low) < 1 { // two marks at least, with place for what is written below them
+		s.low, s.high = math.Floor(s.low)-0.2, math.Ceil(s.high)+0.2
 	}
 	step := max(math.Ceil((s.high-s.low)/8), 1)
 	for m := math.Ceil(s.low); m <= s.high; m += step {
