@@ -131,6 +131,9 @@ func (r *Run) checkSteps() error {
 	if p := r.Job.Options.StatePolicy; p.Preset != "" && int64(p.Warmup) >= steps {
 		r.Job.Notices = append(r.Job.Notices, fmt.Sprintf("--state-policy %s has no effect: its warm-up is %d steps, the run has %d", p, p.Warmup, steps))
 	}
+	if r.Recipe.Evaluates() && r.Job.Options.Optimizer.Name == "schedule_free_adamw" {
+		r.Job.Notices = append(r.Job.Notices, "evaluations are of the weights that gradients are taken at; export --average writes the average that schedule_free_adamw is evaluated with")
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -124,8 +125,9 @@ func TestTrainByNamesOfParams(t *testing.T) {
 func TestExportOfScheduleFreeRuns(t *testing.T) {
 	dir := t.TempDir()
 	run, out := filepath.Join(dir, "run"), filepath.Join(dir, "out")
-	if r := trainTiny(t, "--data", prose(t), "--max-steps", "5", "--optimizer", "schedule_free_adamw", "--out", run); r.code != exitOK {
-		t.Fatal(r.err)
+	v := trainTiny(t, "--data", prose(t), "--max-steps", "5", "--optimizer", "schedule_free_adamw", "--eval-split", "0.05", "--out", run).object(t)
+	if text := fmt.Sprint(at(t, v, "notices")); !strings.Contains(text, "export --average") {
+		t.Errorf("nothing says what was evaluated: %s", text)
 	}
 	if r := command(t, "export", run, out, "--average"); r.code != exitOK {
 		t.Fatal(r.err)
