@@ -28,7 +28,7 @@ const Muon op.Kind = "muon"
 var muonScalars = []string{"beta1", "rest1", "beta2", "rest2", "root", "eps", "rate", "shrink", "take", "blend", "muon_rate", "match"}
 
 func init() {
-	Register(Rule{Name: "muon", Help: "momentum of matrices made orthogonal; embeddings, heads and all that is no matrix by AdamW; on CPUs only", LR: 1e-3, WeightDecay: 0.1,
+	Register(Rule{Name: "muon", Help: "momentum of matrices made orthogonal; embeddings, heads and all that is no matrix by AdamW", LR: 1e-3, WeightDecay: 0.1,
 		Options: []Option{
 			{Name: "momentum", Default: 0.95, Below: 1, Help: "decay of the running mean of gradients"},
 			{Name: "nesterov", Default: 1, Flag: true, Help: "step from the gradient and its mean together"},
@@ -43,7 +43,7 @@ func init() {
 			}
 			return nil
 		},
-		Kind: Muon, States: func(Config) []string { return nil }, OtherStates: muonStates, No8Bit: true, CPUOnly: true,
+		Kind: Muon, States: func(Config) []string { return nil }, OtherStates: muonStates, No8Bit: true,
 		Scalars: func(c Config, iteration int, lr, decay float32) op.Scalars {
 			a := AdamStep{Rate: lr, Decay: decay, Beta1: float32(c.Get("adamw_beta1")), Beta2: float32(c.Get("adamw_beta2")), Eps: float32(c.Get("adamw_eps")), Decoupled: true}
 			a.correct(iteration)
@@ -56,7 +56,7 @@ func init() {
 			copy(s[n:], []float32{1 - momentum, blend, lr, float32(c.Get("match_rms_adamw"))})
 			return s
 		}})
-	op.Register(op.Op{Kind: Muon, Infer: inferMuon, Cost: costMuon, InPlace: updateInPlace, Reference: referenceMuon, WholeParam: true, Scalars: muonScalars, Cases: muonCases})
+	op.Register(op.Op{Kind: Muon, Infer: inferMuon, Cost: costMuon, InPlace: updateInPlace, Reference: referenceMuon, WholeParam: true, Workspace: workspaceMuon, Scalars: muonScalars, Cases: muonCases})
 }
 
 // headNames are matrices that turn the last activations into scores, under the names models have for them.
@@ -97,6 +97,15 @@ func costMuon(c op.Call) op.Cost {
 	}
 	long, short := float64(max(c.In[0].Shape[0], c.In[0].Shape[1])), float64(min(c.In[0].Shape[0], c.In[0].Shape[1]))
 	return op.Cost{Flops: op.MuonIterations * (4*long*short*short + 2*short*short*short), Bytes: c.Traffic() + int64(op.MuonIterations*16*(long*short+short*short))}
+}
+
+// workspaceMuon is of two iterates and two squares of the shorter side, in bf16.
+func workspaceMuon(c op.Call) int64 {
+	if len(c.In) == 5 {
+		return 0
+	}
+	short := min(c.In[0].Shape[0], c.In[0].Shape[1])
+	return 4 * (c.In[0].Shape.Elements() + short*short)
 }
 
 func referenceMuon(c op.Call, in, out []op.Array, args op.Args) {

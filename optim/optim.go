@@ -185,12 +185,6 @@ func (c Config) Kind() (op.Kind, error) {
 	return r.kind(c), nil
 }
 
-// CPUOnly says that GPUs cannot update with this optimizer.
-func (c Config) CPUOnly() bool {
-	r, err := find(c.Name)
-	return err == nil && r.CPUOnly
-}
-
 // Rate is the learning rate an iteration is made with, where lr is the schedule's.
 func (c Config) Rate(iteration int, lr float64) float64 {
 	if r, err := find(c.Name); err == nil && r.Rate != nil {

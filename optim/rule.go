@@ -37,8 +37,6 @@ type Rule struct {
 	OtherStates func(param string, s shape.Shape) []op.State
 	// No8Bit: its states cannot be stored in 8 bits.
 	No8Bit bool
-	// CPUOnly: GPUs have no kernel for its op.
-	CPUOnly bool
 
 	// Rate bounds the learning rate of an iteration; nil takes what the schedule says.
 	Rate func(c Config, iteration int, lr float64) float64

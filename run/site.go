@@ -43,9 +43,6 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 			site.CPU.Calls, site.CPU.Kernel = site.Device.HostCalls.Within(site.HostBudget), hostAttention
 		}
 	}
-	if o.Task.Trains() && o.Optimizer.CPUOnly() && site.Context > 0 {
-		return site, placement.Memory{}, fmt.Errorf("optimizer %s updates on CPUs only, and %s is a GPU; train with --device cpu, or take another optimizer, such as adamw", o.Optimizer.Name, o.Device)
-	}
 	if site.Context > 0 {
 		site.Context += o.context
 	}

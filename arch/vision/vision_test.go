@@ -56,12 +56,13 @@ func TestWrongShapesAreRefused(t *testing.T) {
 }
 
 var (
-	model   = flag.String("vision.model", "resnet50", "the network to measure")
-	device  = flag.String("vision.device", "cpu", "where")
-	typed   = flag.String("vision.dtype", "f32", "what it computes in")
-	size    = flag.Int64("vision.batch", 8, "images of a batch")
-	profile = flag.Int("vision.profile", 0, "passes between profiles")
-	limit   = flag.String("vision.limit", "", "memory of the device")
+	model     = flag.String("vision.model", "resnet50", "the network to measure")
+	device    = flag.String("vision.device", "cpu", "where")
+	typed     = flag.String("vision.dtype", "f32", "what it computes in")
+	size      = flag.Int64("vision.batch", 8, "images of a batch")
+	profile   = flag.Int("vision.profile", 0, "passes between profiles")
+	optimizer = flag.String("vision.optimizer", "sgd:lr=0.01,momentum=0.9,weight_decay=0", "what updates the weights")
+	limit     = flag.String("vision.limit", "", "memory of the device")
 )
 
 // BenchmarkTraining is an iteration of SGD with momentum; next to PyTorch see tools/reference/vision.py.
@@ -74,7 +75,10 @@ func BenchmarkTraining(b *testing.B) {
 	c.MaxMemory, c.MicroBatches = *limit, 1
 	c.ProfileInterval = *profile
 	c.Precision = map[string]dtype.Type{"f32": dtype.F32, "bf16": dtype.BF16, "f16": dtype.F16}[*typed]
-	c.Optimizer, _ = optim.Parse("sgd:lr=0.01,momentum=0.9,weight_decay=0")
+	var err error
+	if c.Optimizer, err = optim.Parse(*optimizer); err != nil {
+		b.Fatal(err)
+	}
 	w, err := spillway.Wrap(net, c)
 	if err != nil {
 		b.Fatal(err)
