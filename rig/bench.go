@@ -221,7 +221,11 @@ func (b *bench) place(call op.Call, workspace int64) ([]*device.Launch, error) {
 		if err != nil {
 			return nil, err
 		}
-		if b.memory, err = b.dev.Alloc(size); err != nil {
+		alloc := b.dev.Alloc
+		if b.dev.Info().OnHost { // the same memory, which does not count as a run's
+			alloc = b.dev.HostAlloc
+		}
+		if b.memory, err = alloc(size); err != nil {
 			return nil, err
 		}
 	}
@@ -261,6 +265,9 @@ func Time(dev device.Device, call op.Call) (took time.Duration, err error) {
 
 // noiseElements is how many different random numbers an operand has; they repeat.
 const noiseElements = 1 << 16
+
+// noiseRows is how many rows those of a block format are in.
+const noiseRows = 64
 
 // fill writes random numbers: the first from the host, the rest as copies of them.
 func (b *bench) fill(from device.Memory, to device.Buffer) error {
@@ -379,7 +386,11 @@ func (b *bench) noiseOf(c content) (device.Memory, error) {
 	if m := b.noise[c]; m != nil {
 		return m, nil
 	}
-	some := op.NewArray(of(c.of, cmp.Or(c.positions, c.step.all, noiseElements)))
+	kind := of(c.of, cmp.Or(c.positions, c.step.all, noiseElements))
+	if c.of.Block() { // of some formats several rows lie together
+		kind = of(c.of, noiseRows, noiseElements/noiseRows)
+	}
+	some := op.NewArray(kind)
 	for i := range some.Type.Shape.Elements() {
 		switch u := float64(op.Uniform(1, 0, uint64(i))); {
 		case c.positions > 0:

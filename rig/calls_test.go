@@ -104,10 +104,14 @@ func TestCPUsMeasureShortCalls(t *testing.T) {
 	n := int64(1 << 14)
 	adam := callOf(t, optim.Adam, op.Attr{}, of(dtype.F32, n), of(dtype.F32, n), of(quant.Dyn8, n), of(quant.UDyn8, n), of(dtype.F32, 2))
 	calls := r.calls[0]
-	for _, c := range []op.Call{matmul(1, 64, 64), matmul(64, 64, 64), adam} {
+	rows := callOf(t, op.QuantizedMatmul, op.Attr{}, of(dtype.BF16, 1, 256), of(quant.BF16x32, 64, 256))
+	for _, c := range []op.Call{matmul(1, 64, 64), matmul(64, 64, 64), adam, rows} {
 		if took, ok := calls.Time(c); !ok || took.Device <= 0 {
 			t.Errorf("%v is not measured: %v", c, took)
 		}
+	}
+	if _, most := r.Devices[0].(interface{ Allocated() (int64, int64) }).Allocated(); most != 0 {
+		t.Errorf("measuring counts as %d bytes of a run", most)
 	}
 	if _, ok := calls.Time(matmul(8192, 8192, 8192)); ok {
 		t.Error("a matmul of seconds is measured")
