@@ -3,6 +3,7 @@ package spillway
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"spillway/run"
 	"spillway/run/batch"
@@ -33,13 +34,16 @@ func (w *Wrapped) plan(task Task, s batch.Size) (*run.Run, error) {
 	return w.withNotices(w.model.WithValues(w.values, inPlace).Plan(w.options(task, s)))
 }
 
-// withNotices passes on the notices of a plan, and those to come.
+// withNotices passes on the notices of a plan, each once however often it is planned again, and
+// those to come.
 func (w *Wrapped) withNotices(r *run.Run, err error) (*run.Run, error) {
 	if err != nil {
 		return nil, err
 	}
 	for _, text := range r.Notices {
-		w.note(text)
+		if !slices.Contains(w.notices, text) {
+			w.note(text)
+		}
 	}
 	r.Notice = w.note
 	return r, nil

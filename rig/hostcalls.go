@@ -32,10 +32,10 @@ type hostCalls struct {
 }
 
 const (
-	// besideCold is more than the caches of CPUs hold.
-	besideCold = 512 << 20
-	// besideSpan is how long launches of a matmul are timed, and otherSpan those of other calls.
-	besideSpan, otherSpan = 20 * time.Millisecond, time.Millisecond
+	// hostCold is more than the caches of CPUs hold.
+	hostCold = 512 << 20
+	// hostSpan is how long launches of a matmul are timed, and otherSpan those of other calls.
+	hostSpan, otherSpan = 20 * time.Millisecond, time.Millisecond
 	// hostRows is up to how many rows calls are measured.
 	hostRows = 64
 	// trafficBytes is the size of copies that keep the link busy, and trafficParts how many there are in
@@ -57,7 +57,7 @@ func newHostCalls(gpu device.Device, m machine.Machine, o Options) *hostCalls {
 }
 
 // Time of a call; false of many rows, and of attention.
-func (h *hostCalls) Time(c op.Call) (machine.CallTime, bool) { return h.time(c, besideCold) }
+func (h *hostCalls) Time(c op.Call) (machine.CallTime, bool) { return h.time(c, hostCold) }
 
 // Within is the same for whoever may take so many bytes of host memory.
 func (h *hostCalls) Within(bytes int64) machine.Calls { return hostCallsWithin{h, bytes} }
@@ -126,7 +126,7 @@ func (h *hostCalls) measure(c op.Call, room int64) (took machine.CallTime, err e
 		return took, err
 	}
 	h.bench.room = room * 3 / 4
-	h.bench.cold = min(besideCold, h.bench.room)
+	h.bench.cold = min(hostCold, h.bench.room)
 	w, err := h.bench.prepare(c)
 	if err != nil {
 		return took, err
@@ -136,7 +136,7 @@ func (h *hostCalls) measure(c op.Call, room int64) (took machine.CallTime, err e
 		return took, err
 	}
 	stop := h.traffic()
-	took.Device, err = w.average(besideSpan)
+	took.Device, err = w.average(hostSpan)
 	carried, stopped := stop()
 	if carried > 0 && c.In[0].Shape.Rows() == 1 {
 		h.known[linkKey] = machine.CallTime{Device: carried.Time(trafficBytes)}

@@ -46,7 +46,7 @@ func appendPorts(k []byte, ports []graph.Port) []byte {
 
 func appendAttr(k []byte, a op.Attr) []byte {
 	k = appendBools(k, a.TransA, a.TransB, a.Bias, a.Plus, a.Accumulate, a.InputOnly, a.Causal,
-		a.Segments, a.KeyMask, a.Mask, a.Inverse, a.Constant, a.Exact, a.Second, a.KeepDims, a.Log, a.WholeBatch, a.Running, a.AlignCorners)
+		a.Segments, a.KeyMask, a.Mask, a.Inverse, a.Constant, a.Exact, a.AnyOrder, a.Second, a.KeepDims, a.Log, a.WholeBatch, a.Running, a.AlignCorners)
 	k = append(k, byte(a.Func), byte(a.To), byte(a.Func2), byte(a.Reduction), byte(a.Resampling))
 	for _, f := range [...]float64{a.Eps, a.Scale, a.Prob, a.OutlierThreshold, a.Alpha, a.Beta} {
 		k = binary.LittleEndian.AppendUint64(k, math.Float64bits(f))
