@@ -1,9 +1,7 @@
 package view
 
 import (
-	"embed"
 	"fmt"
-	"html/template"
 	"io"
 	"time"
 
@@ -12,14 +10,9 @@ import (
 	"spillway/units"
 )
 
-//go:embed report.html
-var files embed.FS
-
-var reportPage = template.Must(template.ParseFS(files, "report.html"))
-
 // Plot is a picture with the table of its numbers behind it.
 type Plot struct {
-	Picture template.HTML // SVG of this package, which escapes texts
+	Picture string // SVG of this package, which escapes texts
 	Columns []string
 	Rows    [][]string
 }
@@ -28,7 +21,6 @@ type Plot struct {
 type reportData struct {
 	Title    string
 	Made     string
-	CSS      template.CSS
 	Compare  Comparison
 	Alerts   []eventlog.Alert
 	Plots    []Plot
@@ -40,12 +32,6 @@ type reportData struct {
 	Damaged  []string
 }
 
-// Seconds writes a time for people, in the page.
-func (reportData) Seconds(s float64) string { return Duration(s) }
-
-// Bytes writes a size for people, in the page.
-func (reportData) Bytes(n int64) string { return units.Bytes(n).String() }
-
 // WriteReport writes a page about runs that needs nothing else: pictures, tables and style are
 // in it, and it asks no server for anything. It is the same for the same logs and time.
 func WriteReport(w io.Writer, runs []*Run, now time.Time) error {
@@ -56,7 +42,7 @@ func WriteReport(w io.Writer, runs []*Run, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	d := reportData{Title: "run " + runs[0].Name, Made: now.UTC().Format("2006-01-02 15:04 UTC"), CSS: template.CSS(CSS()), Compare: c}
+	d := reportData{Title: "run " + runs[0].Name, Made: now.UTC().Format("2006-01-02 15:04 UTC"), Compare: c}
 	if len(runs) > 1 {
 		d.Title = fmt.Sprintf("%d runs", len(runs))
 	}
@@ -76,7 +62,8 @@ func WriteReport(w io.Writer, runs []*Run, now time.Time) error {
 			return err
 		}
 	}
-	return reportPage.Execute(w, d)
+	_, err = io.WriteString(w, d.page())
+	return err
 }
 
 // addPlan adds what a report of one run has: its plan.
@@ -103,7 +90,7 @@ const tableRows = 50
 
 // plot is the chart with a table of some of its points.
 func (c Chart) plot() Plot {
-	p := Plot{Picture: template.HTML(c.Picture().SVG()), Columns: []string{"run", c.X, c.Title}}
+	p := Plot{Picture: c.Picture().SVG(), Columns: []string{"run", c.X, c.Title}}
 	for _, l := range c.Lines {
 		every := max(len(l.X)/tableRows, 1)
 		for i := range l.X {
@@ -117,7 +104,7 @@ func (c Chart) plot() Plot {
 
 // plot is the memory with a table of each tier's peak by purpose.
 func (m Memory) plot() Plot {
-	p := Plot{Picture: template.HTML(m.Picture().SVG()), Columns: []string{"tier", "purpose", "at its peak"}}
+	p := Plot{Picture: m.Picture().SVG(), Columns: []string{"tier", "purpose", "at its peak"}}
 	for _, t := range m.Tiers {
 		p.Rows = append(p.Rows, []string{string(t.Tier), "reserved", units.Bytes(t.Reserved).String()})
 		for c, class := range t.Classes {
@@ -133,7 +120,7 @@ func (m Memory) plot() Plot {
 
 // plot is the timeline with a table of its lanes.
 func (t Timeline) plot() Plot {
-	p := Plot{Picture: template.HTML(t.Picture().SVG()), Columns: []string{"lane", "works, forecast", "works, measured", "moves"}}
+	p := Plot{Picture: t.Picture().SVG(), Columns: []string{"lane", "works, forecast", "works, measured", "moves"}}
 	for _, l := range t.Lanes {
 		measured := ""
 		if t.Step > 0 {

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -107,15 +106,20 @@ before it starts that the plan fits.`,
 		SilenceErrors: true, SilenceUsage: true,
 		Args:             knownVerb,
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) { vfs.SetCommand(cmd.CommandPath()) },
-		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if shown, err := cmd.Flags().GetBool("version"); shown || err != nil {
+				_, err := fmt.Fprintln(sh.out, thisBuild())
+				return err
+			}
+			return cmd.Help()
+		},
 	}
 	root.SetIn(sh.in)
 	root.SetOut(sh.out)
 	root.SetErr(sh.err)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
-	root.Version = strings.TrimPrefix(thisBuild().String(), "spillway ")
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.Flags().BoolP("version", "v", false, "version for spillway") // by hand: cobra's is a template, see view's reports
 	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newPull(sh), newInit(sh), newInspect(sh), newTrain(sh), newGenerate(sh), newChat(sh), newEval(sh), newQuantize(sh), newMerge(sh), newExport(sh), newTop(sh), newDashboard(sh), newReplan(sh), newCompare(sh), newReport(sh), newBench(sh), newVersion(sh))
 	return root
 }
