@@ -80,7 +80,7 @@ var behind = map[string]struct {
 	who     []string
 	because string
 }{
-	"safetensors": {[]string{"hf", "hf/offload", "checkpoint", "internal/reference"}, "weights come from any tensorfile.Source"},
+	"safetensors":   {[]string{"hf", "hf/offload", "checkpoint", "internal/reference"}, "weights come from any tensorfile.Source"},
 	"html/template": {nil, templates},
 	"text/template": {nil, templates},
 }
