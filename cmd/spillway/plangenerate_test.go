@@ -24,9 +24,9 @@ func TestPlanGenerate(t *testing.T) {
 	}
 }
 
-// Where the cache does not fit, the flags that are named are tried as they are written, and fit.
+// Where the cache fits neither on the device nor in host memory, the flags that are named are tried as they are written, and fit.
 func TestGenerationMisfits(t *testing.T) {
-	args := []string{"plan", "llama-3-8b", "--task", "generate", "--context", "32768", "--streams", "8", "--machine", "rtx4090,host:64GiB", "--json"}
+	args := []string{"plan", "llama-3-8b", "--task", "generate", "--context", "32768", "--streams", "8", "--machine", "rtx4090,host:40GiB", "--json"}
 	v := command(t, append(args, "--max-memory", "12GiB")...).object(t)
 	if at(t, v, "fits") != false {
 		t.Fatal("it fits")
