@@ -92,6 +92,8 @@ func conv(c op.Call, workers int) Program {
 	switch {
 	case v.Pointwise():
 		return pointwise(c, v, workers)
+	case v.byPlanes():
+		return convGroups(c, v, workers)
 	case v.depthwise():
 		return depthwise(c, v, workers)
 	}
@@ -141,6 +143,8 @@ func convInput(c op.Call, workers int) Program {
 	switch {
 	case v.Pointwise():
 		return pointwise(c, v, workers)
+	case v.byPlanes():
+		return convGroups(c, v, workers)
 	case v.depthwise():
 		return depthwise(c, v, workers)
 	case v.Stride != [3]int64{1, 1, 1}:
@@ -256,6 +260,8 @@ func convWeight(c op.Call, workers int) Program {
 	switch {
 	case v.Pointwise():
 		return pointwise(c, v, workers)
+	case v.byPlanes():
+		return convGroupsWeight(c, v, workers)
 	case v.depthwise():
 		return depthwiseWeight(c, v)
 	}
