@@ -94,6 +94,8 @@ func conv(c op.Call, workers int) Program {
 		return pointwise(c, v, workers)
 	case v.byPlanes():
 		return convGroups(c, v, workers)
+	case v.byTiles():
+		return convTiles(c, v, workers)
 	case v.depthwise():
 		return depthwise(c, v, workers)
 	}
@@ -145,6 +147,8 @@ func convInput(c op.Call, workers int) Program {
 		return pointwise(c, v, workers)
 	case v.byPlanes():
 		return convGroups(c, v, workers)
+	case v.byTiles():
+		return convTiles(c, v, workers)
 	case v.depthwise():
 		return depthwise(c, v, workers)
 	case v.Stride != [3]int64{1, 1, 1}:

@@ -41,6 +41,7 @@ type routines struct {
 	// planes are indexed by their number of places; see planes.go.
 	planes       [planeRows + 1]planeFunc
 	planeWeights planeWeightsFunc
+	winograd     winograd
 
 	// saturate runs chains of multiply-adds in registers, see saturate.go.
 	saturate func(rounds int, sums *float32)

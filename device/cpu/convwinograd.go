@@ -1,0 +1,194 @@
+package cpu
+
+import (
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/op"
+)
+
+// Winograd's convolutions make a tile of 2 by 2 places at once where windows are 3 by 3 and move by one:
+// 16 products instead of 36. It pays where channels are many enough that products take longer than the
+// transforms, and tiles than those of the weights.
+const (
+	winogradChannels = 32
+	winogradTiles    = 16 // of a sample
+)
+
+// byTiles says that a convolution is computed this way. It does not depend on the number of samples.
+func (v convolution) byTiles() bool {
+	tiles := v.Out[0] * ((v.Out[1] + 1) / 2) * ((v.Out[2] + 1) / 2)
+	return v.groups == 1 && v.Kernel[1] == 3 && v.Kernel[2] == 3 && v.Stride == [3]int64{1, 1, 1} && v.Dilation[1] == 1 && v.Dilation[2] == 1 &&
+		v.C%kernel.WinogradLanes == 0 && v.O%kernel.WinogradLanes == 0 && v.C >= winogradChannels && v.O >= winogradChannels && tiles >= winogradTiles
+}
+
+// tiled is a convolution by tiles, or its gradient of x, which is one too.
+type tiled struct {
+	samples, channels, made int
+	from, to, before        [3]int // places; and how many lie before the first window
+	deep, apart             int    // planes of a window, and from one to the next
+	high, wide              int    // tiles of a plane
+}
+
+func (v convolution) tiles(back bool) tiled {
+	t := tiled{samples: int(v.B), channels: int(v.C), made: int(v.O), from: ints(v.In), to: ints(v.Out), before: ints(v.Padding),
+		deep: int(v.Kernel[0]), apart: int(v.Dilation[0])}
+	if back {
+		t.channels, t.made, t.from, t.to = t.made, t.channels, t.to, t.from
+		for d := range t.before {
+			t.before[d] = int(v.Dilation[d]*(v.Kernel[d]-1) - v.Padding[d])
+		}
+	}
+	t.high, t.wide = (t.to[1]+1)/2, (t.to[2]+1)/2
+	return t
+}
+
+// count is how many tiles there are.
+func (t tiled) count() int { return t.samples * t.to[0] * t.high * t.wide }
+
+// at is where a tile lies: the number of its plane in all samples, and its first line and place.
+func (t tiled) at(i int) (plane, y, x int) {
+	return i / (t.high * t.wide), i / t.wide % t.high * 2, i % t.wide * 2
+}
+
+// edge is the room for a tile that lies partly outside.
+func (t tiled) edge() int { return 16 * max(t.channels, t.made) }
+
+// transform makes 16 products' rows of tile i: for each plane of a window the channels of x.
+func (t tiled) transform(to []float32, xi int, x []float32, i int, edge []float32) {
+	plane, y, left := t.at(i)
+	y, left = y-t.before[1], left-t.before[2]
+	c, line := t.channels, t.from[2]*t.channels
+	for k := range t.deep {
+		z := plane%t.to[0] - t.before[0] + k*t.apart
+		row := to[k*c:]
+		if z < 0 || z >= t.from[0] {
+			for p := range kernel.WinogradProducts {
+				clear(row[p*xi:][:c])
+			}
+			continue
+		}
+		from := x[((plane/t.to[0]*t.from[0]+z)*t.from[1])*line:][:t.from[1]*line]
+		if y >= 0 && y+4 <= t.from[1] && left >= 0 && left+4 <= t.from[2] {
+			kernel.WinogradIn(row, xi, from[y*line+left*c:], line, c, c)
+			continue
+		}
+		window(edge, from, 4, y, left, t.from[1], t.from[2], c)
+		kernel.WinogradIn(row, xi, edge, 4*c, c, c)
+	}
+}
+
+// window copies side by side places from (y, x) on, with zeros for those outside.
+func window(to, from []float32, side, y, x, high, wide, channels int) {
+	for i := range side {
+		for j := range side {
+			place := to[(i*side+j)*channels:][:channels]
+			if y+i < 0 || y+i >= high || x+j < 0 || x+j >= wide {
+				clear(place)
+			} else {
+				copy(place, from[((y+i)*wide+x+j)*channels:])
+			}
+		}
+	}
+}
+
+// finish makes the places of tile i out of the products.
+func (t tiled) finish(y []float32, products []float32, xi int, bias []float32, i int, edge []float32) {
+	plane, top, left := t.at(i)
+	m, line := t.made, t.to[2]*t.made
+	to := y[(plane*t.to[1]+top)*line+left*m:]
+	if top+2 <= t.to[1] && left+2 <= t.to[2] {
+		kernel.WinogradOut(to, line, m, products, xi, bias, m)
+		return
+	}
+	kernel.WinogradOut(edge, 2*m, m, products, xi, bias, m)
+	for p := range min(2, t.to[1]-top) {
+		for q := range min(2, t.to[2]-left) {
+			copy(to[p*line+q*m:][:m], edge[(2*p+q)*m:])
+		}
+	}
+}
+
+// orderTiles transforms weights [O C K 3 3] for columns from col on: those of a vector. room is for windows.
+func (v convolution) orderTiles(to, w []float32, xi int, back bool, col int, room []float32) {
+	const lanes = kernel.WinogradLanes
+	windows := room[:kernel.WinogradRoom]
+	rows, cols, deep := int(v.C), int(v.O), int(v.Kernel[0])
+	rowStep, colStep := v.taps, int(v.C)*v.taps
+	if back {
+		rows, cols, rowStep, colStep = cols, rows, colStep, rowStep
+	}
+	for k := range deep * rows {
+		plane := k / rows
+		if back {
+			plane = deep - 1 - plane
+		}
+		for j := range lanes {
+			from := (*[9]float32)(w[k%rows*rowStep+(col+j)*colStep+plane*9:])
+			if back {
+				for t, f := range from {
+					windows[(8-t)*lanes+j] = f
+				}
+			} else {
+				for t, f := range from {
+					windows[t*lanes+j] = f
+				}
+			}
+		}
+		kernel.WinogradWeight(to, xi, k, deep*rows, col, cols, windows)
+	}
+}
+
+// The tiles of a piece of work: as many as keep what they need in the second-level cache.
+const (
+	tilesMost, tilesLeast = 72, 24
+	tilesRoom             = 192 << 10 // elements
+)
+
+// together is how many tiles a piece has: pieces for all workers, of whole panels of rows.
+func (t tiled) together(workers int) int {
+	most := min(max(tilesRoom/kernel.WinogradProducts/(t.deep*t.channels+t.made), tilesLeast), tilesMost)
+	n := t.count()
+	pieces := (n + most - 1) / most
+	pieces = (pieces + workers - 1) / workers * workers
+	return ((n+pieces-1)/pieces + 5) / 6 * 6
+}
+
+// convTiles is a convolution by tiles, or its gradient of x.
+func convTiles(c op.Call, v convolution, workers int) Program {
+	const products, lanes = kernel.WinogradProducts, kernel.WinogradLanes
+	back := c.Kind == op.ConvInput
+	t := v.tiles(back)
+	depth, n := t.deep*t.channels, t.together(workers)
+	each := depth * kernel.PackedColumns(t.made) // of the weights of one product
+	taken, sums := n*depth, n*t.made
+	own := products*(taken+sums) + alignedFloats(t.edge())
+	var x, w, y, bias, ordered, room []float32
+	order := rowsOf(int64(t.made/lanes), int64(depth*9*lanes), func(worker, from, to int) {
+		for i := from; i < to; i++ {
+			v.orderTiles(ordered, w, each, back, i*lanes, room[worker*own:])
+		}
+	})
+	work := &rows{n: t.count(), step: n, do: func(worker, from, to int) {
+		mine := room[worker*own:][:own]
+		in, out, edge := mine[:products*taken], mine[products*taken:][:products*sums], mine[products*(taken+sums):]
+		for i := from; i < to; i++ {
+			t.transform(in[(i-from)*depth:], taken, x, i, edge)
+		}
+		for p := range products {
+			kernel.MultiplyPanels(out[p*sums:], t.made, in[p*taken:], depth, to-from, depth, ordered[p*each:], t.made)
+		}
+		for i := from; i < to; i++ {
+			t.finish(y, out[(i-from)*t.made:], sums, bias, i, edge)
+		}
+	}}
+	return Program{Workspace: bytesOf(products*each + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
+		all := scratch(l)
+		x, w, y, bias = F32(l, 0), F32(l, 1), F32(l, len(c.In)), nil
+		if c.Attr.Bias {
+			bias = F32(l, 2)
+		}
+		ordered, room = all, all[products*each:]
+		order.start(pool)
+		work.start(pool)
+	}}
+}
