@@ -266,6 +266,8 @@ func convWeight(c op.Call, workers int) Program {
 		return pointwise(c, v, workers)
 	case v.byPlanes():
 		return convGroupsWeight(c, v, workers)
+	case v.byTiles():
+		return convTilesWeight(c, v, workers)
 	case v.depthwise():
 		return depthwiseWeight(c, v)
 	}

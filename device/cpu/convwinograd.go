@@ -192,3 +192,77 @@ func convTiles(c op.Call, v convolution, workers int) Program {
 		work.start(pool)
 	}}
 }
+
+// weightTiles is how many tiles are multiplied at a time for gradients of weights: both factors of a tile of
+// registers stay in the first-level cache.
+const weightTiles = 160
+
+// oddLines is the distance of rows of n elements in memory: an odd number of cache lines, so that rows do
+// not lie in the same part of a cache.
+func oddLines(n int) int { return (n+15)/16*16 | 16 }
+
+// convTilesWeight is the gradient of weights by tiles: some tiles are transformed by all workers, and then
+// each multiplies some of the products.
+func convTilesWeight(c op.Call, v convolution, workers int) Program {
+	const products, lanes = kernel.WinogradProducts, kernel.WinogradLanes
+	t := v.tiles(false)
+	depth, made, count := t.deep*t.channels, t.made, t.count()
+	n := (count + weightTiles - 1) / weightTiles
+	n = (count + n - 1) / n
+	inStep, outStep := oddLines(depth), oddLines(made)
+	ins, outs, sum := n*inStep, n*outStep, alignedFloats(made*depth)
+	own := alignedFloats(max(t.edge(), kernel.WinogradRoom))
+	var x, dy, dw, in, out, sums, room []float32
+	var first int
+	transform := &rows{step: 8, do: func(worker, from, to int) {
+		edge := room[worker*own:][:own]
+		for i := from; i < to; i++ {
+			t.transform(in[i*inStep:], ins, x, first+i, edge)
+			t.transformGrad(out[i*outStep:], outs, dy, first+i, edge)
+		}
+	}}
+	multiply := &rows{n: products, step: 1, do: func(_, p, _ int) {
+		kernel.MultiplyTransposed(sums[p*sum:], depth, out[p*outs:], outStep, made, in[p*ins:], inStep, depth, transform.n, first > 0)
+	}}
+	finish := rowsOf(int64(made), int64(depth*9), func(worker, from, to int) {
+		windows := room[worker*own:][:9*lanes]
+		for i := from * depth; i < to*depth; i += lanes {
+			kernel.WinogradBack(windows, sums[i:], sum)
+			o, plane, k := i/depth, i%depth/t.channels, i%t.channels
+			for j := range lanes {
+				to := (*[9]float32)(dw[(o*t.channels+k+j)*v.taps+plane*9:])
+				for tap := range to {
+					f := windows[tap*lanes+j]
+					if c.Attr.Accumulate {
+						f += to[tap]
+					}
+					to[tap] = f
+				}
+			}
+		}
+	})
+	return Program{Workspace: bytesOf(products*(sum+ins+outs) + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
+		all := scratch(l)
+		x, dy, dw = F32(l, 0), F32(l, 1), F32(l, 2)
+		sums, in, out, room = all, all[products*sum:], all[products*(sum+ins):], all[products*(sum+ins+outs):]
+		for first = 0; first < count; first += n {
+			transform.n = min(n, count-first)
+			transform.start(pool)
+			multiply.start(pool)
+		}
+		finish.start(pool)
+	}}
+}
+
+// transformGrad makes 16 products' rows of tile i of dy.
+func (t tiled) transformGrad(to []float32, xi int, dy []float32, i int, edge []float32) {
+	plane, y, x := t.at(i)
+	m, line := t.made, t.to[2]*t.made
+	from := dy[plane*t.to[1]*line:][:t.to[1]*line]
+	if y+2 <= t.to[1] && x+2 <= t.to[2] {
+		kernel.WinogradGrad(to, xi, from[y*line+x*m:], line, m, m)
+		return
+	}
+	window(edge, from, 2, y, x, t.to[1], t.to[2], m)
+	kernel.WinogradGrad(to, xi, edge, 2*m, m, m)
+}
