@@ -275,6 +275,7 @@ func (l *CaseList) convolutions() {
 		{"groups of 16 stride 2", []int{2, 7, 29, 24}, []int{32, 12, 3, 3}, Spatial{Padding: []int64{1, 2}, Stride: []int64{2, 2}, Groups: 2}},
 		{"groups of 4 in 3d", []int{1, 3, 5, 15, 12}, []int{12, 4, 2, 1, 3}, Spatial{Padding: []int64{1, 1, 0}, Dilation: []int64{1, 1, 2}, Groups: 3}},
 		{"depthwise", []int{2, 9, 8, 24}, []int{24, 1, 3, 3}, Spatial{Padding: []int64{1, 1}, Groups: 24}},
+		{"depthwise stride 2", []int{2, 9, 31, 16}, []int{16, 1, 3, 3}, Spatial{Padding: []int64{1, 3}, Stride: []int64{2, 2}, Dilation: []int64{1, 2}, Groups: 16}},
 		{"depthwise 7x7", []int{1, 9, 8, 20}, []int{20, 1, 7, 7}, Spatial{Padding: []int64{3, 3}, Groups: 20}},
 		{"depthwise twice stride 2", []int{1, 9, 8, 6}, []int{12, 1, 3, 3}, Spatial{Stride: []int64{2, 2}, Groups: 6}},
 		{"tiles", []int{2, 9, 11, 32}, []int{40, 32, 3, 3}, Spatial{Padding: []int64{3, 0}}},

@@ -96,6 +96,8 @@ func conv(c op.Call, workers int) Program {
 		return convGroups(c, v, workers)
 	case v.byTiles():
 		return convTiles(c, v, workers)
+	case v.depthwise() && v.byLines(c.Kind == op.ConvInput):
+		return depthwiseLines(c, v, workers)
 	case v.depthwise():
 		return depthwise(c, v, workers)
 	}
@@ -149,6 +151,8 @@ func convInput(c op.Call, workers int) Program {
 		return convGroups(c, v, workers)
 	case v.byTiles():
 		return convTiles(c, v, workers)
+	case v.depthwise() && v.byLines(c.Kind == op.ConvInput):
+		return depthwiseLines(c, v, workers)
 	case v.depthwise():
 		return depthwise(c, v, workers)
 	case v.Stride != [3]int64{1, 1, 1}:

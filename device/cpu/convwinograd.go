@@ -159,8 +159,8 @@ func convTiles(c op.Call, v convolution, workers int) Program {
 	back := c.Kind == op.ConvInput
 	t := v.tiles(back)
 	depth, n := t.deep*t.channels, t.together(workers)
-	each := depth * kernel.PackedColumns(t.made) // of the weights of one product
-	taken, sums := n*depth, n*t.made
+	each := oddLines(depth * kernel.PackedColumns(t.made)) // of the weights of one product
+	taken, sums := oddLines(n*depth), oddLines(n*t.made)
 	own := products*(taken+sums) + alignedFloats(t.edge())
 	var x, w, y, bias, ordered, room []float32
 	order := rowsOf(int64(t.made/lanes), int64(depth*9*lanes), func(worker, from, to int) {
@@ -210,7 +210,7 @@ func convTilesWeight(c op.Call, v convolution, workers int) Program {
 	n := (count + weightTiles - 1) / weightTiles
 	n = (count + n - 1) / n
 	inStep, outStep := oddLines(depth), oddLines(made)
-	ins, outs, sum := n*inStep, n*outStep, alignedFloats(made*depth)
+	ins, outs, sum := oddLines(n*inStep), oddLines(n*outStep), oddLines(made*depth)
 	own := alignedFloats(max(t.edge(), kernel.WinogradRoom))
 	var x, dy, dw, in, out, sums, room []float32
 	var first int

@@ -42,6 +42,7 @@ type routines struct {
 	planes       [planeRows + 1]planeFunc
 	planeWeights planeWeightsFunc
 	winograd     winograd
+	depthwise    [planeRows + 1]depthwiseFunc
 
 	// saturate runs chains of multiply-adds in registers, see saturate.go.
 	saturate func(rounds int, sums *float32)
