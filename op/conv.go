@@ -279,6 +279,7 @@ func (l *CaseList) convolutions() {
 		{"depthwise 7x7", []int{1, 9, 8, 20}, []int{20, 1, 7, 7}, Spatial{Padding: []int64{3, 3}, Groups: 20}},
 		{"depthwise twice stride 2", []int{1, 9, 8, 6}, []int{12, 1, 3, 3}, Spatial{Stride: []int64{2, 2}, Groups: 6}},
 		{"tiles", []int{2, 9, 11, 32}, []int{40, 32, 3, 3}, Spatial{Padding: []int64{3, 0}}},
+		{"tiles dilated", []int{1, 13, 12, 32}, []int{32, 32, 3, 3}, Spatial{Padding: []int64{2, 1}, Dilation: []int64{2, 3}}},
 		{"tiles in 3d", []int{1, 4, 7, 6, 32}, []int{32, 32, 2, 3, 3}, Spatial{Padding: []int64{1, 1, 1}, Dilation: []int64{2, 1, 1}}},
 		{"1d", []int{3, 17, 6}, []int{5, 6, 4}, Spatial{Padding: []int64{2}}},
 		{"3d", []int{1, 4, 5, 6, 3}, []int{4, 3, 2, 3, 3}, Spatial{Padding: []int64{0, 1, 1}, Stride: []int64{1, 2, 1}}},

@@ -30,6 +30,10 @@ func (v convolution) plane(back bool) *kernel.Plane {
 
 func volume(v [3]int) int { return v[0] * v[1] * v[2] }
 
+// neighbours is how many groups of so many channels one worker takes, so that workers seldom write to the
+// same cache line.
+func neighbours(channels int) int { return (15 + channels) / channels }
+
 // convGroups is a convolution of groups of few channels, or its gradient of x: a piece of work is a sample
 // of a group, whose plane stays in the cache.
 func convGroups(c op.Call, v convolution, workers int) Program {
@@ -48,9 +52,7 @@ func convGroups(c op.Call, v convolution, workers int) Program {
 			v.orderPanels(ordered[g*panels*panel:][:panels*panel], w, g, back)
 		}
 	})
-	work := &rows{n: int(v.B) * v.groups, step: 1, do: func(worker, i, _ int) {
-		sample, g := i/v.groups, i%v.groups
-		plane := room[worker*own:][:own]
+	piece := func(plane []float32, sample, g int) {
 		p.Fill(plane, x[sample*volume(p.From)*p.Channels+g*p.Taken:])
 		for k := range panels {
 			var add []float32
@@ -58,6 +60,11 @@ func convGroups(c op.Call, v convolution, workers int) Program {
 				add = biased[(g*panels+k)*cols:]
 			}
 			p.Convolve(y[sample*volume(p.To)*toAll+g*to+k*cols:], plane, ordered[(g*panels+k)*panel:], add, toAll, min(cols, to-k*cols), plane[own-kernel.PlaneRoom:])
+		}
+	}
+	work := &rows{n: int(v.B) * v.groups, step: neighbours(to), do: func(worker, from, to int) {
+		for i := from; i < to; i++ {
+			piece(room[worker*own:][:own], i/v.groups, i%v.groups)
 		}
 	}}
 	return Program{Workspace: bytesOf(weights + biases + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
@@ -105,15 +112,17 @@ func (v convolution) orderPanels(to, w []float32, group int, back bool) {
 // convGroupsWeight is the gradient of weights: a piece of work is a group.
 func convGroupsWeight(c op.Call, v convolution, workers int) Program {
 	p := v.plane(false)
-	size := alignedFloats(p.Size())
-	own := size + alignedFloats(p.Sums(v.made))
+	one := [3]int{1, 1, 1} // what dy has of a group, side by side
+	given := (&kernel.Plane{From: p.To, To: p.To, Kernel: one, Stride: one, Dilation: one, Apart: one, Channels: int(v.O), Taken: v.made}).Init()
+	size, beside := alignedFloats(p.Size()), alignedFloats(given.Size())
+	own := size + beside + alignedFloats(p.Sums(v.made))
 	var x, dy, dw, room []float32
-	work := &rows{n: v.groups, step: 1, do: func(worker, g, _ int) {
-		plane, sums := room[worker*own:][:size], room[worker*own+size:][:p.Sums(v.made)]
+	group := func(plane, side, sums []float32, g int) {
 		clear(sums)
 		for sample := range int(v.B) {
 			p.Fill(plane, x[sample*volume(p.From)*p.Channels+g*v.each:])
-			p.AddWeights(sums, plane, dy[sample*volume(p.To)*int(v.O)+g*v.made:], int(v.O), v.made)
+			given.Fill(side, dy[sample*volume(p.To)*int(v.O)+g*v.made:])
+			p.AddWeights(sums, plane, side, given.Width, v.made)
 		}
 		p.EachSum(sums, v.made, func(o, k, t int, sum float32) {
 			at := &dw[((g*v.made+o)*v.each+k)*v.taps+t]
@@ -122,6 +131,12 @@ func convGroupsWeight(c op.Call, v convolution, workers int) Program {
 			}
 			*at = sum
 		})
+	}
+	work := &rows{n: v.groups, step: neighbours(v.each), do: func(worker, from, to int) {
+		mine := room[worker*own:][:own]
+		for g := from; g < to; g++ {
+			group(mine[:size], mine[size:][:beside], mine[size+beside:][:p.Sums(v.made)], g)
+		}
 	}}
 	return work.program(bytesOf(workers*own), func(l *device.Launch) {
 		x, dy, dw, room = F32(l, 0), F32(l, 1), F32(l, 2), scratch(l)

@@ -17,7 +17,7 @@ const (
 // byTiles says that a convolution is computed this way. It does not depend on the number of samples.
 func (v convolution) byTiles() bool {
 	tiles := v.Out[0] * ((v.Out[1] + 1) / 2) * ((v.Out[2] + 1) / 2)
-	return v.groups == 1 && v.Kernel[1] == 3 && v.Kernel[2] == 3 && v.Stride == [3]int64{1, 1, 1} && v.Dilation[1] == 1 && v.Dilation[2] == 1 &&
+	return v.groups == 1 && v.Kernel[1] == 3 && v.Kernel[2] == 3 && v.Stride == [3]int64{1, 1, 1} &&
 		v.C%kernel.WinogradLanes == 0 && v.O%kernel.WinogradLanes == 0 && v.C >= winogradChannels && v.O >= winogradChannels && tiles >= winogradTiles
 }
 
@@ -25,29 +25,36 @@ func (v convolution) byTiles() bool {
 type tiled struct {
 	samples, channels, made int
 	from, to, before        [3]int // places; and how many lie before the first window
-	deep, apart             int    // planes of a window, and from one to the next
+	deep                    int    // planes of a window
+	apart                   [3]int // from one place of a window, and of a tile, to the next
 	high, wide              int    // tiles of a plane
 }
 
 func (v convolution) tiles(back bool) tiled {
 	t := tiled{samples: int(v.B), channels: int(v.C), made: int(v.O), from: ints(v.In), to: ints(v.Out), before: ints(v.Padding),
-		deep: int(v.Kernel[0]), apart: int(v.Dilation[0])}
+		deep: int(v.Kernel[0]), apart: ints(v.Dilation)}
 	if back {
 		t.channels, t.made, t.from, t.to = t.made, t.channels, t.to, t.from
 		for d := range t.before {
 			t.before[d] = int(v.Dilation[d]*(v.Kernel[d]-1) - v.Padding[d])
 		}
 	}
-	t.high, t.wide = (t.to[1]+1)/2, (t.to[2]+1)/2
+	t.high, t.wide = tilesOf(t.to[1], t.apart[1]), tilesOf(t.to[2], t.apart[2])
 	return t
 }
+
+// tilesOf is how many tiles n places have whose two places are so far apart: pairs are in each other, and the
+// last may lie outside.
+func tilesOf(n, apart int) int { return apart * ((n + 2*apart - 1) / (2 * apart)) }
+
+func tileAt(i, apart int) int { return i/apart*2*apart + i%apart }
 
 // count is how many tiles there are.
 func (t tiled) count() int { return t.samples * t.to[0] * t.high * t.wide }
 
 // at is where a tile lies: the number of its plane in all samples, and its first line and place.
 func (t tiled) at(i int) (plane, y, x int) {
-	return i / (t.high * t.wide), i / t.wide % t.high * 2, i % t.wide * 2
+	return i / (t.high * t.wide), tileAt(i/t.wide%t.high, t.apart[1]), tileAt(i%t.wide, t.apart[2])
 }
 
 // edge is the room for a tile that lies partly outside.
@@ -59,7 +66,7 @@ func (t tiled) transform(to []float32, xi int, x []float32, i int, edge []float3
 	y, left = y-t.before[1], left-t.before[2]
 	c, line := t.channels, t.from[2]*t.channels
 	for k := range t.deep {
-		z := plane%t.to[0] - t.before[0] + k*t.apart
+		z := plane%t.to[0] - t.before[0] + k*t.apart[0]
 		row := to[k*c:]
 		if z < 0 || z >= t.from[0] {
 			for p := range kernel.WinogradProducts {
@@ -68,24 +75,24 @@ func (t tiled) transform(to []float32, xi int, x []float32, i int, edge []float3
 			continue
 		}
 		from := x[((plane/t.to[0]*t.from[0]+z)*t.from[1])*line:][:t.from[1]*line]
-		if y >= 0 && y+4 <= t.from[1] && left >= 0 && left+4 <= t.from[2] {
-			kernel.WinogradIn(row, xi, from[y*line+left*c:], line, c, c)
+		if y >= 0 && y+3*t.apart[1] < t.from[1] && left >= 0 && left+3*t.apart[2] < t.from[2] {
+			kernel.WinogradIn(row, xi, from[y*line+left*c:], t.apart[1]*line, t.apart[2]*c, c)
 			continue
 		}
-		window(edge, from, 4, y, left, t.from[1], t.from[2], c)
+		t.window(edge, from, 4, y, left, t.from[1], t.from[2], c)
 		kernel.WinogradIn(row, xi, edge, 4*c, c, c)
 	}
 }
 
-// window copies side by side places from (y, x) on, with zeros for those outside.
-func window(to, from []float32, side, y, x, high, wide, channels int) {
+// window copies side by side places of a tile from (y, x) on, with zeros for those outside.
+func (t tiled) window(to, from []float32, side, y, x, high, wide, channels int) {
 	for i := range side {
 		for j := range side {
 			place := to[(i*side+j)*channels:][:channels]
-			if y+i < 0 || y+i >= high || x+j < 0 || x+j >= wide {
+			if y, x := y+i*t.apart[1], x+j*t.apart[2]; y < 0 || y >= high || x < 0 || x >= wide {
 				clear(place)
 			} else {
-				copy(place, from[((y+i)*wide+x+j)*channels:])
+				copy(place, from[(y*wide+x)*channels:])
 			}
 		}
 	}
@@ -95,15 +102,18 @@ func window(to, from []float32, side, y, x, high, wide, channels int) {
 func (t tiled) finish(y []float32, products []float32, xi int, bias []float32, i int, edge []float32) {
 	plane, top, left := t.at(i)
 	m, line := t.made, t.to[2]*t.made
-	to := y[(plane*t.to[1]+top)*line+left*m:]
-	if top+2 <= t.to[1] && left+2 <= t.to[2] {
-		kernel.WinogradOut(to, line, m, products, xi, bias, m)
+	to := y[plane*t.to[1]*line:][:t.to[1]*line]
+	down, right := t.apart[1], t.apart[2]
+	if top+down < t.to[1] && left+right < t.to[2] {
+		kernel.WinogradOut(to[top*line+left*m:], down*line, right*m, products, xi, bias, m)
 		return
 	}
 	kernel.WinogradOut(edge, 2*m, m, products, xi, bias, m)
-	for p := range min(2, t.to[1]-top) {
-		for q := range min(2, t.to[2]-left) {
-			copy(to[p*line+q*m:][:m], edge[(2*p+q)*m:])
+	for p := range 2 {
+		for q := range 2 {
+			if y, x := top+p*down, left+q*right; y < t.to[1] && x < t.to[2] {
+				copy(to[y*line+x*m:][:m], edge[(2*p+q)*m:])
+			}
 		}
 	}
 }
@@ -259,10 +269,10 @@ func (t tiled) transformGrad(to []float32, xi int, dy []float32, i int, edge []f
 	plane, y, x := t.at(i)
 	m, line := t.made, t.to[2]*t.made
 	from := dy[plane*t.to[1]*line:][:t.to[1]*line]
-	if y+2 <= t.to[1] && x+2 <= t.to[2] {
-		kernel.WinogradGrad(to, xi, from[y*line+x*m:], line, m, m)
+	if down, right := t.apart[1], t.apart[2]; y+down < t.to[1] && x+right < t.to[2] {
+		kernel.WinogradGrad(to, xi, from[y*line+x*m:], down*line, right*m, m)
 		return
 	}
-	window(edge, from, 2, y, x, t.to[1], t.to[2], m)
+	t.window(edge, from, 2, y, x, t.to[1], t.to[2], m)
 	kernel.WinogradGrad(to, xi, edge, 2*m, m, m)
 }
