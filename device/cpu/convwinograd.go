@@ -16,9 +16,10 @@ const (
 
 // byTiles says that a convolution is computed this way. It does not depend on the number of samples.
 func (v convolution) byTiles() bool {
-	tiles := v.Out[0] * ((v.Out[1] + 1) / 2) * ((v.Out[2] + 1) / 2)
-	return v.groups == 1 && v.Kernel[1] == 3 && v.Kernel[2] == 3 && v.Stride == [3]int64{1, 1, 1} &&
-		v.C%kernel.WinogradLanes == 0 && v.O%kernel.WinogradLanes == 0 && v.C >= winogradChannels && v.O >= winogradChannels && tiles >= winogradTiles
+	places, tiles := v.Out[1]*v.Out[2], int64(tilesOf(int(v.Out[1]), int(v.Dilation[1]))*tilesOf(int(v.Out[2]), int(v.Dilation[2])))
+	saves := 4*16*tiles <= 3*9*places // a quarter of the products, also where tiles lie partly outside
+	return saves && v.groups == 1 && v.Kernel[1] == 3 && v.Kernel[2] == 3 && v.Stride == [3]int64{1, 1, 1} &&
+		v.C%kernel.WinogradLanes == 0 && v.O%kernel.WinogradLanes == 0 && v.C >= winogradChannels && v.O >= winogradChannels && v.Out[0]*tiles >= winogradTiles
 }
 
 // tiled is a convolution by tiles, or its gradient of x, which is one too.
@@ -150,7 +151,7 @@ func (v convolution) orderTiles(to, w []float32, xi int, back bool, col int, roo
 
 // The tiles of a piece of work: as many as keep what they need in the second-level cache.
 const (
-	tilesMost, tilesLeast = 72, 24
+	tilesMost, tilesLeast = 72, 66
 	tilesRoom             = 192 << 10 // elements
 )
 
