@@ -114,8 +114,8 @@ func convGroupsWeight(c op.Call, v convolution, workers int) Program {
 	p := v.plane(false)
 	one := [3]int{1, 1, 1} // what dy has of a group, side by side
 	given := (&kernel.Plane{From: p.To, To: p.To, Kernel: one, Stride: one, Dilation: one, Apart: one, Channels: int(v.O), Taken: v.made}).Init()
-	size, beside := alignedFloats(p.Size()), alignedFloats(given.Size())
-	own := size + beside + alignedFloats(p.Sums(v.made))
+	size, nextTo := alignedFloats(p.Size()), alignedFloats(given.Size())
+	own := size + nextTo + alignedFloats(p.Sums(v.made))
 	var x, dy, dw, room []float32
 	group := func(plane, side, sums []float32, g int) {
 		clear(sums)
@@ -135,7 +135,7 @@ func convGroupsWeight(c op.Call, v convolution, workers int) Program {
 	work := &rows{n: v.groups, step: neighbours(v.each), do: func(worker, from, to int) {
 		mine := room[worker*own:][:own]
 		for g := from; g < to; g++ {
-			group(mine[:size], mine[size:][:beside], mine[size+beside:][:p.Sums(v.made)], g)
+			group(mine[:size], mine[size:][:nextTo], mine[size+nextTo:][:p.Sums(v.made)], g)
 		}
 	}}
 	return work.program(bytesOf(workers*own), func(l *device.Launch) {

@@ -7,7 +7,7 @@ import (
 )
 
 // Winograd's convolutions make a tile of 2 by 2 places at once where windows are 3 by 3 and move by one:
-// 16 products instead of 36. It pays where channels are many enough that products take longer than the
+// 16 multiplications instead of 36. It pays where channels are many enough that matmuls take longer than the
 // transforms, and tiles than those of the weights.
 const (
 	winogradChannels = 32
@@ -17,7 +17,7 @@ const (
 // byTiles says that a convolution is computed this way. It does not depend on the number of samples.
 func (v convolution) byTiles() bool {
 	places, tiles := v.Out[1]*v.Out[2], int64(tilesOf(int(v.Out[1]), int(v.Dilation[1]))*tilesOf(int(v.Out[2]), int(v.Dilation[2])))
-	saves := 4*16*tiles <= 3*9*places // a quarter of the products, also where tiles lie partly outside
+	saves := 4*16*tiles <= 3*9*places // a quarter of the multiplications, also where tiles lie partly outside
 	return saves && v.groups == 1 && v.Kernel[1] == 3 && v.Kernel[2] == 3 && v.Stride == [3]int64{1, 1, 1} &&
 		v.C%kernel.WinogradLanes == 0 && v.O%kernel.WinogradLanes == 0 && v.C >= winogradChannels && v.O >= winogradChannels && v.Out[0]*tiles >= winogradTiles
 }
@@ -61,7 +61,7 @@ func (t tiled) at(i int) (plane, y, x int) {
 // edge is the room for a tile that lies partly outside.
 func (t tiled) edge() int { return 16 * max(t.channels, t.made) }
 
-// transform makes 16 products' rows of tile i: for each plane of a window the channels of x.
+// transform makes the rows of tile i, one for each matmul: for each plane of a window the channels of x.
 func (t tiled) transform(to []float32, xi int, x []float32, i int, edge []float32) {
 	plane, y, left := t.at(i)
 	y, left = y-t.before[1], left-t.before[2]
@@ -70,7 +70,7 @@ func (t tiled) transform(to []float32, xi int, x []float32, i int, edge []float3
 		z := plane%t.to[0] - t.before[0] + k*t.apart[0]
 		row := to[k*c:]
 		if z < 0 || z >= t.from[0] {
-			for p := range kernel.WinogradProducts {
+			for p := range kernel.WinogradMatmuls {
 				clear(row[p*xi:][:c])
 			}
 			continue
@@ -99,17 +99,17 @@ func (t tiled) window(to, from []float32, side, y, x, high, wide, channels int) 
 	}
 }
 
-// finish makes the places of tile i out of the products.
-func (t tiled) finish(y []float32, products []float32, xi int, bias []float32, i int, edge []float32) {
+// finish makes the places of tile i out of what the matmuls gave.
+func (t tiled) finish(y []float32, matmuls []float32, xi int, bias []float32, i int, edge []float32) {
 	plane, top, left := t.at(i)
 	m, line := t.made, t.to[2]*t.made
 	to := y[plane*t.to[1]*line:][:t.to[1]*line]
 	down, right := t.apart[1], t.apart[2]
 	if top+down < t.to[1] && left+right < t.to[2] {
-		kernel.WinogradOut(to[top*line+left*m:], down*line, right*m, products, xi, bias, m)
+		kernel.WinogradOut(to[top*line+left*m:], down*line, right*m, matmuls, xi, bias, m)
 		return
 	}
-	kernel.WinogradOut(edge, 2*m, m, products, xi, bias, m)
+	kernel.WinogradOut(edge, 2*m, m, matmuls, xi, bias, m)
 	for p := range 2 {
 		for q := range 2 {
 			if y, x := top+p*down, left+q*right; y < t.to[1] && x < t.to[2] {
@@ -157,7 +157,7 @@ const (
 
 // together is how many tiles a piece has: pieces for all workers, of whole panels of rows.
 func (t tiled) together(workers int) int {
-	most := min(max(tilesRoom/kernel.WinogradProducts/(t.deep*t.channels+t.made), tilesLeast), tilesMost)
+	most := min(max(tilesRoom/kernel.WinogradMatmuls/(t.deep*t.channels+t.made), tilesLeast), tilesMost)
 	n := t.count()
 	pieces := (n + most - 1) / most
 	pieces = (pieces + workers - 1) / workers * workers
@@ -166,13 +166,13 @@ func (t tiled) together(workers int) int {
 
 // convTiles is a convolution by tiles, or its gradient of x.
 func convTiles(c op.Call, v convolution, workers int) Program {
-	const products, lanes = kernel.WinogradProducts, kernel.WinogradLanes
+	const matmuls, lanes = kernel.WinogradMatmuls, kernel.WinogradLanes
 	back := c.Kind == op.ConvInput
 	t := v.tiles(back)
 	depth, n := t.deep*t.channels, t.together(workers)
-	each := oddLines(depth * kernel.PackedColumns(t.made)) // of the weights of one product
+	each := oddLines(depth * kernel.PackedColumns(t.made)) // of the weights of one matmul
 	taken, sums := oddLines(n*depth), oddLines(n*t.made)
-	own := products*(taken+sums) + alignedFloats(t.edge())
+	own := matmuls*(taken+sums) + alignedFloats(t.edge())
 	var x, w, y, bias, ordered, room []float32
 	order := rowsOf(int64(t.made/lanes), int64(depth*9*lanes), func(worker, from, to int) {
 		for i := from; i < to; i++ {
@@ -181,24 +181,24 @@ func convTiles(c op.Call, v convolution, workers int) Program {
 	})
 	work := &rows{n: t.count(), step: n, do: func(worker, from, to int) {
 		mine := room[worker*own:][:own]
-		in, out, edge := mine[:products*taken], mine[products*taken:][:products*sums], mine[products*(taken+sums):]
+		in, out, edge := mine[:matmuls*taken], mine[matmuls*taken:][:matmuls*sums], mine[matmuls*(taken+sums):]
 		for i := from; i < to; i++ {
 			t.transform(in[(i-from)*depth:], taken, x, i, edge)
 		}
-		for p := range products {
+		for p := range matmuls {
 			kernel.MultiplyPanels(out[p*sums:], t.made, in[p*taken:], depth, to-from, depth, ordered[p*each:], t.made)
 		}
 		for i := from; i < to; i++ {
 			t.finish(y, out[(i-from)*t.made:], sums, bias, i, edge)
 		}
 	}}
-	return Program{Workspace: bytesOf(products*each + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
+	return Program{Workspace: bytesOf(matmuls*each + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
 		all := scratch(l)
 		x, w, y, bias = F32(l, 0), F32(l, 1), F32(l, len(c.In)), nil
 		if c.Attr.Bias {
 			bias = F32(l, 2)
 		}
-		ordered, room = all, all[products*each:]
+		ordered, room = all, all[matmuls*each:]
 		order.start(pool)
 		work.start(pool)
 	}}
@@ -213,9 +213,9 @@ const weightTiles = 160
 func oddLines(n int) int { return (n+15)/16*16 | 16 }
 
 // convTilesWeight is the gradient of weights by tiles: some tiles are transformed by all workers, and then
-// each multiplies some of the products.
+// each does some of the matmuls.
 func convTilesWeight(c op.Call, v convolution, workers int) Program {
-	const products, lanes = kernel.WinogradProducts, kernel.WinogradLanes
+	const matmuls, lanes = kernel.WinogradMatmuls, kernel.WinogradLanes
 	t := v.tiles(false)
 	depth, made, count := t.deep*t.channels, t.made, t.count()
 	n := (count + weightTiles - 1) / weightTiles
@@ -232,7 +232,7 @@ func convTilesWeight(c op.Call, v convolution, workers int) Program {
 			t.transformGrad(out[i*outStep:], outs, dy, first+i, edge)
 		}
 	}}
-	multiply := &rows{n: products, step: 1, do: func(_, p, _ int) {
+	multiply := &rows{n: matmuls, step: 1, do: func(_, p, _ int) {
 		kernel.MultiplyTransposed(sums[p*sum:], depth, out[p*outs:], outStep, made, in[p*ins:], inStep, depth, transform.n, first > 0)
 	}}
 	finish := rowsOf(int64(made), int64(depth*9), func(worker, from, to int) {
@@ -252,10 +252,10 @@ func convTilesWeight(c op.Call, v convolution, workers int) Program {
 			}
 		}
 	})
-	return Program{Workspace: bytesOf(products*(sum+ins+outs) + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
+	return Program{Workspace: bytesOf(matmuls*(sum+ins+outs) + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
 		all := scratch(l)
 		x, dy, dw = F32(l, 0), F32(l, 1), F32(l, 2)
-		sums, in, out, room = all, all[products*sum:], all[products*(sum+ins):], all[products*(sum+ins+outs):]
+		sums, in, out, room = all, all[matmuls*sum:], all[matmuls*(sum+ins):], all[matmuls*(sum+ins+outs):]
 		for first = 0; first < count; first += n {
 			transform.n = min(n, count-first)
 			transform.start(pool)
@@ -265,7 +265,7 @@ func convTilesWeight(c op.Call, v convolution, workers int) Program {
 	}}
 }
 
-// transformGrad makes 16 products' rows of tile i of dy.
+// transformGrad makes the rows of tile i of dy, one for each matmul.
 func (t tiled) transformGrad(to []float32, xi int, dy []float32, i int, edge []float32) {
 	plane, y, x := t.at(i)
 	m, line := t.made, t.to[2]*t.made

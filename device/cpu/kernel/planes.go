@@ -61,6 +61,9 @@ func (p *Plane) place(z, y, x int) int { return ((z*p.size[1]+y)*p.size[2] + x) 
 // Size is how many elements a plane has.
 func (p *Plane) Size() int { return p.size[0] * p.size[1] * p.size[2] * p.Width }
 
+// octet is PlaneCols elements, in a form that Go copies by registers.
+type octet struct{ a, b, c, d uint64 }
+
 // Fill copies a group's channels of a sample.
 func (p *Plane) Fill(plane, from []float32) {
 	clear(plane[:p.Size()])
@@ -77,7 +80,8 @@ func (p *Plane) Fill(plane, from []float32) {
 					continue
 				}
 				if p.Taken == PlaneCols {
-					*(*[PlaneCols]float32)(to[at*p.Width:]) = *(*[PlaneCols]float32)(line[x*p.Channels:])
+					_, _ = to[at*p.Width+PlaneCols-1], line[x*p.Channels+PlaneCols-1]
+					*(*octet)(unsafe.Pointer(&to[at*p.Width])) = *(*octet)(unsafe.Pointer(&line[x*p.Channels]))
 				} else {
 					copy(to[at*p.Width:][:p.Taken], line[x*p.Channels:])
 				}

@@ -1,12 +1,12 @@
 package kernel
 
 // winograd are the transforms of convolutions with windows of 3 by 3 that make 2 by 2 places at once out of
-// 4 by 4, with 16 products instead of 36 (Winograd's minimal filtering): with d the places of x, g the
+// 4 by 4, with 16 multiplications instead of 36 (Winograd's minimal filtering): with d the places of x, g the
 // window and y what is made,
 //
 //	y = Aᵀ·[(G·g·Gᵀ) ⊙ (Bᵀ·d·B)]·A
 //
-// The products of all tiles and channels are 16 matmuls. Gradients of weights are the transposed,
+// The multiplications of all tiles and channels are 16 matmuls. Gradients of weights are the transposed,
 // Gᵀ·[(A·dy·Aᵀ) ⊙ (Bᵀ·d·B)]·G. Number 4i+j of 16 is xi elements behind the one before; places are row and
 // col elements apart; n channels, a multiple of WinogradLanes, lie side by side.
 type winograd struct {
@@ -19,9 +19,9 @@ type winograd struct {
 
 // Sizes of Winograd's convolutions.
 const (
-	WinogradLanes    = 8
-	WinogradProducts = 16
-	WinogradRoom     = (9 + WinogradProducts) * WinogradLanes
+	WinogradLanes   = 8
+	WinogradMatmuls = 16
+	WinogradRoom    = (9 + WinogradMatmuls) * WinogradLanes
 )
 
 var (
@@ -71,7 +71,7 @@ func WinogradWeight(dst []float32, xi int, k, depth, col, cols int, src []float3
 		}
 		all := src[9*WinogradLanes : WinogradRoom]
 		active.winograd.weight(&all[0], WinogradLanes, &src[0])
-		for i := range WinogradProducts {
+		for i := range WinogradMatmuls {
 			copy(dst[i*xi+at:][:nr], all[i*WinogradLanes+j:])
 		}
 	}
