@@ -115,15 +115,10 @@ func convGroupsWeight(c op.Call, v convolution, workers int) Program {
 	one := [3]int{1, 1, 1} // what dy has of a group, side by side
 	given := (&kernel.Plane{From: p.To, To: p.To, Kernel: one, Stride: one, Dilation: one, Apart: one, Channels: int(v.O), Taken: v.made}).Init()
 	size, nextTo := alignedFloats(p.Size()), alignedFloats(given.Size())
-	own := size + nextTo + alignedFloats(p.Sums(v.made))
+	together, each := neighbours(v.each), alignedFloats(p.Sums(v.made))
+	own := size + nextTo + together*each
 	var x, dy, dw, room []float32
-	group := func(plane, side, sums []float32, g int) {
-		clear(sums)
-		for sample := range int(v.B) {
-			p.Fill(plane, x[sample*volume(p.From)*p.Channels+g*v.each:])
-			given.Fill(side, dy[sample*volume(p.To)*int(v.O)+g*v.made:])
-			p.AddWeights(sums, plane, side, given.Width, v.made)
-		}
+	store := func(sums []float32, g int) {
 		p.EachSum(sums, v.made, func(o, k, t int, sum float32) {
 			at := &dw[((g*v.made+o)*v.each+k)*v.taps+t]
 			if c.Attr.Accumulate {
@@ -132,10 +127,19 @@ func convGroupsWeight(c op.Call, v convolution, workers int) Program {
 			*at = sum
 		})
 	}
-	work := &rows{n: v.groups, step: neighbours(v.each), do: func(worker, from, to int) {
-		mine := room[worker*own:][:own]
+	work := &rows{n: v.groups, step: together, do: func(worker, from, to int) {
+		plane := room[worker*own:][:own]
+		side, sums := plane[size:], plane[size+nextTo:]
+		clear(sums)
+		for sample := range int(v.B) {
+			for g := from; g < to; g++ { // these share cache lines
+				p.Fill(plane, x[sample*volume(p.From)*p.Channels+g*v.each:])
+				given.Fill(side, dy[sample*volume(p.To)*int(v.O)+g*v.made:])
+				p.AddWeights(sums[(g-from)*each:], plane, side, given.Width, v.made)
+			}
+		}
 		for g := from; g < to; g++ {
-			group(mine[:size], mine[size:][:nextTo], mine[size+nextTo:][:p.Sums(v.made)], g)
+			store(sums[(g-from)*each:], g)
 		}
 	}}
 	return work.program(bytesOf(workers*own), func(l *device.Launch) {
