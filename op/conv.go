@@ -272,9 +272,15 @@ func (l *CaseList) convolutions() {
 		{"1x1 stride 2", []int{2, 6, 5, 8}, []int{9, 8, 1, 1}, Spatial{Stride: []int64{2, 2}}},
 		{"unequal", []int{1, 9, 8, 4}, []int{6, 4, 3, 2}, Spatial{Padding: []int64{2, 0}, Stride: []int64{1, 3}, Dilation: []int64{2, 1}}},
 		{"groups", []int{2, 6, 6, 8}, []int{12, 4, 3, 3}, Spatial{Padding: []int64{1, 1}, Groups: 2}},
+		{"groups of 16 stride 2", []int{2, 7, 29, 24}, []int{32, 12, 3, 3}, Spatial{Padding: []int64{1, 2}, Stride: []int64{2, 2}, Groups: 2}},
+		{"groups of 4 in 3d", []int{1, 3, 5, 15, 12}, []int{12, 4, 2, 1, 3}, Spatial{Padding: []int64{1, 1, 0}, Dilation: []int64{1, 1, 2}, Groups: 3}},
 		{"depthwise", []int{2, 9, 8, 24}, []int{24, 1, 3, 3}, Spatial{Padding: []int64{1, 1}, Groups: 24}},
+		{"depthwise stride 2", []int{2, 9, 31, 16}, []int{16, 1, 3, 3}, Spatial{Padding: []int64{1, 3}, Stride: []int64{2, 2}, Dilation: []int64{1, 2}, Groups: 16}},
 		{"depthwise 7x7", []int{1, 9, 8, 20}, []int{20, 1, 7, 7}, Spatial{Padding: []int64{3, 3}, Groups: 20}},
 		{"depthwise twice stride 2", []int{1, 9, 8, 6}, []int{12, 1, 3, 3}, Spatial{Stride: []int64{2, 2}, Groups: 6}},
+		{"tiles", []int{2, 9, 11, 32}, []int{40, 32, 3, 3}, Spatial{Padding: []int64{3, 0}}},
+		{"tiles dilated", []int{1, 13, 12, 32}, []int{32, 32, 3, 3}, Spatial{Padding: []int64{2, 1}, Dilation: []int64{2, 3}}},
+		{"tiles in 3d", []int{1, 4, 7, 6, 32}, []int{32, 32, 2, 3, 3}, Spatial{Padding: []int64{1, 1, 1}, Dilation: []int64{2, 1, 1}}},
 		{"1d", []int{3, 17, 6}, []int{5, 6, 4}, Spatial{Padding: []int64{2}}},
 		{"3d", []int{1, 4, 5, 6, 3}, []int{4, 3, 2, 3, 3}, Spatial{Padding: []int64{0, 1, 1}, Stride: []int64{1, 2, 1}}},
 		{"patches of 3", []int{2, 8, 12, 3}, []int{9, 3, 4, 4}, Spatial{Stride: []int64{4, 4}}},
@@ -284,7 +290,7 @@ func (l *CaseList) convolutions() {
 	} {
 		a, x, w := Attr{Spatial: k.s}, l.X(k.x...), l.X(k.w...)
 		y := l.Add(k.name, Conv, a, x, w).Call.Out
-		large := k.name == "wide"
+		large := k.name == "wide" || k.name == "tiles" || k.name == "groups of 16 stride 2"
 		l.all[len(l.all)-1].Large = large
 		if len(y) == 0 {
 			continue

@@ -92,6 +92,12 @@ func conv(c op.Call, workers int) Program {
 	switch {
 	case v.Pointwise():
 		return pointwise(c, v, workers)
+	case v.byPlanes():
+		return convGroups(c, v, workers)
+	case v.byTiles():
+		return convTiles(c, v, workers)
+	case v.depthwise() && v.byLines(c.Kind == op.ConvInput):
+		return depthwiseLines(c, v, workers)
 	case v.depthwise():
 		return depthwise(c, v, workers)
 	}
@@ -141,6 +147,12 @@ func convInput(c op.Call, workers int) Program {
 	switch {
 	case v.Pointwise():
 		return pointwise(c, v, workers)
+	case v.byPlanes():
+		return convGroups(c, v, workers)
+	case v.byTiles():
+		return convTiles(c, v, workers)
+	case v.depthwise() && v.byLines(c.Kind == op.ConvInput):
+		return depthwiseLines(c, v, workers)
 	case v.depthwise():
 		return depthwise(c, v, workers)
 	case v.Stride != [3]int64{1, 1, 1}:
@@ -167,14 +179,13 @@ func convInputStrided(c op.Call, v convolution, workers int) Program {
 	g := &kernel.Gemm{M: places, N: columns, K: v.made, CStep: columns, A: kernel.Matrix{Step: int(v.O)}, B: kernel.Matrix{Step: columns}}
 	room, ordered := alignedFloats(v.weights()), v.byPlaces(false)
 	gives := alignedFloats(places * columns)
-	inside := int(v.In[0] * v.In[1] * v.In[2])
 	var dx, windows []float32
 	var sample, group int
-	collect := rowsOf(int64(inside), int64(columns), func(_, from, to int) {
+	line := int(v.In[2] * v.C)
+	lines := int(v.In[0] * v.In[1])
+	collect := rowsOf(int64(lines), v.In[2]*int64(columns), func(_, from, to int) {
 		for i := from; i < to; i++ {
-			row := dx[(sample*inside+i)*int(v.C)+group*v.each:][:v.each]
-			clear(row)
-			v.meets(i, func(place, tap int) { kernel.AddScaled(row, windows[place*columns+tap*v.each:], 1) })
+			v.collectLine(dx[(sample*lines+i)*line:][:line], windows, i, group)
 		}
 	})
 	return Program{Workspace: bytesOf(room + gives + g.Workspace(workers)), Run: func(pool *kernel.Pool, l *device.Launch) {
@@ -191,13 +202,51 @@ func convInputStrided(c op.Call, v convolution, workers int) Program {
 	}}
 }
 
+// collectLine sums what the windows of one sample and group give the line i of x, a line of a window at a
+// time: where these lie in memory as those of x do, they are added whole.
+func (v convolution) collectLine(dx, windows []float32, i, group int) {
+	columns, width, channels := v.taps*v.each, int(v.In[2]), int(v.C)
+	for x := range width {
+		clear(dx[x*channels+group*v.each:][:v.each])
+	}
+	z, y := int64(i)/v.In[1], int64(i)%v.In[1]
+	for k := range v.Kernel[0] * v.Kernel[1] {
+		od, deep := v.along(0, z, k/v.Kernel[1])
+		oh, high := v.along(1, y, k%v.Kernel[1])
+		if !deep || !high {
+			continue
+		}
+		for ow := range int(v.Out[2]) {
+			given := windows[int((od*v.Out[1]+oh)*v.Out[2])*columns+ow*columns+int(k*v.Kernel[2])*v.each:][:int(v.Kernel[2])*v.each]
+			first := ow*int(v.Stride[2]) - int(v.Padding[2])
+			if v.groups == 1 && v.Dilation[2] == 1 {
+				low, high := max(0, -first), min(int(v.Kernel[2]), width-first)
+				if low < high {
+					at := dx[(first+low)*channels:][:(high-low)*channels]
+					kernel.Add(at, at, given[low*channels:])
+				}
+				continue
+			}
+			for t := range int(v.Kernel[2]) {
+				if x := first + t*int(v.Dilation[2]); x >= 0 && x < width {
+					at := dx[x*channels+group*v.each:][:v.each]
+					kernel.Add(at, at, given[t*v.each:])
+				}
+			}
+		}
+	}
+}
+
+// along says which place of y has place `at` of x at place k of its window, in one dimension.
+func (v convolution) along(d int, at, k int64) (int64, bool) {
+	o := at + v.Padding[d] - k*v.Dilation[d]
+	return o / v.Stride[d], o >= 0 && o%v.Stride[d] == 0 && o/v.Stride[d] < v.Out[d]
+}
+
 // meets calls f with the places of y whose windows place i of x lies in, and where in them.
 func (v convolution) meets(i int, f func(place, tap int)) {
 	at := [3]int64{int64(i) / (v.In[1] * v.In[2]), int64(i) / v.In[2] % v.In[1], int64(i) % v.In[2]}
-	along := func(d int, k int64) (int64, bool) {
-		o := at[d] + v.Padding[d] - k*v.Dilation[d]
-		return o / v.Stride[d], o >= 0 && o%v.Stride[d] == 0 && o/v.Stride[d] < v.Out[d]
-	}
+	along := func(d int, k int64) (int64, bool) { return v.along(d, at[d], k) }
 	for kd := range v.Kernel[0] {
 		od, ok := along(0, kd)
 		for kh := range v.Kernel[1] {
@@ -219,6 +268,10 @@ func convWeight(c op.Call, workers int) Program {
 	switch {
 	case v.Pointwise():
 		return pointwise(c, v, workers)
+	case v.byPlanes():
+		return convGroupsWeight(c, v, workers)
+	case v.byTiles():
+		return convTilesWeight(c, v, workers)
 	case v.depthwise():
 		return depthwiseWeight(c, v)
 	}

@@ -74,6 +74,10 @@ func (b *block) height() int {
 func (b *block) rows(i, end int) {
 	r, s, tile := b.path, b.ready(i, end), 0
 	for ; i < end; i += r.mr {
+		if b.A.Patches != nil {
+			s.data, s.step = b.windows(i, min(i+r.mr, end))
+			s.rowStep = s.step
+		}
 		j := b.j0
 		if whole := (b.jEnd - j) / r.nr; s.line != nil && end-i >= r.mr && whole > 0 {
 			add, addStep := b.addend(b.p0, i, j)
@@ -116,14 +120,22 @@ type strip struct {
 func (b *block) ready(i, end int) strip {
 	r := b.path
 	if b.A.Patches != nil {
-		for k := i; k < end; k++ {
-			b.A.Patches.Take(b.strip[(k-i)*b.kc:][:b.kc], k, b.p0)
-		}
-		return strip{&r.tileRows, r.lineRows, b.strip, r.mr * b.kc, b.kc, b.kc}
+		return strip{tiles: &r.tileRows, line: r.lineRows} // see windows
 	}
 	if b.A.Transposed {
 		b.A.pack(r, b.strip, r.mr, i, end-i, b.p0, b.kc, false)
 		return strip{&r.tileCols, r.lineCols, b.strip, r.mr * b.kc, 1, r.mr}
 	}
 	return strip{&r.tileRows, r.lineRows, b.A.Data[i*b.A.Step+b.p0:], r.mr * b.A.Step, b.A.Step, b.A.Step}
+}
+
+// windows are rows i to end of windows, and how far they are apart: as they lie in memory, or copied.
+func (b *block) windows(i, end int) ([]float32, int) {
+	if data, step := b.A.Patches.asTheyLie(i, end-i, b.p0, b.kc); data != nil {
+		return data, step
+	}
+	for k := i; k < end; k++ {
+		b.A.Patches.Take(b.strip[(k-i)*b.kc:][:b.kc], k, b.p0)
+	}
+	return b.strip, b.kc
 }

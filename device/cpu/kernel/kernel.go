@@ -38,6 +38,12 @@ type routines struct {
 	bf16, f16 half // matmuls with weights of these types, see half.go
 	packed    packedRoutines
 
+	// planes are indexed by their number of places; see planes.go.
+	planes       [planeRows + 1]planeFunc
+	planeWeights planeWeightsFunc
+	winograd     winograd
+	depthwise    [planeRows + 1]depthwiseFunc
+
 	// saturate runs chains of multiply-adds in registers, see saturate.go.
 	saturate func(rounds int, sums *float32)
 	chains   int // sums it writes

@@ -61,7 +61,7 @@ func packStrips(wide int, strip stripFunc) packTransposeFunc {
 // it must be transposed.
 func (m *Matrix) pack(r *routines, panels []float32, step, first, n, p0, kc int, along bool) {
 	if m.Patches != nil {
-		m.Patches.pack(panels, step, first, n, p0, kc)
+		m.Patches.pack(r, panels, step, first, n, p0, kc)
 		return
 	}
 	if m.narrow() {

@@ -68,14 +68,63 @@ func (p *Patches) takeLine(dst []float32, place, x, at int) {
 	}
 }
 
-// pack fills panels as Matrix.pack does, with rows along them. What lies behind the panels is room for a row.
-func (p *Patches) pack(panels []float32, step, first, n, p0, kc int) {
-	row := panels[len(panels)-roundUp(n, step):][:n]
-	for k := range kc {
+// inside is how many windows from this row on, of n at most, lie side by side in a line of Data and are whole
+// along it; place is where the first begins in its line. Their lines lie in memory as they are.
+func (p *Patches) inside(row, n int) (count, place int) {
+	ow := row % p.Out[2]
+	place = ow*p.Stride[2] - p.Padding[2]
+	last := p.In[2] - p.Kernel[2] // where the last whole window begins
+	if p.Width != p.Channels || p.Dilation[2] != 1 || place < 0 || place > last {
+		return 0, place
+	}
+	return min(n, p.Out[2]-ow, (last-place)/p.Stride[2]+1), place
+}
+
+// line is the first place of the line of Data that line k of a row's window sees, if it lies inside.
+func (p *Patches) line(row, k int) (int, bool) {
+	row /= p.Out[2]
+	oh, row := row%p.Out[1], row/p.Out[1]
+	od, b := row%p.Out[0], row/p.Out[0]
+	z, y := od*p.Stride[0]-p.Padding[0]+k/p.Kernel[1]*p.Dilation[0], oh*p.Stride[1]-p.Padding[1]+k%p.Kernel[1]*p.Dilation[1]
+	return ((b*p.In[0]+z)*p.In[1] + y) * p.In[2], z >= 0 && z < p.In[0] && y >= 0 && y < p.In[1]
+}
+
+// asTheyLie finds elements from p0 to p0+kc of n rows where they are rows of memory, step apart.
+func (p *Patches) asTheyLie(row, n, p0, kc int) (data []float32, step int) {
+	line := p.Kernel[2] * p.Width
+	if p0%line+kc > line {
+		return nil, 0
+	}
+	count, place := p.inside(row, n)
+	first, ok := p.line(row, p0/line)
+	if count < n || !ok {
+		return nil, 0
+	}
+	return p.Data[(first+place)*p.Channels+p0%line:], p.Stride[2] * p.Channels
+}
+
+// pack fills panels as Matrix.pack does, with rows along them: windows side by side together, where panels are
+// parts of their lines. What lies behind the panels is room for a row.
+func (p *Patches) pack(r *routines, panels []float32, step, first, n, p0, kc int) {
+	row, line := panels[len(panels)-roundUp(n, step):][:n], p.Kernel[2]*p.Width
+	for k := 0; k < kc; {
+		if count, place := p.inside(p0+k, kc-k); count > 1 && line%step == 0 && first%step == 0 && n%step == 0 {
+			for i := 0; i < n; i += step {
+				to := panels[i*kc+k*step:][:count*step]
+				if from, ok := p.line(p0+k, (first+i)/line); ok {
+					r.packCopy(&to[0], step, &p.Data[(from+place)*p.Channels+(first+i)%line], p.Stride[2]*p.Channels, count, step, 1)
+				} else {
+					clear(to)
+				}
+			}
+			k += count
+			continue
+		}
 		p.Take(row, p0+k, first)
 		for i := 0; i < n; i += step {
 			w := min(step, n-i)
 			copy(panels[i*kc+k*step:][:w], row[i:i+w])
 		}
+		k++
 	}
 }

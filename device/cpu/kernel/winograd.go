@@ -1,0 +1,219 @@
+package kernel
+
+// winograd are the transforms of convolutions with windows of 3 by 3 that make 2 by 2 places at once out of
+// 4 by 4, with 16 multiplications instead of 36 (Winograd's minimal filtering): with d the places of x, g the
+// window and y what is made,
+//
+//	y = Aᵀ·[(G·g·Gᵀ) ⊙ (Bᵀ·d·B)]·A
+//
+// The multiplications of all tiles and channels are 16 matmuls. Gradients of weights are the transposed,
+// Gᵀ·[(A·dy·Aᵀ) ⊙ (Bᵀ·d·B)]·G. Number 4i+j of 16 is xi elements behind the one before; places are row and
+// col elements apart; n channels, a multiple of WinogradLanes, lie side by side.
+type winograd struct {
+	in     func(dst *float32, xi int, src *float32, row, col, n int)                   // Bᵀ·d·B
+	out    func(dst *float32, row, col int, src *float32, xi int, add *float32, n int) // Aᵀ·m·A, and add where it is not nil
+	weight func(dst *float32, xi int, src *float32)                                    // G·g·Gᵀ of WinogradLanes channels, g in src [3 3 WinogradLanes]
+	grad   func(dst *float32, xi int, src *float32, row, col, n int)                   // A·dy·Aᵀ
+	back   func(dst *float32, src *float32, xi int)                                    // Gᵀ·m·G of WinogradLanes channels, into dst [3 3 WinogradLanes]
+}
+
+// Sizes of Winograd's convolutions.
+const (
+	WinogradLanes   = 8
+	WinogradMatmuls = 16
+	WinogradRoom    = (9 + WinogradMatmuls) * WinogradLanes
+)
+
+var (
+	winogradB = [4][4]float32{{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}} // Bᵀ
+	winogradA = [2][4]float32{{1, 1, 1, 0}, {0, 1, -1, -1}}                              // Aᵀ
+	winogradG = [4][3]float32{{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}}
+)
+
+// WinogradIn transforms a tile of x.
+func WinogradIn(dst []float32, xi int, src []float32, row, col, n int) {
+	_, _ = dst[15*xi+n-1], src[3*row+3*col+n-1]
+	active.winograd.in(&dst[0], xi, &src[0], row, col, n)
+}
+
+// WinogradOut makes a tile of y.
+func WinogradOut(dst []float32, row, col int, src []float32, xi int, bias []float32, n int) {
+	_, _ = src[15*xi+n-1], dst[row+col+n-1]
+	var add *float32
+	if bias != nil {
+		add = &bias[:n][0]
+	}
+	active.winograd.out(&dst[0], row, col, &src[0], xi, add, n)
+}
+
+// WinogradGrad transforms a tile of dy.
+func WinogradGrad(dst []float32, xi int, src []float32, row, col, n int) {
+	_, _ = dst[15*xi+n-1], src[row+col+n-1]
+	active.winograd.grad(&dst[0], xi, &src[0], row, col, n)
+}
+
+// WinogradBack makes gradients of windows.
+func WinogradBack(dst, src []float32, xi int) {
+	_, _ = src[15*xi+WinogradLanes-1], dst[9*WinogradLanes-1]
+	active.winograd.back(&dst[0], &src[0], xi)
+}
+
+// WinogradWeight transforms WinogradLanes windows for columns from col on of row k of the 16 matrices of
+// depth rows that MultiplyPanels takes. src has them [3 3 WinogradLanes], and WinogradRoom in all.
+func WinogradWeight(dst []float32, xi int, k, depth, col, cols int, src []float32) {
+	nr := active.nr
+	for j := 0; j < WinogradLanes; j += min(nr, WinogradLanes) {
+		at := panelAt(k, depth, col+j, cols, nr)
+		_ = dst[15*xi+at+min(nr, WinogradLanes)-1]
+		if nr >= WinogradLanes {
+			active.winograd.weight(&dst[at], xi, &src[0])
+			return
+		}
+		all := src[9*WinogradLanes : WinogradRoom]
+		active.winograd.weight(&all[0], WinogradLanes, &src[0])
+		for i := range WinogradMatmuls {
+			copy(dst[i*xi+at:][:nr], all[i*WinogradLanes+j:])
+		}
+	}
+}
+
+// panelAt is where an element of a packed matrix lies: slabs of at most slabK rows, in each panels of nr
+// columns.
+func panelAt(k, depth, col, cols, nr int) int {
+	slab := k / slabK * slabK
+	kc := min(slabK, depth-slab)
+	return slab*roundUp(cols, nr) + col/nr*nr*kc + (k-slab)*nr + col%nr
+}
+
+// PackedColumns is how many columns of a packed matrix take memory, on any path.
+func PackedColumns(cols int) int { return roundUp(cols, maxCols) }
+
+// MultiplyPanels is the matmul of rows of A and a matrix packed by panels.
+func MultiplyPanels(c []float32, cStep int, a []float32, aStep, rows, depth int, b []float32, cols int) {
+	r := active
+	for p0 := 0; p0 < depth; p0 += slabK {
+		kc := min(slabK, depth-p0)
+		wide := max(blockSize/kc/maxCols*maxCols, maxCols)
+		for j0 := 0; j0 < cols; j0 += wide {
+			jEnd := min(j0+wide, cols)
+			for i := 0; i < rows; i += r.mr {
+				j, h := j0, min(r.mr, rows-i)
+				if whole := (jEnd - j) / r.nr; r.lineRows != nil && h == r.mr && whole > 0 {
+					add, addStep := panelAddend(c, cStep, i, j, p0)
+					r.lineRows(kc, &a[i*aStep+p0], aStep, &b[panelAt(p0, depth, j, cols, r.nr)], &c[i*cStep+j], cStep, add, addStep, whole)
+					j += whole * r.nr
+				}
+				for ; j < jEnd; j += r.nr {
+					add, addStep := panelAddend(c, cStep, i, j, p0)
+					r.tiles(&r.tileRows, h, aStep, kc, &a[i*aStep+p0], aStep, &b[panelAt(p0, depth, j, cols, r.nr)], r.nr,
+						&c[i*cStep+j], cStep, min(r.nr, jEnd-j), add, addStep, fetch{})
+				}
+			}
+		}
+	}
+}
+
+func panelAddend(c []float32, cStep, i, j, p0 int) (*float32, int) {
+	if p0 == 0 {
+		return nil, 0
+	}
+	return &c[i*cStep+j], cStep
+}
+
+// MultiplyTransposed is C = Aᵀ·B of matrices as they lie, of k rows each; add says that it is added to C.
+func MultiplyTransposed(c []float32, cStep int, a []float32, aStep, rows int, b []float32, bStep, cols, k int, add bool) {
+	r := active
+	for j := 0; j < cols; j += r.nr {
+		for i := 0; i < rows; i += r.mr {
+			at, from, fromStep := &c[i*cStep+j], (*float32)(nil), 0
+			if add {
+				from, fromStep = at, cStep
+			}
+			r.tiles(&r.tileCols, min(r.mr, rows-i), 1, k, &a[i], aStep, &b[j], bStep, at, cStep, min(r.nr, cols-j), from, fromStep, fetch{})
+		}
+	}
+}
+
+// winogradGo are the plain transforms.
+func winogradGo() winograd {
+	return winograd{
+		in: func(dst *float32, xi int, src *float32, row, col, n int) {
+			for c := range n {
+				for i := range 4 {
+					for j := range 4 {
+						var sum float32
+						for p := range 4 {
+							for q := range 4 {
+								sum += winogradB[i][p] * winogradB[j][q] * *at(src, p*row+q*col+c)
+							}
+						}
+						*at(dst, (4*i+j)*xi+c) = sum
+					}
+				}
+			}
+		},
+		out: func(dst *float32, row, col int, src *float32, xi int, add *float32, n int) {
+			for c := range n {
+				for i := range 2 {
+					for j := range 2 {
+						var sum float32
+						for p := range 4 {
+							for q := range 4 {
+								sum += winogradA[i][p] * winogradA[j][q] * *at(src, (4*p+q)*xi+c)
+							}
+						}
+						if add != nil {
+							sum += *at(add, c)
+						}
+						*at(dst, i*row+j*col+c) = sum
+					}
+				}
+			}
+		},
+		weight: func(dst *float32, xi int, src *float32) {
+			for c := range WinogradLanes {
+				for i := range 4 {
+					for j := range 4 {
+						var sum float32
+						for p := range 3 {
+							for q := range 3 {
+								sum += winogradG[i][p] * winogradG[j][q] * *at(src, (3*p+q)*WinogradLanes+c)
+							}
+						}
+						*at(dst, (4*i+j)*xi+c) = sum
+					}
+				}
+			}
+		},
+		grad: func(dst *float32, xi int, src *float32, row, col, n int) {
+			for c := range n {
+				for i := range 4 {
+					for j := range 4 {
+						var sum float32
+						for p := range 2 {
+							for q := range 2 {
+								sum += winogradA[p][i] * winogradA[q][j] * *at(src, p*row+q*col+c)
+							}
+						}
+						*at(dst, (4*i+j)*xi+c) = sum
+					}
+				}
+			}
+		},
+		back: func(dst *float32, src *float32, xi int) {
+			for c := range WinogradLanes {
+				for i := range 3 {
+					for j := range 3 {
+						var sum float32
+						for p := range 4 {
+							for q := range 4 {
+								sum += winogradG[p][i] * winogradG[q][j] * *at(src, (4*p+q)*xi+c)
+							}
+						}
+						*at(dst, (3*i+j)*WinogradLanes+c) = sum
+					}
+				}
+			}
+		},
+	}
+}
