@@ -342,7 +342,7 @@ var screenRuns = flag.String("runs", "", "take the -screenshots of TestScreens o
 // H200 with a limit of 3 GiB of its memory, and without.
 func TestScreens(t *testing.T) {
 	if *screenshots == "" {
-		t.Skip("no -screenshots are wanted")
+		t.Skip("pictures of docs are taken on request: name a folder with -screenshots")
 	}
 	dirs := []string{"testdata/h200/gpt2-medium-3GiB", "testdata/h200/gpt2-medium"}
 	if *screenRuns != "" {

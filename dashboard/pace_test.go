@@ -267,7 +267,7 @@ var (
 //	taskset -c 12-15 dashboard.test -test.run TestCrowd -test.v -crowd http://127.0.0.1:7070
 func TestCrowd(t *testing.T) {
 	if *crowdAt == "" {
-		t.Skip("no -crowd is given")
+		t.Skip("it watches a training run that somebody started: name its dashboard with -crowd URL")
 	}
 	run := underWay(t, *crowdAt)
 	type window struct {

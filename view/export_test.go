@@ -173,7 +173,7 @@ var tensorboard = flag.String("tensorboard", "", "a Python that has TensorBoard 
 // TensorBoard itself reads what we write: every step of every metric, with its value.
 func TestTensorBoardReadsOurs(t *testing.T) {
 	if *tensorboard == "" {
-		t.Skip("no -tensorboard is given")
+		t.Skip("TensorBoard is a program of its own: name a Python that has it with -tensorboard")
 	}
 	run, err := view.Open(sampleLog(t, filepath.Join(t.TempDir(), "run"), 30, 2, nil))
 	if err != nil {

@@ -44,7 +44,7 @@ func TestKernels(t *testing.T) {
 func TestKernelsOnGPU(t *testing.T) {
 	d, err := cuda.Open(cuda.Options{})
 	if err != nil {
-		t.Skip(err)
+		t.Skip("no GPU: ", err)
 	}
 	testKernels(t, d)
 }

@@ -58,7 +58,7 @@ func init() {
 func TestHostileKernelsOnGPU(t *testing.T) {
 	d, err := cuda.Open(cuda.Options{})
 	if err != nil {
-		t.Skip(err)
+		t.Skip("no GPU: ", err)
 	}
 	defer d.Close()
 	cases := map[op.Kind]op.Case{}

@@ -20,7 +20,7 @@ func TestStateInALine(t *testing.T) {
 func TestOpen(t *testing.T) {
 	l, err := Open()
 	if err != nil {
-		t.Skip(err)
+		t.Skip("no driver of NVIDIA: ", err)
 	}
 	defer l.Close()
 	if _, err := l.GPU("0000ffff:ff:1f.0"); err == nil {
