@@ -201,7 +201,11 @@ func (m *Model) network(o Options) (nn.Model, error) {
 			err = set.Unmatched()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("modules in %v: %w", t, err)
+			what := fmt.Sprintf("in %v", t)
+			if x.Type == dtype.Invalid {
+				what = "that stay as they are"
+			}
+			return nil, fmt.Errorf("modules %s: %w", what, err)
 		}
 	}
 	if o.interleaved {

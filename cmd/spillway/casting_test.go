@@ -37,9 +37,9 @@ func TestLayerwiseCastingFlags(t *testing.T) {
 		t.Errorf("streamed: loss %v in %v bytes, resident %v in %v", streamed, bytes, cast, less)
 	}
 	for want, flags := range map[string][]string{
-		"has no effect: nothing is cast": {"--skip-casting", "down_proj"},
-		"it is float8_e4m3fn":            {"--layerwise-casting", "int3"},
-		"encoder":                        {"--layerwise-casting", "float8_e4m3fn", "--skip-casting", "encoder"},
+		"has no effect: nothing is cast":                 {"--skip-casting", "down_proj"},
+		"it is float8_e4m3fn":                            {"--layerwise-casting", "int3"},
+		`that stay as they are: none is named "encoder"`: {"--layerwise-casting", "float8_e4m3fn", "--skip-casting", "encoder"},
 	} {
 		if r := command(t, append([]string{"generate", model, "--prompt", "a"}, flags...)...); r.code == exitOK || !strings.Contains(r.err, want) {
 			t.Errorf("%v: %s", flags, r.err)
