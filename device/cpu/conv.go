@@ -8,7 +8,7 @@ import (
 
 func init() {
 	Register(op.Conv, conv)
-	Register(op.ConvInput, convInput)
+	Register(op.ConvInput, conv)
 	Register(op.ConvWeight, convWeight)
 }
 
@@ -87,8 +87,9 @@ func (v convolution) weights() int { return v.taps * v.each * int(v.O) }
 // alignedFloats rounds up to whole cache lines.
 func alignedFloats(n int) int { return (n + 15) / 16 * 16 }
 
+// conv is a convolution or its gradient of x, which is one too, by the fastest way for its shape.
 func conv(c op.Call, workers int) Program {
-	v := convolutionOf(c)
+	v, back := convolutionOf(c), c.Kind == op.ConvInput
 	switch {
 	case v.Pointwise():
 		return pointwise(c, v, workers)
@@ -96,11 +97,20 @@ func conv(c op.Call, workers int) Program {
 		return convGroups(c, v, workers)
 	case v.byTiles():
 		return convTiles(c, v, workers)
-	case v.depthwise() && v.byLines(c.Kind == op.ConvInput):
+	case v.depthwise() && v.byLines(back):
 		return depthwiseLines(c, v, workers)
 	case v.depthwise():
 		return depthwise(c, v, workers)
+	case !back:
+		return convWindows(c, v, workers)
+	case v.Stride != [3]int64{1, 1, 1}:
+		return convInputStrided(c, v, workers)
 	}
+	return convInput(c, v, workers)
+}
+
+// convWindows is a matmul of windows and weights.
+func convWindows(c op.Call, v convolution, workers int) Program {
 	p := v.windows()
 	g := &kernel.Gemm{M: v.outside, N: v.made, K: p.Columns(), CStep: int(v.O), A: kernel.Matrix{Patches: p}, B: kernel.Matrix{Step: p.Columns(), Transposed: true}}
 	room, ordered := alignedFloats(v.weights()), v.byPlaces(false)
@@ -142,22 +152,8 @@ func pointwise(c op.Call, v convolution, workers int) Program {
 	return matMul(wide, workers)
 }
 
-func convInput(c op.Call, workers int) Program {
-	v := convolutionOf(c)
-	switch {
-	case v.Pointwise():
-		return pointwise(c, v, workers)
-	case v.byPlanes():
-		return convGroups(c, v, workers)
-	case v.byTiles():
-		return convTiles(c, v, workers)
-	case v.depthwise() && v.byLines(c.Kind == op.ConvInput):
-		return depthwiseLines(c, v, workers)
-	case v.depthwise():
-		return depthwise(c, v, workers)
-	case v.Stride != [3]int64{1, 1, 1}:
-		return convInputStrided(c, v, workers)
-	}
+// convInput is a matmul of reversed windows and weights.
+func convInput(c op.Call, v convolution, workers int) Program {
 	p := v.reversed()
 	g := &kernel.Gemm{M: p.Rows(int(v.B)), N: v.each, K: p.Columns(), CStep: int(v.C), A: kernel.Matrix{Patches: p}, B: kernel.Matrix{Step: v.each}}
 	room, ordered := alignedFloats(v.weights()), v.byPlaces(true)
