@@ -147,8 +147,8 @@ type Options struct {
 	Budget int64
 	// ReservedMemory is left free on each device.
 	ReservedMemory units.Bytes
-	// Disk is a folder for bytes that fit neither device nor host; "" is none. A training
-	// run commits every iteration there, and goes on from it after it was killed.
+	// Disk is a folder for bytes that fit neither device nor host; "" is none. A training run
+	// commits every iteration there, and goes on from it after it was killed.
 	Disk string
 	// DiskBudget is the most to take of the disk, in bytes; 0 is all that is free. What is
 	// trained counts twice.
