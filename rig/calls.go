@@ -224,11 +224,16 @@ func (t *callTimes) fromCache(key string, c op.Call) (machine.CallTime, bool) {
 	if err != nil {
 		return took, true
 	}
-	if t.confirmed++; float64(now.Device) < haunted*float64(took.Device) {
+	return t.confirm(took, now), true
+}
+
+// confirm decides between a cached time and that of now, and whether the other cached ones stay.
+func (t *callTimes) confirm(cached, now machine.CallTime) machine.CallTime {
+	if t.confirmed++; float64(now.Device) < haunted*float64(cached.Device) {
 		t.cached, t.confirmed, t.changed = nil, confirmations, true
-		return now, true
+		return now
 	}
-	return took, true
+	return cached
 }
 
 // long says whether a CPU measures a call no more.
