@@ -47,6 +47,7 @@ func RandomGeneration(ctx context.Context, n int, seed uint64, o GenerationOptio
 		if o.Only != "" && !slices.Contains(strings.Split(o.Only, ","), strconv.Itoa(i)) {
 			continue
 		}
+		here.MeasureAnew()
 		row, err := randomTexts(ctx, i, drawing{rand.New(rand.NewPCG(seed, uint64(i))), device.Kind == machine.GPU}, dir, here, o, r.Reads)
 		if ctx.Err() != nil {
 			r.Notes = append(r.Notes, fmt.Sprintf("interrupted in run %d", i))

@@ -30,6 +30,11 @@ type bench struct {
 	// cold is how many bytes no cache holds: weights and states are read from as many, as in a run
 	// that has used others since; 0 reads the same again and again.
 	cold int64
+	// whole says that not only weights and states but all buffers of a call lie elsewhere each time.
+	whole bool
+	// typical takes the middle of several rows of launches in place of the shortest: what a run takes that
+	// has the same neighbours.
+	typical bool
 	// long is what a call takes at least that is not repeated; 0 repeats all.
 	long time.Duration
 	// patience is how many more rows are launched at most, one for each in which other programs took
@@ -90,7 +95,11 @@ func (w *work) time(span time.Duration) (t machine.CallTime, err error) {
 	if w.long > 0 && w.once > w.long {
 		return t, nil
 	}
-	for tries, disturbed := 0, 0; tries < workTries+disturbed; tries++ {
+	wanted, rows := workTries, []time.Duration{}
+	if w.typical {
+		wanted = typicalTries
+	}
+	for tries, disturbed := 0, 0; tries < wanted+disturbed; tries++ {
 		if w.call.Cost().Matrix {
 			time.Sleep(min(2*pause, w.rest))
 		}
@@ -101,14 +110,28 @@ func (w *work) time(span time.Duration) (t machine.CallTime, err error) {
 		}
 		if preempted() != before && disturbed < w.patience {
 			disturbed++
+		} else {
+			rows = append(rows, took)
 		}
 		t.Device, t.Launch = min(t.Device, took), min(t.Launch, w.issued)
+	}
+	if w.typical {
+		t.Device = middle(rows)
 	}
 	if float64(t.Launch) < launchBoundShare*float64(t.Device) {
 		return t, nil
 	}
 	t.Device, err = w.captured(t.Device, min(max(int(span/max(t.Device, 1)), leastCaptured), capturedLaunches))
 	return t, err
+}
+
+// typicalTries is how many rows of launches those are that the middle is taken of.
+const typicalTries = 5
+
+// middle of some times.
+func middle(list []time.Duration) time.Duration {
+	slices.Sort(list)
+	return list[len(list)/2]
 }
 
 // launchBoundShare is the share of a row's time spent launching above which the device may
@@ -121,6 +144,7 @@ type work struct {
 	call     op.Call
 	kernel   device.Kernel
 	launches []*device.Launch // in turns: with weights elsewhere
+	next     int              // of them
 	once     time.Duration    // what a single launch took
 	issued   time.Duration    // what launching took in the last row, per launch
 }
@@ -166,10 +190,11 @@ func (w *work) row(launches int) (time.Duration, error) {
 
 // issue gives so many launches to the queue.
 func (w *work) issue(launches int) error {
-	for n := range launches {
-		if err := w.queue.Launch(w.kernel, w.launches[n%len(w.launches)]); err != nil {
+	for range launches {
+		if err := w.queue.Launch(w.kernel, w.launches[w.next]); err != nil {
 			return err
 		}
+		w.next = (w.next + 1) % len(w.launches) // rows go on where the last ended: what that has read is in a cache
 	}
 	return nil
 }
@@ -241,7 +266,10 @@ func (b *bench) place(call op.Call, workspace int64) ([]*device.Launch, error) {
 	}
 	for _, other := range elsewhere {
 		other.Place(b.memory)
-		for _, i := range coldOperands(call) {
+		for _, i := range b.coldBuffers(call) {
+			if i >= len(call.In) {
+				continue
+			}
 			if err := b.queue.Copy(other.Buffers[i], l.Buffers[i]); err != nil {
 				return nil, err
 			}

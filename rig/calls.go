@@ -30,6 +30,7 @@ type callTimes struct {
 	known   map[string]machine.CallTime
 	similar map[string][]sizedTime // of calls bound by memory, by what they have in common, sorted by bytes
 	unknown map[string]bool        // those that could not be measured
+	single  map[string]time.Time   // of a CPU: when calls were measured that were not confirmed yet
 	// cached are the times of earlier processes, which count once a few were confirmed.
 	cached    map[string]machine.CallTime
 	confirmed int
@@ -64,17 +65,20 @@ const (
 	cpuSpent = 4 * time.Second
 	// cpuLong is what a call takes that a CPU does not repeat after its first runs.
 	cpuLong = 100 * time.Millisecond
+	// cpuLater is after how long a call is measured again when it is asked for again, and the shorter time counts: other
+	// programs, and neighbours on the same machine, slow a CPU down for some while.
+	cpuLater = 300 * time.Millisecond
 	// cpuSpan is callSpan of a CPU, which needs no rest: it has no clock to raise.
 	cpuSpan = 400 * time.Microsecond
 	// cpuPatience is that of measurements on a CPU that other programs use too.
 	cpuPatience = 12
-	// cpuCold is more than the caches of most CPUs hold.
-	cpuCold = 128 << 20
+	// cpuCold is more than the caches of most CPUs hold, and cpuInner less than those of one core do.
+	cpuCold, cpuInner = 128 << 20, 512 << 10
 )
 
 // newCallTimes reads what earlier processes have measured on a device.
 func newCallTimes(dev device.Device, o Options) *callTimes {
-	t := &callTimes{o: o, dev: dev, key: callKey(dev), host: dev.Info().OnHost, known: map[string]machine.CallTime{}, similar: map[string][]sizedTime{}, unknown: map[string]bool{}}
+	t := &callTimes{o: o, dev: dev, key: callKey(dev), host: dev.Info().OnHost, known: map[string]machine.CallTime{}, similar: map[string][]sizedTime{}, unknown: map[string]bool{}, single: map[string]time.Time{}}
 	if e, err := o.load(t.key); err == nil {
 		t.cached = e.Calls
 		if extra, ok := t.cached[mixtureKey]; ok {
@@ -135,7 +139,7 @@ func (t *callTimes) repeated(c op.Call, room int64) (machine.CallTime, bool) {
 	}
 	key := t.prefix(c) + string(raw)
 	if known, ok := t.known[key]; ok {
-		return known, true
+		return t.again(key, c, known, room), true
 	}
 	group := t.group(c)
 	if between, ok := t.interpolated(group, c.Cost().Bytes); ok {
@@ -153,10 +157,33 @@ func (t *callTimes) repeated(c op.Call, room int64) (machine.CallTime, bool) {
 			t.unknown[key] = true
 			return took, false
 		}
-		t.changed = true
+		if t.changed = true; t.host {
+			t.single[key] = time.Now()
+		}
 	}
 	t.add(key, group, c, took)
 	return took, true
+}
+
+// again measures a call of a CPU once more, a while after the first time, and gives the shorter time.
+func (t *callTimes) again(key string, c op.Call, known machine.CallTime, room int64) machine.CallTime {
+	first, single := t.single[key]
+	if !single || t.dev == nil || time.Since(first) < cpuLater || t.spent > cpuSpent {
+		return known
+	}
+	delete(t.single, key)
+	if now, err := t.measure(c, room); err == nil && now.Device < known.Device {
+		t.known[key], t.changed = now, true
+		return now
+	}
+	return known
+}
+
+// anew lets a CPU measure calls for as long again.
+func (t *callTimes) anew() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.spent = 0
 }
 
 // add remembers the time of a call.
@@ -242,17 +269,9 @@ func (t *callTimes) long(c op.Call) bool {
 	return t.spent > cpuSpent || cost.Flops > cpuFlops || cost.Bytes > cpuBytes
 }
 
-// cpuColdFor is how many bytes the operands of a call lie in on a CPU. Caches matter where every
-// number is read for a few multiplications: in updates, and in matmuls of few rows.
-func cpuColdFor(c op.Call) int64 {
-	if c.Cost().Matrix && c.In[0].Shape.Rows() > fewRows {
-		return 0
-	}
-	return cpuCold
-}
-
-// fewRows is up to how many rows a matmul takes as long as reading its weights.
-const fewRows = 16
+// cpuWhole says whether a call touches more than the inner caches of a CPU hold, so that nothing of it is there when
+// a run comes to it: what made its operands has ended long ago, or wrote past them.
+func cpuWhole(c op.Call) bool { return c.Traffic() > cpuInner }
 
 // measure runs a call, with no more than room bytes of the device, and gives the memory back.
 func (t *callTimes) measure(c op.Call, room int64) (took machine.CallTime, err error) {
@@ -271,7 +290,8 @@ func (t *callTimes) measure(c op.Call, room int64) (took machine.CallTime, err e
 	if t.host {
 		began := time.Now()
 		defer func() { t.spent += time.Since(began) }()
-		t.bench.cold, t.bench.long, t.bench.rest, t.bench.patience, span = cpuColdFor(c), cpuLong, 0, cpuPatience, cpuSpan
+		t.bench.cold, t.bench.whole, t.bench.typical = cpuCold, cpuWhole(c), true
+		t.bench.long, t.bench.rest, t.bench.patience, span = cpuLong, 0, cpuPatience, cpuSpan
 	}
 	if err := t.measureMixture(); err != nil {
 		return took, err

@@ -3,9 +3,11 @@ package rig
 import (
 	"errors"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
+	"spillway/device"
 	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
@@ -116,10 +118,10 @@ func TestCPUsMeasureShortCalls(t *testing.T) {
 	if _, ok := calls.Time(matmul(8192, 8192, 8192)); ok {
 		t.Error("a matmul of seconds is measured")
 	}
-	for want, c := range map[int64][]op.Call{cpuCold: {matmul(1, 64, 64), adam}, 0: {matmul(64, 64, 64)}} {
+	for want, c := range map[bool][]op.Call{false: {matmul(1, 64, 64), adam, rows}, true: {matmul(512, 64, 512)}} {
 		for _, c := range c {
-			if got := cpuColdFor(c); got != want {
-				t.Errorf("%v lies in %d bytes, want %d", c, got, want)
+			if got := cpuWhole(c); got != want {
+				t.Errorf("%v lies elsewhere each time: %v, want %v", c, got, want)
 			}
 		}
 	}
@@ -293,5 +295,124 @@ func TestRatesOfABusyMinuteAreMeasuredAgain(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Rows of launches go on where the last one has ended, so that weights that a row has read, and a cache holds now, are
+// not read again before all others were.
+func TestRowsOfLaunchesGoOn(t *testing.T) {
+	d, err := device.Open(cpuDriver, device.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	b, err := newBench(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	c := callOf(t, op.MatMul, op.Attr{TransB: true}, of(dtype.F32, 4, 64), of(dtype.F32, 32, 64))
+	b.cold = 9 * c.In[1].Bytes()
+	w, err := b.prepare(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(w.launches) != 10 || w.next != 2 {
+		t.Fatalf("%d launches, the next is %d; want 10, of which two have run", len(w.launches), w.next)
+	}
+	for _, want := range []int{5, 8, 1} {
+		if _, err := w.row(3); err != nil || w.next != want {
+			t.Errorf("the next launch is %d, want %d (%v)", w.next, want, err)
+		}
+	}
+}
+
+// Where a call lies elsewhere each time, so do its operands and outputs; what it writes in place stays its operand.
+func TestWholeCallsLieElsewhere(t *testing.T) {
+	d, err := device.Open(cpuDriver, device.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	b, err := newBench(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	b.whole, b.cold = true, 1<<20
+	for _, c := range []op.Call{
+		callOf(t, op.MatMul, op.Attr{TransB: true}, of(dtype.F32, 64, 64), of(dtype.F32, 32, 64)),
+		callOf(t, optim.SGD, op.Attr{}, of(dtype.F32, 1<<12), of(dtype.F32, 1<<12), of(dtype.F32, 2)),
+	} {
+		w, err := b.prepare(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(w.launches) < 3 {
+			t.Fatalf("%v: %d launches", c, len(w.launches))
+		}
+		type place struct{ buffer, offset int64 }
+		seen := map[place]bool{}
+		for _, l := range w.launches {
+			for i, buffer := range l.Buffers {
+				at := place{int64(i), buffer.Offset}
+				if seen[at] {
+					t.Errorf("%v: buffer %d lies at %d twice", c, i, buffer.Offset)
+				}
+				seen[at] = true
+			}
+			for out, in := range c.InPlace() {
+				if l.Buffers[len(c.In)+out] != l.Buffers[in] {
+					t.Errorf("%v: output %d is not operand %d", c, out, in)
+				}
+			}
+		}
+	}
+}
+
+// Of a CPU's times the middle counts: a run meets the same disturbances.
+func TestTypicalTimes(t *testing.T) {
+	if got := middle([]time.Duration{9, 1, 5, 100, 4}); got != 5 {
+		t.Errorf("%d is the middle", got)
+	}
+}
+
+// A CPU measures a call once more when it is asked for a while later, and the shorter time counts. The times given are far
+// beyond what a measurement can take.
+func TestCPUsMeasureTwice(t *testing.T) {
+	o := quick()
+	o.Cache, o.Measure = t.TempDir(), true
+	r, err := Open("cpu", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	calls := r.calls[0]
+	c := callOf(t, op.MatMul, op.Attr{TransB: true}, of(dtype.F32, 4, 64), of(dtype.F32, 32, 64))
+	if _, ok := calls.Time(c); !ok || len(calls.single) != 1 {
+		t.Fatalf("%d calls wait for a second measurement, want 1", len(calls.single))
+	}
+	key := slices.Collect(maps.Keys(calls.single))[0]
+	long, short, ago := machine.CallTime{Device: time.Hour}, machine.CallTime{Device: 1}, time.Now().Add(-time.Hour)
+	for _, step := range []struct {
+		known      machine.CallTime
+		measured   time.Time
+		spent      time.Duration
+		same, left bool
+	}{
+		{long, time.Now().Add(time.Hour), 0, true, true},
+		{long, ago, 2 * cpuSpent, true, true},
+		{short, ago, 0, true, false},
+		{long, ago, 0, false, false},
+	} {
+		calls.known[key], calls.single[key], calls.spent = step.known, step.measured, step.spent
+		got, ok := calls.Time(c)
+		if _, left := calls.single[key]; !ok || (got == step.known) != step.same || left != step.left {
+			t.Errorf("%+v: %v, and waits: %v", step, got, left)
+		}
+	}
+	calls.spent = time.Hour
+	if r.MeasureAnew(); calls.spent != 0 {
+		t.Errorf("another model may measure %v less", calls.spent)
 	}
 }

@@ -41,10 +41,25 @@ func coldOperands(c op.Call) []int {
 	return nil
 }
 
+// coldBuffers are those operands, or where a bench says so all operands and outputs.
+func (b *bench) coldBuffers(c op.Call) []int {
+	if !b.whole {
+		return coldOperands(c)
+	}
+	list := make([]int, 0, len(c.In)+len(c.Out))
+	for i := range c.In {
+		list = append(list, i)
+	}
+	for i := len(c.InPlace()); i < len(c.Out); i++ {
+		list = append(list, len(c.In)+i)
+	}
+	return list
+}
+
 // elsewhere are copies of a launch whose cold operands lie elsewhere, behind the size bytes of the
 // launch itself, and the bytes of all.
 func (b *bench) elsewhere(call op.Call, l *device.Launch, size int64) (list []*device.Launch, bytes int64) {
-	cold := coldOperands(call)
+	cold := b.coldBuffers(call)
 	align := max(b.dev.Info().Alignment, 1)
 	up := func(n int64) int64 { return (n + align - 1) / align * align }
 	var each int64

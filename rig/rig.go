@@ -302,6 +302,13 @@ func (r *Rig) Reopen() error {
 	return nil
 }
 
+// MeasureAnew lets forecasts of another model measure its calls for as long as those of the first could.
+func (r *Rig) MeasureAnew() {
+	for _, t := range r.calls {
+		t.anew()
+	}
+}
+
 // Close closes the devices, the last first.
 func (r *Rig) Close() error {
 	var errs []error
