@@ -377,7 +377,7 @@ func (w *generationRun) load() (err error) {
 }
 
 // row times some texts at once, twice: the first time prepares what is made when it is first
-// needed.
+// needed, memory among it that steps of these sizes touch.
 func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRow, err error) {
 	o := w.options
 	g = w.newRow(streams)
@@ -388,7 +388,7 @@ func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRo
 	if err := w.forecast(g); err != nil {
 		return nil, err
 	}
-	if _, err := w.texts(ctx, streams, min(g.Prompt, 64), 3); err != nil {
+	if _, err := w.texts(ctx, streams, g.Prompt, 3); err != nil {
 		return nil, err
 	}
 	t, err := w.texts(ctx, streams, g.Prompt, g.New)

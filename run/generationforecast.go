@@ -10,6 +10,7 @@ import (
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/planner/strategy"
+	"spillway/rig"
 )
 
 // GenerationForecast is what a plan to generate is expected to do.
@@ -126,7 +127,7 @@ func (r *Run) ForecastGeneration() (*GenerationForecast, error) {
 			positions int64
 			to        *StepForecast
 		}{{max(c.Context/2, 1), &d.Half}, {c.Context, &d.Full}} {
-			if *at.to, err = r.step(n, at.positions); err != nil {
+			if *at.to, err = r.ForecastStep(n, at.positions); err != nil {
 				return nil, err
 			}
 		}
@@ -201,8 +202,38 @@ func lookedUp(p *plan.Plan, s *plan.Instruction) bool {
 // ForecastStep forecasts the smallest step that has place for some rows, over sequences of so many
 // positions. It is of a plan to generate.
 func (r *Run) ForecastStep(rows, positions int64) (StepForecast, error) {
-	return r.step(r.stepFor(rows), positions)
+	s, err := r.step(r.stepFor(rows), positions)
+	if err != nil {
+		return s, err
+	}
+	if r.picks(rows) {
+		s.Seconds += r.picking(rows)
+		s.TokensPerSec = float64(r.stepFor(rows)) / s.Seconds
+	}
+	return s, nil
 }
+
+// picks says whether the tokens of a step of some rows are picked on the host from logits, and not drawn by the device.
+func (r *Run) picks(rows int64) bool {
+	return !slices.ContainsFunc(r.Plan.Phases, func(ph plan.Phase) bool { return ph.Name == plan.Draw(r.stepFor(rows)) })
+}
+
+// picking is the time in which a core of the host picks so many tokens, each the most likely one.
+func (r *Run) picking(tokens int64) float64 {
+	last := r.Spec.Program(len(r.Spec.Blocks) - 1)
+	results := graph.Ports(last.Outputs, graph.Result)
+	if len(results) == 0 {
+		return 0
+	}
+	t, rate := last.Type(results[0].Value), assumedPicks
+	if len(r.Options.On) > 0 && t.DType.IsPlain() {
+		rate = rig.Picks(t.DType)
+	}
+	return float64(tokens*t.Shape.Last()) / rate
+}
+
+// assumedPicks is how many logits a core compares in a second where it is only described.
+const assumedPicks = 1e9
 
 // ForecastPrompts forecasts how long some prompts of so many tokens each take, in chunks: until
 // the first token of the last.
@@ -219,7 +250,7 @@ func (r *Run) ForecastPrompts(prompts, tokens int64) (s StepForecast, err error)
 		if chunks > 1 {
 			one, err = r.pass(chunks, filled)
 		} else {
-			one, err = r.ForecastStep(n, filled)
+			one, err = r.step(r.stepFor(n), filled)
 		}
 		if err != nil {
 			return s, err
@@ -227,6 +258,9 @@ func (r *Run) ForecastPrompts(prompts, tokens int64) (s StepForecast, err error)
 		s.Seconds, s.Roofline, s.Bytes = s.Seconds+one.Seconds, s.Roofline+one.Roofline, s.Bytes+one.Bytes
 		s.Bound, s.RooflineBound = one.Bound, one.RooflineBound
 		left, at = left-n, (at+n)%tokens
+	}
+	if r.picks(prompts) {
+		s.Seconds += r.picking(prompts) // their first tokens
 	}
 	s.TokensPerSec = float64(prompts*tokens) / s.Seconds
 	return s, nil
