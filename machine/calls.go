@@ -15,6 +15,12 @@ type Calls interface {
 	Within(bytes int64) Calls
 }
 
+// Reader is implemented by Calls whose times depend on how much is read in turn: a cache may hold it.
+type Reader interface {
+	// Among is the times of calls in a run that reads so many bytes of weights again and again.
+	Among(bytes int64) Calls
+}
+
 // Releaser is implemented by Calls that take memory while they measure: whoever needs it gives it back first.
 type Releaser interface {
 	Release() error

@@ -100,26 +100,39 @@ func callKey(dev device.Device) string {
 	return strings.Join([]string{"calls", deviceKey(dev), program}, "|")
 }
 
-// within is callTimes for whoever may take so many bytes of the device.
+// within is callTimes for whoever may take so many bytes of the device, and whose weights a cache may hold.
 type within struct {
 	*callTimes
-	bytes int64
+	bytes  int64
+	cached bool
 }
 
-func (t *callTimes) Within(bytes int64) machine.Calls { return within{t, bytes} }
+const anyBytes = int64(1) << 62
+
+func (t *callTimes) Within(bytes int64) machine.Calls { return within{t, bytes, false} }
+
+func (w within) Within(bytes int64) machine.Calls { return within{w.callTimes, bytes, w.cached} }
+
+// Among implements machine.Reader.
+func (w within) Among(bytes int64) machine.Calls {
+	w.cached = w.host && bytes <= lastCache()*3/4
+	return w
+}
+
+// Among implements machine.Reader.
+func (t *callTimes) Among(bytes int64) machine.Calls { return within{t, anyBytes, false}.Among(bytes) }
 
 // Time of a call, measured now if it was not before.
 func (t *callTimes) Time(c op.Call) (machine.CallTime, bool) {
-	return t.time(c, int64(1)<<62)
+	return within{t, anyBytes, false}.Time(c)
 }
 
-func (w within) Time(c op.Call) (machine.CallTime, bool) { return w.time(c, w.bytes) }
-
-// time is what a call takes among others.
-func (t *callTimes) time(c op.Call, room int64) (machine.CallTime, bool) {
+// Time is what a call takes among others.
+func (w within) Time(c op.Call) (machine.CallTime, bool) {
+	t := w.callTimes
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	took, ok := t.repeated(c, room)
+	took, ok := w.repeated(c)
 	if t.mixture != nil && ok {
 		if took.Launch += t.mixture.Launch; !c.Attr.Constant { // else its kernel begins before the last one has ended
 			took.Device += t.mixture.Device
@@ -128,32 +141,41 @@ func (t *callTimes) time(c op.Call, room int64) (machine.CallTime, bool) {
 	return took, ok
 }
 
+// cachedPrefix begins the keys of times with weights that the last cache of a CPU holds.
+const cachedPrefix = "cached "
+
 // mixtureKey is that of the mixture among the cached times.
 const mixtureKey = "mixture"
 
 // repeated is what a call takes when it is launched again and again.
-func (t *callTimes) repeated(c op.Call, room int64) (machine.CallTime, bool) {
+func (w within) repeated(c op.Call) (machine.CallTime, bool) {
+	t := w.callTimes
 	raw, err := json.Marshal(c)
 	if err != nil || c.Empty() {
 		return machine.CallTime{}, false
 	}
-	key := t.prefix(c) + string(raw)
-	if known, ok := t.known[key]; ok {
-		return t.again(key, c, known, room), true
+	key, group := t.prefix(c)+string(raw), t.group(c)
+	if w.cached {
+		key = cachedPrefix + key
+		if group != "" {
+			group = cachedPrefix + group
+		}
 	}
-	group := t.group(c)
+	if known, ok := t.known[key]; ok {
+		return w.again(key, c, known), true
+	}
 	if between, ok := t.interpolated(group, c.Cost().Bytes); ok {
 		return between, true
 	}
 	if t.unknown[key] {
 		return machine.CallTime{}, false
 	}
-	took, ok := t.fromCache(key, c)
+	took, ok := w.fromCache(key, c)
 	if !ok {
-		if t.dev == nil || c.Traffic() > room || t.host && t.long(c) {
+		if t.dev == nil || c.Traffic() > w.bytes || t.host && t.long(c) {
 			return took, false
 		}
-		if took, err = t.measure(c, room); err != nil {
+		if took, err = w.measure(c); err != nil {
 			t.unknown[key] = true
 			return took, false
 		}
@@ -166,13 +188,14 @@ func (t *callTimes) repeated(c op.Call, room int64) (machine.CallTime, bool) {
 }
 
 // again measures a call of a CPU once more, a while after the first time, and gives the shorter time.
-func (t *callTimes) again(key string, c op.Call, known machine.CallTime, room int64) machine.CallTime {
+func (w within) again(key string, c op.Call, known machine.CallTime) machine.CallTime {
+	t := w.callTimes
 	first, single := t.single[key]
 	if !single || t.dev == nil || time.Since(first) < cpuLater || t.spent > cpuSpent {
 		return known
 	}
 	delete(t.single, key)
-	if now, err := t.measure(c, room); err == nil && now.Device < known.Device {
+	if now, err := w.measure(c); err == nil && now.Device < known.Device {
 		t.known[key], t.changed = now, true
 		return now
 	}
@@ -242,12 +265,13 @@ func (t *callTimes) interpolated(group string, bytes int64) (machine.CallTime, b
 
 // fromCache is the time that an earlier process has measured. The first ones of matmuls are
 // measured again: where they are faster now, all that is cached is forgotten.
-func (t *callTimes) fromCache(key string, c op.Call) (machine.CallTime, bool) {
+func (w within) fromCache(key string, c op.Call) (machine.CallTime, bool) {
+	t := w.callTimes
 	took, ok := t.cached[key]
 	if !ok || t.confirmed == confirmations || !c.Cost().Matrix || t.dev == nil {
 		return took, ok
 	}
-	now, err := t.measure(c, int64(1)<<62)
+	now, err := within{t, anyBytes, w.cached}.measure(c)
 	if err != nil {
 		return took, true
 	}
@@ -274,7 +298,8 @@ func (t *callTimes) long(c op.Call) bool {
 func cpuWhole(c op.Call) bool { return c.Traffic() > cpuInner }
 
 // measure runs a call, with no more than room bytes of the device, and gives the memory back.
-func (t *callTimes) measure(c op.Call, room int64) (took machine.CallTime, err error) {
+func (w within) measure(c op.Call) (took machine.CallTime, err error) {
+	t := w.callTimes
 	if t.bench == nil {
 		if t.bench, err = newBench(t.dev); err != nil {
 			t.bench = nil
@@ -285,12 +310,15 @@ func (t *callTimes) measure(c op.Call, room int64) (took machine.CallTime, err e
 			t.bench.cold = coldBytes
 		}
 	}
-	t.bench.room = room
+	t.bench.room = w.bytes
 	span := callSpan
 	if t.host {
 		began := time.Now()
 		defer func() { t.spent += time.Since(began) }()
 		t.bench.cold, t.bench.whole, t.bench.typical = cpuCold, cpuWhole(c), true
+		if w.cached {
+			t.bench.cold = min(cpuCold, lastCache()/4)
+		}
 		t.bench.long, t.bench.rest, t.bench.patience, span = cpuLong, 0, cpuPatience, cpuSpan
 	}
 	if err := t.measureMixture(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -414,5 +415,44 @@ func TestCPUsMeasureTwice(t *testing.T) {
 	calls.spent = time.Hour
 	if r.MeasureAnew(); calls.spent != 0 {
 		t.Errorf("another model may measure %v less", calls.spent)
+	}
+}
+
+// Weights that the last cache of a CPU holds are read from there: such calls are measured, and known, apart.
+func TestWeightsInACache(t *testing.T) {
+	o := quick()
+	o.Cache, o.Measure = t.TempDir(), true
+	r, err := Open("cpu", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	calls := r.calls[0]
+	c := callOf(t, op.MatMul, op.Attr{TransB: true}, of(dtype.F32, 1, 64), of(dtype.F32, 32, 64))
+	small, large := calls.Within(1<<30).(machine.Reader).Among(1<<20), calls.Among(1<<40)
+	for _, from := range []machine.Calls{small, large} {
+		if _, ok := from.Time(c); !ok {
+			t.Fatalf("%v is not measured", c)
+		}
+	}
+	if len(calls.known) != 2 {
+		t.Fatalf("%d times are known, want 2", len(calls.known))
+	}
+	clear(calls.single)
+	for key := range calls.known {
+		calls.known[key] = machine.CallTime{Device: 2}
+		if strings.HasPrefix(key, cachedPrefix) {
+			calls.known[key] = machine.CallTime{Device: 1}
+		}
+	}
+	for from, want := range map[machine.Calls]time.Duration{small: 1, large: 2, calls: 2, small.Within(1 << 20): 1} {
+		if got, _ := from.Time(c); got.Device != want {
+			t.Errorf("%v, want %v", got.Device, want)
+		}
+	}
+	for text, want := range map[string]int64{"32768K\n": 32 << 20, "1M": 1 << 20, "": usualCache, "many": usualCache} {
+		if got := cacheSize(text); got != want {
+			t.Errorf("%q: %d bytes, want %d", text, got, want)
+		}
 	}
 }

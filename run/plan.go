@@ -196,6 +196,7 @@ func (m *Model) ask(o Options) (*question, error) {
 	if q.Site, q.memory, err = o.site(); err != nil {
 		return nil, err
 	}
+	q.readInTurn()
 	q.Site.Disk.Budget += m.inPlaceBytes(o)
 	if q.Goal, err = o.goal(); err != nil {
 		return nil, err
@@ -210,6 +211,24 @@ func (m *Model) ask(o Options) (*question, error) {
 		q.Changes = func(*planner.FitError) []planner.FitOption { return m.generatesWithin(o) }
 	}
 	return q, q.boundDataParallel()
+}
+
+// readInTurn tells a device at hand how much weights there are, where nothing is trained: those that a cache holds are read
+// faster.
+func (q *question) readInTurn() {
+	calls, depends := q.Site.Device.Calls.(machine.Reader)
+	if !depends || q.options.Task.Trains() {
+		return
+	}
+	s, err := q.Trace(1, 1)
+	if err != nil { // planning will say
+		return
+	}
+	var bytes int64
+	for _, p := range s.Params {
+		bytes += p.Type.Bytes()
+	}
+	q.Site.Device.Calls = calls.Among(bytes)
 }
 
 // run is the answer: a run with a plan, whose files fit on the disk.
