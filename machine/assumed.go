@@ -25,6 +25,7 @@ const (
 	gpuLaunch                       = 5 * time.Microsecond
 	gpuKernel                       = 1500 * time.Nanosecond // small ones take 1 to 3 on an H200, the smallest 1.1
 	linkLatency                     = 10 * time.Microsecond
+	sustainedShare                  = 0.88 // of matmuls on tensor cores without pauses: 717 of 813 TFLOP/s on an H200
 	linkBidirectional Bidirectional = 0.92 // PCIe 5 on an H200 carries 101.6 GB/s both ways, 55.5 and 55.4 alone
 
 	hostCores               = 16
@@ -85,6 +86,7 @@ func (d *Device) assumeGPU() {
 	model, known := findModel(d.Model)
 	if known {
 		d.Fill(model.device(), Published)
+		d.Capability = model.capability
 	}
 	d.Fill(Device{Context: contextOverhead}, Assumed)
 	typical := Device{
@@ -104,15 +106,23 @@ func (d *Device) assumeGPU() {
 	d.Fill(typical, Assumed)
 }
 
-// WithShortKernels is the machine with a typical time of short kernels on GPUs whose description
-// has none: a step that adds a token to a text is hundreds of them, replayed from a graph, and
-// without it each would be forecast to take as long as a launch.
-func (m Machine) WithShortKernels() Machine {
+// ForPlans is the machine with what forecasts need to know of GPUs and descriptions do not say: a typical time of short kernels,
+// of which an iteration is hundreds and each would be forecast to take as long as a launch otherwise, and what matmuls keep of a
+// rate that nobody has measured when they go on without pauses.
+func (m Machine) ForPlans() Machine {
 	m.Devices = slices.Clone(m.Devices)
 	for i := range m.Devices {
-		if d := &m.Devices[i]; d.Kind == GPU && d.Kernel == 0 {
-			d.Sources = d.Sources.clone()
+		d := &m.Devices[i]
+		if d.Kind != GPU {
+			continue
+		}
+		d.Sources = d.Sources.clone()
+		if d.Kernel == 0 {
 			d.Fill(Device{Kernel: min(gpuKernel, cmp.Or(d.Launch, gpuKernel))}, Assumed)
+		}
+		if c := d.Compute; d.Sources["bf16"] != Measured && d.Sources["f32"] != Measured {
+			share := func(c units.Flops) units.Flops { return units.Flops(sustainedShare * float64(c)) }
+			d.Fill(Device{Sustained: Compute{BF16: share(c.BF16), F16: share(c.F16), TF32: share(c.TF32), F32: c.F32}}, Assumed)
 		}
 	}
 	return m

@@ -40,6 +40,9 @@ type Device struct {
 	// tier together may take no more than Host.Usable.
 	Shared  bool    `json:"shared,omitempty"`
 	Compute Compute `json:"compute"` // in bursts of some milliseconds
+	// Capability is CUDA's version of a GPU's instructions, without the point (90 is an H200's), where a description names a
+	// known GPU: some kernels are for one alone.
+	Capability int `json:"capability,omitempty"`
 	// Sustained is what remains of Compute in work without pauses, for which a GPU lowers
 	// its clock to stay within its power limit. Zero counts as Compute.
 	Sustained Compute    `json:"sustained,omitzero"`

@@ -25,13 +25,15 @@ const (
 // gpuModel is a GPU that a description can name, with its maker's figures. Memory is what
 // the driver reports, which is less than the box says where error correction takes a part.
 // Arithmetic is dense (no sparsity) on tensor cores with fp32 accumulation, in
-// TFLOP/s; f32 is on the ordinary cores. Bandwidth is the memory's, in GB/s.
+// TFLOP/s; f32 is on the ordinary cores. Bandwidth is the memory's, in GB/s. Capability is
+// CUDA's version of its instructions, without the point.
 type gpuModel struct {
 	name                     string
 	memory                   units.Bytes
 	bandwidth                float64
 	f32, tf32, bf16, f16, f8 float64
 	link                     units.Rate
+	capability               int
 }
 
 // The figures are those of NVIDIA's data sheets and white papers, some by way of
@@ -39,33 +41,33 @@ type gpuModel struct {
 // For GPUs sold in two forms, the plain name is the SXM module. GeForce GPUs
 // halve their tensor rate when they accumulate in fp32: the halved rate is listed.
 var gpuModels = []gpuModel{
-	{"a10", 23028 * units.MiB, 600, 31.2, 62.5, 125, 125, 0, pcie4},
-	{"a100-40", 40960 * units.MiB, 1555, 19.5, 156, 312, 312, 0, pcie4},
-	{"a100-80", 81920 * units.MiB, 2039, 19.5, 156, 312, 312, 0, pcie4},
-	{"a40", 46068 * units.MiB, 696, 37.4, 74.8, 149.7, 149.7, 0, pcie4},
-	{"a6000", 49140 * units.MiB, 768, 38.7, 77.4, 154.8, 154.8, 0, pcie4},
-	{"b200", 183359 * units.MiB, 7700, 75, 1125, 2250, 2250, 4500, pcie5},
-	{"h100", 81559 * units.MiB, 3350, 67, 494.7, 989.4, 989.4, 1978.9, pcie5},
-	{"h100-pcie", 81559 * units.MiB, 2039, 51.2, 378, 756, 756, 1513, pcie5},
-	{"h200", 143771 * units.MiB, 4800, 67, 494.7, 989.4, 989.4, 1978.9, pcie5},
-	{"l4", 23034 * units.MiB, 300, 30.3, 60, 121, 121, 242, pcie4},
-	{"l40s", 46068 * units.MiB, 864, 91.6, 183, 362, 362, 733, pcie4},
-	{"rtx2080ti", 11264 * units.MiB, 616, 13.4, 0, 0, 53.8, 0, pcie3},
-	{"rtx3060-12", 12288 * units.MiB, 360, 12.7, 12.7, 25.5, 25.5, 0, pcie4},
-	{"rtx3070", 8192 * units.MiB, 448, 20.3, 20.3, 40.6, 40.6, 0, pcie4},
-	{"rtx3080-10", 10240 * units.MiB, 760, 29.8, 29.8, 59.5, 59.5, 0, pcie4},
-	{"rtx3090", 24576 * units.MiB, 936, 35.6, 35.6, 71, 71, 0, pcie4},
-	{"rtx4060", 8188 * units.MiB, 272, 15.1, 15.1, 30.2, 30.2, 60.5, pcie4 / 2},
-	{"rtx4060ti-16", 16380 * units.MiB, 288, 22.1, 22.1, 44.1, 44.1, 88.2, pcie4 / 2},
-	{"rtx4070", 12282 * units.MiB, 504, 29.1, 29.1, 58.3, 58.3, 116.6, pcie4},
-	{"rtx4080", 16376 * units.MiB, 717, 48.7, 48.7, 97.5, 97.5, 194.9, pcie4},
-	{"rtx4090", 24564 * units.MiB, 1008, 82.6, 82.6, 165.2, 165.2, 330.3, pcie4},
-	{"rtx5080", 16303 * units.MiB, 960, 56.3, 56.3, 112.6, 112.6, 225.1, pcie5},
-	{"rtx5090", 32607 * units.MiB, 1792, 104.8, 104.8, 209.5, 209.5, 419, pcie5},
-	{"rtx6000-ada", 49140 * units.MiB, 960, 91.1, 182.1, 364.2, 364.2, 728.5, pcie4},
-	{"t4", 15360 * units.MiB, 320, 8.1, 0, 0, 65, 0, pcie3},
-	{"v100-16", 16384 * units.MiB, 900, 15.7, 0, 0, 125, 0, pcie3},
-	{"v100-32", 32768 * units.MiB, 900, 15.7, 0, 0, 125, 0, pcie3},
+	{"a10", 23028 * units.MiB, 600, 31.2, 62.5, 125, 125, 0, pcie4, 86},
+	{"a100-40", 40960 * units.MiB, 1555, 19.5, 156, 312, 312, 0, pcie4, 80},
+	{"a100-80", 81920 * units.MiB, 2039, 19.5, 156, 312, 312, 0, pcie4, 80},
+	{"a40", 46068 * units.MiB, 696, 37.4, 74.8, 149.7, 149.7, 0, pcie4, 86},
+	{"a6000", 49140 * units.MiB, 768, 38.7, 77.4, 154.8, 154.8, 0, pcie4, 86},
+	{"b200", 183359 * units.MiB, 7700, 75, 1125, 2250, 2250, 4500, pcie5, 100},
+	{"h100", 81559 * units.MiB, 3350, 67, 494.7, 989.4, 989.4, 1978.9, pcie5, 90},
+	{"h100-pcie", 81559 * units.MiB, 2039, 51.2, 378, 756, 756, 1513, pcie5, 90},
+	{"h200", 143771 * units.MiB, 4800, 67, 494.7, 989.4, 989.4, 1978.9, pcie5, 90},
+	{"l4", 23034 * units.MiB, 300, 30.3, 60, 121, 121, 242, pcie4, 89},
+	{"l40s", 46068 * units.MiB, 864, 91.6, 183, 362, 362, 733, pcie4, 89},
+	{"rtx2080ti", 11264 * units.MiB, 616, 13.4, 0, 0, 53.8, 0, pcie3, 75},
+	{"rtx3060-12", 12288 * units.MiB, 360, 12.7, 12.7, 25.5, 25.5, 0, pcie4, 86},
+	{"rtx3070", 8192 * units.MiB, 448, 20.3, 20.3, 40.6, 40.6, 0, pcie4, 86},
+	{"rtx3080-10", 10240 * units.MiB, 760, 29.8, 29.8, 59.5, 59.5, 0, pcie4, 86},
+	{"rtx3090", 24576 * units.MiB, 936, 35.6, 35.6, 71, 71, 0, pcie4, 86},
+	{"rtx4060", 8188 * units.MiB, 272, 15.1, 15.1, 30.2, 30.2, 60.5, pcie4 / 2, 89},
+	{"rtx4060ti-16", 16380 * units.MiB, 288, 22.1, 22.1, 44.1, 44.1, 88.2, pcie4 / 2, 89},
+	{"rtx4070", 12282 * units.MiB, 504, 29.1, 29.1, 58.3, 58.3, 116.6, pcie4, 89},
+	{"rtx4080", 16376 * units.MiB, 717, 48.7, 48.7, 97.5, 97.5, 194.9, pcie4, 89},
+	{"rtx4090", 24564 * units.MiB, 1008, 82.6, 82.6, 165.2, 165.2, 330.3, pcie4, 89},
+	{"rtx5080", 16303 * units.MiB, 960, 56.3, 56.3, 112.6, 112.6, 225.1, pcie5, 120},
+	{"rtx5090", 32607 * units.MiB, 1792, 104.8, 104.8, 209.5, 209.5, 419, pcie5, 120},
+	{"rtx6000-ada", 49140 * units.MiB, 960, 91.1, 182.1, 364.2, 364.2, 728.5, pcie4, 89},
+	{"t4", 15360 * units.MiB, 320, 8.1, 0, 0, 65, 0, pcie3, 75},
+	{"v100-16", 16384 * units.MiB, 900, 15.7, 0, 0, 125, 0, pcie3, 70},
+	{"v100-32", 32768 * units.MiB, 900, 15.7, 0, 0, 125, 0, pcie3, 70},
 }
 
 // GPUNames lists the GPUs that a description may name, sorted.
@@ -100,7 +102,7 @@ func findModel(name string) (gpuModel, bool) {
 func (c gpuModel) device() Device {
 	tera := func(v float64) units.Flops { return units.Flops(v * 1e12 * computeShare) }
 	return Device{
-		Kind: GPU, Model: c.name, Memory: c.memory,
+		Kind: GPU, Model: c.name, Memory: c.memory, Capability: c.capability,
 		Compute:   Compute{F32: tera(c.f32), TF32: tera(c.tf32), BF16: tera(c.bf16), F16: tera(c.f16), F8: tera(c.f8)},
 		Bandwidth: units.Rate(c.bandwidth * 1e9 * bandwidthShare),
 		Link:      Link{In: c.link, Out: c.link},

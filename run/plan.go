@@ -213,24 +213,6 @@ func (m *Model) ask(o Options) (*question, error) {
 	return q, q.boundDataParallel()
 }
 
-// readInTurn tells a device at hand how much weights there are, where nothing is trained: those that a cache holds are read
-// faster.
-func (q *question) readInTurn() {
-	calls, depends := q.Site.Device.Calls.(machine.Reader)
-	if !depends || q.options.Task.Trains() {
-		return
-	}
-	s, err := q.Trace(1, 1)
-	if err != nil { // planning will say
-		return
-	}
-	var bytes int64
-	for _, p := range s.Params {
-		bytes += p.Type.Bytes()
-	}
-	q.Site.Device.Calls = calls.Among(bytes)
-}
-
 // run is the answer: a run with a plan, whose files fit on the disk.
 func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 	o := q.options

@@ -70,18 +70,21 @@ func (x *Timing) assumed(c op.Call) time.Duration {
 	if format, packed := packedMatmul(c); packed && x.Kind == machine.GPU && x.Kernel > 0 && x.Bandwidth > 0 {
 		return x.packedMatmul(cost, format)
 	}
-	flops := x.vector
+	flops, e := x.vector, machine.Efficiency{Memory: 1, Compute: 1, Work: 1}
 	if cost.Matrix {
 		flops = matmul
 	}
+	if x.Kind == machine.GPU && x.Kernel > 0 {
+		e = x.Efficiency(c)
+	}
 	var t float64
 	if flops > 0 {
-		t = cost.Flops / float64(flops)
+		t = e.Work * cost.Flops / (e.Compute * float64(flops))
 	}
 	if x.Bandwidth > 0 {
-		t = max(t, float64(cost.Bytes)/float64(x.Bandwidth))
+		t = max(t, float64(cost.Bytes)/(e.Memory*float64(x.Bandwidth)))
 	}
-	return x.shortest() + time.Duration(t*float64(time.Second))
+	return x.shortest() + e.Start + time.Duration(t*float64(time.Second))
 }
 
 // isF32 says whether the operands are f32 on a device that mostly computes in a narrower type.

@@ -3,9 +3,11 @@ package goal
 import (
 	"fmt"
 
+	"spillway/device"
 	"spillway/device/sim"
 	"spillway/dtype"
 	"spillway/machine"
+	"spillway/op"
 )
 
 // SiteOf is a device of a machine as a place to plan for, computing in t. Kernels
@@ -33,8 +35,27 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 		}
 	}
 	if d.Kind == machine.GPU { // updates are bound by the memory bus
+		site.Kernels = describedGPU{sim.NewVirtual(d, t, 0, Alignment), d}
 		site.CPU = machine.Device{Kind: machine.CPU, Bandwidth: m.Host.Update, Compute: m.Host.Compute}
 		site.CPUKernels = sim.NewVirtual(site.CPU, t, 0, Alignment)
 	}
 	return site, nil
+}
+
+// describedGPU answers for a GPU that is not at hand: it has a kernel for every op, and for those fused ones that such a GPU
+// has.
+type describedGPU struct {
+	*sim.Virtual
+	gpu machine.Device
+}
+
+// FusesOps implements device.OpFuser.
+func (describedGPU) FusesOps() bool { return true }
+
+// Kernel of a call.
+func (d describedGPU) Kernel(c op.Call) (device.Kernel, error) {
+	if c.Kind.Fused() && !d.gpu.Fuses(c) {
+		return nil, &device.NoKernelError{Device: d.gpu.Name, Call: c, Reason: "it is described, and GPUs like it have none"}
+	}
+	return d.Virtual.Kernel(c)
 }
