@@ -161,7 +161,7 @@ func TestNothingToLearnIsRefused(t *testing.T) {
 			t.Errorf("%v: %d, %s%s", args, r.code, r.out, r.err)
 		}
 	}
-	if r := train("--data", some); r.code != exitOK || !strings.Contains(r.out, "5 of them have no token in the loss and are left out") {
+	if r := train("--data", some); r.code != exitOK || !strings.Contains(r.out, "5 documents are left out, with no token in the loss") {
 		t.Errorf("%d, %s%s", r.code, r.out, r.err)
 	}
 }
