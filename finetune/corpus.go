@@ -28,6 +28,7 @@ type Corpus struct {
 	Steps int64
 	// Sample is the first text, with what of it is in the loss; nil where all files hold tokens.
 	Sample []SamplePart
+	Chats  bool // some of it is conversations
 	// Train and Eval give the batches. Eval is nil where nothing is evaluated.
 	Train, Eval train.Feed
 
@@ -95,6 +96,7 @@ func (c *Corpus) fill(m *spillway.Model, progress Progress) error {
 	if err := in.checkEffects(r); err != nil {
 		return err
 	}
+	c.Chats = in.chats
 	c.whole = r.Data.Packing == recipe.PackWhole || r.Data.Packing == "" && in.answers
 	c.Summary.Documents, c.Summary.Skipped = c.documents.Len(), in.skipped
 	if in.firstBad != nil {
