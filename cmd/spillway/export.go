@@ -89,7 +89,7 @@ complete; Ctrl-C leaves nothing behind.`,
 	return cmd
 }
 
-// runsTokenizer is the tokenizer that a run was told to train with; "" where it took the model's
+// runsTokenizer is the tokenizer that a run was given; "" where it took the model's
 // own, or this is no run.
 func runsTokenizer(name string) (string, error) {
 	path, _ := checkpoint.Choose(name)

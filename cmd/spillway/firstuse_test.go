@@ -42,7 +42,7 @@ func TestWhatWasMeant(t *testing.T) {
 	}
 }
 
-// What a run was told about texts, its tokenizer and its chat template, is what generate, chat, eval
+// The tokenizer and the chat template that a run was given are what generate, chat, eval
 // and export use for it too.
 func TestRunsBringTheirTexts(t *testing.T) {
 	sandbox(t)
