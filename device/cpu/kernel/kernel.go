@@ -41,6 +41,7 @@ type routines struct {
 	// planes are indexed by their number of places; see planes.go.
 	planes       [planeRows + 1]planeFunc
 	planeWeights planeWeightsFunc
+	planeFill    planeFillFunc
 	winograd     winograd
 	depthwise    [planeRows + 1]depthwiseFunc
 
