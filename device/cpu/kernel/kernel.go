@@ -44,6 +44,8 @@ type routines struct {
 	planeFill    planeFillFunc
 	winograd     winograd
 	depthwise    [planeRows + 1]depthwiseFunc
+	// depthwiseWeights are indexed by their number of triples.
+	depthwiseWeights [depthwiseTriples + 1]depthwiseWeightsFunc
 
 	// saturate runs chains of multiply-adds in registers, see saturate.go.
 	saturate func(rounds int, sums *float32)
