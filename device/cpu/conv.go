@@ -93,7 +93,7 @@ func conv(c op.Call, workers int) Program {
 	switch {
 	case v.Pointwise():
 		return pointwise(c, v, workers)
-	case v.byPlanes():
+	case v.byPlanes() || v.byRuns() && !back:
 		return convGroups(c, v, workers)
 	case v.byTiles():
 		return convTiles(c, v, workers)
@@ -266,6 +266,8 @@ func convWeight(c op.Call, workers int) Program {
 		return pointwise(c, v, workers)
 	case v.byPlanes():
 		return convGroupsWeight(c, v, workers)
+	case v.byRuns():
+		return convRunsWeight(c, v, workers)
 	case v.byTiles():
 		return convTilesWeight(c, v, workers)
 	case v.depthwise() && v.byLines(false) && v.Kernel[2] >= 3:

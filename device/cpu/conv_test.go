@@ -26,6 +26,8 @@ var manyPieces = []convolved{
 	{"groups of 4", []int{2, 40, 41, 64}, []int{64, 4, 3, 3}, nil, []int64{1, 1}, nil, 16},
 	{"groups of 8 stride 2", []int{2, 57, 40, 128}, []int{128, 8, 3, 3}, []int64{2, 2}, []int64{1, 1}, nil, 16},
 	{"groups of 8 in 3d", []int{1, 3, 33, 40, 64}, []int{64, 8, 2, 3, 3}, []int64{2, 1, 1}, []int64{1, 1, 1}, []int64{1, 2, 1}, 8},
+	{"7x7 stride 2 of 3", []int{2, 61, 64, 3}, []int{24, 3, 7, 7}, []int64{2, 2}, []int64{3, 3}, nil, 0},
+	{"runs in 3d", []int{2, 5, 30, 29, 2}, []int{8, 2, 2, 3, 10}, []int64{2, 1, 3}, []int64{1, 1, 4}, []int64{1, 2, 1}, 0},
 	{"depthwise", []int{2, 20, 27, 48}, []int{48, 1, 3, 3}, nil, []int64{1, 1}, nil, 48},
 	{"depthwise stride 2", []int{2, 21, 27, 24}, []int{24, 1, 3, 5}, []int64{2, 2}, []int64{1, 3}, []int64{1, 2}, 24},
 	{"depthwise 7x7", []int{1, 17, 19, 16}, []int{16, 1, 7, 7}, nil, []int64{3, 3}, nil, 16},
