@@ -268,6 +268,8 @@ func convWeight(c op.Call, workers int) Program {
 		return convGroupsWeight(c, v, workers)
 	case v.byTiles():
 		return convTilesWeight(c, v, workers)
+	case v.depthwise() && v.byLines(false) && v.Kernel[2] >= 3:
+		return depthwiseWeightLines(c, v, workers)
 	case v.depthwise():
 		return depthwiseWeight(c, v)
 	}
