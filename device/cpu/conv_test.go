@@ -26,6 +26,12 @@ var manyPieces = []convolved{
 	{"groups of 4", []int{2, 40, 41, 64}, []int{64, 4, 3, 3}, nil, []int64{1, 1}, nil, 16},
 	{"groups of 8 stride 2", []int{2, 57, 40, 128}, []int{128, 8, 3, 3}, []int64{2, 2}, []int64{1, 1}, nil, 16},
 	{"groups of 8 in 3d", []int{1, 3, 33, 40, 64}, []int{64, 8, 2, 3, 3}, []int64{2, 1, 1}, []int64{1, 1, 1}, []int64{1, 2, 1}, 8},
+	{"7x7 stride 2 of 3", []int{2, 61, 64, 3}, []int{24, 3, 7, 7}, []int64{2, 2}, []int64{3, 3}, nil, 0},
+	{"runs in 3d", []int{2, 5, 30, 29, 2}, []int{8, 2, 2, 3, 10}, []int64{2, 1, 3}, []int64{1, 1, 4}, []int64{1, 2, 1}, 0},
+	{"3x3 stride 2", []int{3, 20, 23, 40}, []int{32, 40, 3, 3}, []int64{2, 2}, []int64{1, 1}, nil, 0},
+	{"3x3 stride 2 without padding", []int{2, 17, 23, 32}, []int{48, 32, 3, 3}, []int64{2, 2}, []int64{0, 2}, nil, 0},
+	{"3d stride 2", []int{1, 5, 41, 37, 3}, []int{16, 3, 3, 7, 7}, []int64{2, 2, 2}, []int64{3, 3, 3}, nil, 0},
+	{"groups of 40 stride 3", []int{1, 40, 41, 80}, []int{96, 40, 3, 4}, []int64{3, 2}, []int64{1, 2}, []int64{1, 2}, 2},
 	{"depthwise", []int{2, 20, 27, 48}, []int{48, 1, 3, 3}, nil, []int64{1, 1}, nil, 48},
 	{"depthwise stride 2", []int{2, 21, 27, 24}, []int{24, 1, 3, 5}, []int64{2, 2}, []int64{1, 3}, []int64{1, 2}, 24},
 	{"depthwise 7x7", []int{1, 17, 19, 16}, []int{16, 1, 7, 7}, nil, []int64{3, 3}, nil, 16},
@@ -103,7 +109,7 @@ func runConv(t *testing.T, call op.Call, workers int, x, w []float32) []float32 
 	return append([]float32{}, F32(l, 2)...)
 }
 
-// direct is the formula of a convolution: it calls f with each product's places in x, w and y.
+// direct is the formula of a convolution: it calls f with the places of each multiplication in x, w and y.
 func direct(v op.Convolution, f func(x, w, y int)) {
 	each, made := int(v.C/v.Groups), int(v.O/v.Groups)
 	taps := v.Kernel[0] * v.Kernel[1] * v.Kernel[2]
@@ -147,10 +153,10 @@ func (c convolved) check(t *testing.T) {
 	v := calls[0].Conv()
 	want, sizes := [3][]float64{make([]float64, len(dy)), make([]float64, len(x)), make([]float64, len(w))}, [3][]float64{make([]float64, len(dy)), make([]float64, len(x)), make([]float64, len(w))}
 	direct(v, func(i, j, k int) {
-		for n, product := range [3]float64{float64(x[i]) * float64(w[j]), float64(dy[k]) * float64(w[j]), float64(dy[k]) * float64(x[i])} {
+		for n, term := range [3]float64{float64(x[i]) * float64(w[j]), float64(dy[k]) * float64(w[j]), float64(dy[k]) * float64(x[i])} {
 			at := [3]int{k, i, j}[n]
-			want[n][at] += product
-			sizes[n][at] += math.Abs(product)
+			want[n][at] += term
+			sizes[n][at] += math.Abs(term)
 		}
 	})
 	operands := [3][2][]float32{{x, w}, {dy, w}, {x, dy}}

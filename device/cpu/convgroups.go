@@ -16,8 +16,8 @@ func (v convolution) byPlanes() bool {
 }
 
 // planesRoom is how many elements the planes of all groups have at most, where a line of windows has fewer: they
-// stay in the second-level cache.
-const planesRoom = 64 << 10
+// stay in the second-level cache. Those of runs stay in the first.
+const planesRoom, runsRoom = 64 << 10, 4 << 10
 
 // plane is what windows of x look at; back, what those of dy look at for the gradient of x. Its lines do not depend
 // on the number of workers.
@@ -30,13 +30,18 @@ func (v convolution) plane(back bool) *kernel.Plane {
 			p.Before[d] = p.Dilation[d]*(p.Kernel[d]-1) - p.Before[d]
 		}
 	}
+	p.Runs = v.groups == 1
 	return v.cutPlane(p)
 }
 
 // cutPlane chooses the lines of a plane, about the same number for each.
 func (v convolution) cutPlane(p *kernel.Plane) *kernel.Plane {
 	p.Lines = p.To[1]
-	most := planesRoom * p.To[1] / v.groups / p.Init().Size()
+	room := planesRoom
+	if p.Runs {
+		room = runsRoom
+	}
+	most := room * p.To[1] / v.groups / p.Init().Size()
 	parts := (p.To[1] + max(most, 1) - 1) / max(most, 1)
 	p.Lines = (p.To[1] + parts - 1) / parts
 	return p.Init()
