@@ -20,14 +20,14 @@ func (r reader) Among(n int64) machine.Calls {
 	return r
 }
 
-// A device is told what a pass over the model reads, where nothing is trained: keys and values, and all weights but the tables that
+// A device knows what a pass over the model reads, where nothing is trained: keys and values, and all weights but the tables that
 // tokens and positions are looked up in, of which a tied head reads the first again.
 func TestDevicesKnowWhatIsReadInTurn(t *testing.T) {
 	const vocab, hidden = 50257, 768
 	layers := int64(12 * (12*hidden*hidden + 13*hidden))
 	cache := int64(12 * 2 * 64 * hidden)
 	want := 4 * (layers + 2*hidden + vocab*hidden + cache)
-	for task, told := range map[spillway.Task][]int64{spillway.Generate: {want}, spillway.Train: nil} {
+	for task, reported := range map[spillway.Task][]int64{spillway.Generate: {want}, spillway.Train: nil} {
 		var among []int64
 		m := parse(t, "cpu:8GiB,host:16GiB")
 		m.Devices[0].Calls = reader{&among}
@@ -40,8 +40,8 @@ func TestDevicesKnowWhatIsReadInTurn(t *testing.T) {
 		if _, err := open(t, "gpt2").Plan(o); err != nil {
 			t.Fatal(err)
 		}
-		if len(among) != len(told) || len(told) > 0 && among[0] != told[0] {
-			t.Errorf("%s: %v, want %v", task, among, told)
+		if len(among) != len(reported) || len(reported) > 0 && among[0] != reported[0] {
+			t.Errorf("%s: %v, want %v", task, among, reported)
 		}
 	}
 }
