@@ -108,19 +108,20 @@ func (d *Device) assumeGPU() {
 
 // ForPlans is the machine with what forecasts need to know of GPUs and descriptions do not say: a typical time of short kernels,
 // of which an iteration is hundreds and each would be forecast to take as long as a launch otherwise, and what matmuls keep of a
-// rate that nobody has measured when they go on without pauses.
-func (m Machine) ForPlans() Machine {
+// rate that nobody has measured when they go on without pauses. Of a GPU without a name so little is known that a launch for each
+// kernel will do, but in steps that generate.
+func (m Machine) ForPlans(generate bool) Machine {
 	m.Devices = slices.Clone(m.Devices)
 	for i := range m.Devices {
 		d := &m.Devices[i]
-		if d.Kind != GPU {
+		if d.Kind != GPU || !d.Known() && !generate {
 			continue
 		}
 		d.Sources = d.Sources.clone()
 		if d.Kernel == 0 {
 			d.Fill(Device{Kernel: min(gpuKernel, cmp.Or(d.Launch, gpuKernel))}, Assumed)
 		}
-		if c := d.Compute; d.Sources["bf16"] != Measured && d.Sources["f32"] != Measured {
+		if c := d.Compute; d.Known() && d.Sources["bf16"] != Measured && d.Sources["f32"] != Measured {
 			share := func(c units.Flops) units.Flops { return units.Flops(sustainedShare * float64(c)) }
 			d.Fill(Device{Sustained: Compute{BF16: share(c.BF16), F16: share(c.F16), TF32: share(c.TF32), F32: c.F32}}, Assumed)
 		}

@@ -82,8 +82,14 @@ const attentionTile = 128
 // fewChannels is how many channels convolutions pad the input to.
 const fewChannels = 32
 
-// Efficiency of a call on a GPU that is described.
+// Known says whether a description names a GPU whose kernels are known, by others of its maker at least.
+func (d Device) Known() bool { return d.Kind == GPU && d.Capability > 0 }
+
+// Efficiency of a call on a GPU that is described. One without a name reaches its rates: they are guesses anyway.
 func (d Device) Efficiency(c op.Call) Efficiency {
+	if !d.Known() {
+		return Efficiency{Memory: 1, Compute: 1, Work: 1}
+	}
 	e := efficiencies[c.Kind]
 	switch c.Kind {
 	case op.MatMul, op.NormHeads, op.NormGated:

@@ -16,7 +16,7 @@ func TestEfficienciesAreThoseMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := m.ForPlans().Devices[0]
+	d := m.ForPlans(true).Devices[0]
 	of := func(shape ...int64) op.Type { return op.Type{DType: dtype.BF16, Shape: shape} }
 	padded := op.Attr{Spatial: op.Spatial{Padding: []int64{1, 1}}}
 	norm, sum := op.Attr{WholeBatch: true, Bias: true, Eps: 1e-5, Func: op.ReLU}, op.Attr{WholeBatch: true, Bias: true, Eps: 1e-5, Func: op.ReLU, Plus: true}

@@ -16,7 +16,7 @@ import (
 
 // site is the hardware to plan for, and how much memory of it may be taken.
 func (o Options) site() (planner.Site, placement.Memory, error) {
-	site, err := planner.SiteOf(o.Machine.ForPlans(), o.Device, o.Precision)
+	site, err := planner.SiteOf(o.Machine.ForPlans(o.Task == Generate), o.Device, o.Precision)
 	if err != nil {
 		return site, placement.Memory{}, err
 	}

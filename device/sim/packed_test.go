@@ -18,7 +18,7 @@ func TestPackedMatmulsAreThoseMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := NewTiming(m.ForPlans().Devices[0], dtype.BF16)
+	x := NewTiming(m.ForPlans(true).Devices[0], dtype.BF16)
 	half := func(dims ...int) op.Type { return op.Type{DType: dtype.BF16, Shape: shape.Of(dims...)} }
 	for _, c := range []struct {
 		format dtype.Type

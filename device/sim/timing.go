@@ -74,7 +74,7 @@ func (x *Timing) assumed(c op.Call) time.Duration {
 	if cost.Matrix {
 		flops = matmul
 	}
-	if x.Kind == machine.GPU && x.Kernel > 0 {
+	if x.Kernel > 0 {
 		e = x.Efficiency(c)
 	}
 	var t float64

@@ -35,7 +35,9 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 		}
 	}
 	if d.Kind == machine.GPU { // updates are bound by the memory bus
-		site.Kernels = describedGPU{sim.NewVirtual(d, t, 0, Alignment), d}
+		if d.Known() {
+			site.Kernels = describedGPU{sim.NewVirtual(d, t, 0, Alignment), d}
+		}
 		site.CPU = machine.Device{Kind: machine.CPU, Bandwidth: m.Host.Update, Compute: m.Host.Compute}
 		site.CPUKernels = sim.NewVirtual(site.CPU, t, 0, Alignment)
 	}
