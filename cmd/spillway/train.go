@@ -240,13 +240,13 @@ func showCorpus(w io.Writer, run *finetune.Run, sample bool) error {
 	var p page
 	p.line("data", "%s", text)
 	if s.Split > 0 {
-		p.line("", "%s of them are longer than a sequence and are split", grouped(s.Split))
+		p.line("", "%s", counted(s.Split, "of them is longer than a sequence and is split", "of them are longer than a sequence and are split"))
 	}
 	if s.Unused > 0 {
-		p.line("", "%s of them have no token in the loss and are left out", grouped(s.Unused))
+		p.line("", "%s", counted(s.Unused, "of them has no token in the loss and is left out", "of them have no token in the loss and are left out"))
 	}
 	if s.Skipped > 0 {
-		p.line("", "%s bad lines left out; the first: %s", grouped(s.Skipped), s.FirstSkipped)
+		p.line("", "%s left out; the first: %s", counted(s.Skipped, "bad line", "bad lines"), s.FirstSkipped)
 	}
 	p.line("steps", "%s", grouped(run.Corpus.Steps))
 	if run.Resumed != "" {
