@@ -99,6 +99,8 @@ func conv(c op.Call, workers int) Program {
 		return convTiles(c, v, workers)
 	case v.byStridedTiles():
 		return convStrided(c, v, workers)
+	case v.byPairs():
+		return convPairs(c, v, workers)
 	case v.depthwise() && v.byLines(back):
 		return depthwiseLines(c, v, workers)
 	case v.depthwise():
@@ -299,6 +301,8 @@ func convWeight(c op.Call, workers int) Program {
 		return convTilesWeight(c, v, workers)
 	case v.byStridedTiles():
 		return convStridedWeight(c, v, workers)
+	case v.byPairs():
+		return convPairsWeight(c, v, workers)
 	case v.depthwise() && v.byLines(false) && v.Kernel[2] >= 3:
 		return depthwiseWeightLines(c, v, workers)
 	case v.depthwise():

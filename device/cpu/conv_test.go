@@ -32,6 +32,8 @@ var manyPieces = []convolved{
 	{"3x3 stride 2 without padding", []int{2, 17, 23, 32}, []int{48, 32, 3, 3}, []int64{2, 2}, []int64{0, 2}, nil, 0},
 	{"3d stride 2", []int{1, 5, 41, 37, 3}, []int{16, 3, 3, 7, 7}, []int64{2, 2, 2}, []int64{3, 3, 3}, nil, 0},
 	{"groups of 40 stride 3", []int{1, 40, 41, 80}, []int{96, 40, 3, 4}, []int64{3, 2}, []int64{1, 2}, []int64{1, 2}, 2},
+	{"1d", []int{2, 97, 136}, []int{128, 136, 3}, nil, []int64{1}, nil, 0},
+	{"1d without padding", []int{1, 90, 128}, []int{152, 128, 3}, nil, nil, nil, 0},
 	{"depthwise", []int{2, 20, 27, 48}, []int{48, 1, 3, 3}, nil, []int64{1, 1}, nil, 48},
 	{"depthwise stride 2", []int{2, 21, 27, 24}, []int{24, 1, 3, 5}, []int64{2, 2}, []int64{1, 3}, []int64{1, 2}, 24},
 	{"depthwise 7x7", []int{1, 17, 19, 16}, []int{16, 1, 7, 7}, nil, []int64{3, 3}, nil, 16},
