@@ -50,11 +50,3 @@ func plural(n int, what string) string {
 	}
 	return grouped(int64(n)) + " " + what + "s"
 }
-
-// counted is a number with the words that follow it where it is one, or those where it is another.
-func counted(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return grouped(n) + " " + many
-}

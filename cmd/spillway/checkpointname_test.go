@@ -10,14 +10,6 @@ import (
 	"spillway/eventlog"
 )
 
-func TestCounted(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 lines", 1: "1 line", 2: "2 lines", 1234: "1,234 lines"} {
-		if got := counted(n, "line", "lines"); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
 // What is generated from a checkpoint is recorded under the name of its run too: every run has a step-00000003.
 func TestCheckpointsAreNamedAfterTheirRun(t *testing.T) {
 	dir := t.TempDir()
