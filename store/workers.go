@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"spillway/internal/cores"
 	"spillway/internal/offheap"
 )
 
@@ -22,6 +23,7 @@ type workerPool struct {
 	alive  sync.WaitGroup // workers
 	ending sync.Once
 	memory *offheap.Region
+	leave  func()                // gives back the workers' places next to kernels
 	failed atomic.Pointer[error] // the first of the current copy
 }
 
@@ -45,7 +47,7 @@ func newWorkerPool() (*workerPool, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &workerPool{jobs: make(chan job), memory: memory}
+	c := &workerPool{jobs: make(chan job), memory: memory, leave: cores.Spare()}
 	for i := range depth {
 		b := memory.Bytes()[2*i*chunkBytes:]
 		w := &worker{bounce: b[:chunkBytes:chunkBytes], stage: b[chunkBytes : 2*chunkBytes]}
@@ -59,6 +61,7 @@ func (c *workerPool) end() (err error) {
 	c.ending.Do(func() {
 		close(c.jobs)
 		c.alive.Wait()
+		c.leave()
 		err = c.memory.Free()
 	})
 	return err
