@@ -43,6 +43,7 @@ type routines struct {
 	planeWeights planeWeightsFunc
 	planeFill    planeFillFunc
 	winograd     winograd
+	strided      strided
 	depthwise    [planeRows + 1]depthwiseFunc
 	// depthwiseWeights are indexed by their number of triples.
 	depthwiseWeights [depthwiseTriples + 1]depthwiseWeightsFunc

@@ -26,7 +26,7 @@ func avx512() *routines {
 	r.saturate, r.chains = saturateAVX512, 24*16
 	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, packTransposeAVX512)
 	r.planes, r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
-	r.depthwiseWeights = depthwiseWeightsAVX2()
+	r.depthwiseWeights, r.strided = depthwiseWeightsAVX2(), stridedAVX2()
 	r.bf16, r.f16, r.packed = bf16AVX2(), f16AVX2(), packedAVX2()
 	r.activations = [funcs]activation{
 		op.ReLU:     {reluAVX512, reluTimesAVX512, reluSlopeAVX512, reluGatedAVX512},
@@ -56,7 +56,7 @@ func avx2() *routines {
 	r.saturate, r.chains = saturateAVX2, 12*8
 	r.packCopy, r.packTranspose = packCopyAVX2, packStrips(8, packTransposeAVX2)
 	r.planes, r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
-	r.depthwiseWeights = depthwiseWeightsAVX2()
+	r.depthwiseWeights, r.strided = depthwiseWeightsAVX2(), stridedAVX2()
 	r.bf16, r.f16, r.packed = bf16AVX2(), f16AVX2(), packedAVX2()
 	r.activations = [funcs]activation{
 		op.ReLU:     {reluAVX2, reluTimesAVX2, reluSlopeAVX2, reluGatedAVX2},

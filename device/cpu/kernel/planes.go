@@ -4,16 +4,19 @@ import "unsafe"
 
 // A Plane is what some lines of windows see of one sample's channels of one group, with zeros around and, for
 // gradients of strided convolutions, between its places, so that no window has an edge. Places have Width
-// elements, a multiple of PlaneCols; the channels behind the group's are zeros.
+// elements, a multiple of PlaneCols; the channels behind the group's are zeros. Where channels are very few Runs
+// keeps them together.
 type Plane struct {
 	From, To                 [3]int // places that are copied, and windows
 	Kernel, Stride, Dilation [3]int
 	Before, Apart            [3]int // zeros before the first place, below zero to leave places out; from place to place
 	Channels, Taken          int    // of a place that is copied, and how many of them
 	Lines                    int    // of windows, one behind the other, that a plane is for
+	Runs                     bool   // places lie one behind the other without gaps: a line of a window is one run of memory
 	Width                    int
 	size                     [3]int
-	offsets                  []int
+	offsets                  []int // of the runs of a window
+	run                      int   // elements of each
 }
 
 // PlaneCols is how many channels are computed at once, planeRows how many places at most.
@@ -50,10 +53,13 @@ func (p *Plane) Init() *Plane {
 	for d, windows := range [3]int{1, p.Lines, p.To[2]} {
 		p.size[d] = (windows-1)*p.Stride[d] + (p.Kernel[d]-1)*p.Dilation[d] + 1
 	}
-	p.Width, p.offsets = roundUp(p.Taken, PlaneCols), nil
+	along := p.Kernel[2]
+	if p.Width, p.offsets, p.run = roundUp(p.Taken, PlaneCols), nil, p.Taken; p.Runs {
+		p.Width, p.run, along = p.Taken, p.Kernel[2]*p.Taken, 1
+	}
 	for z := range p.Kernel[0] {
 		for y := range p.Kernel[1] {
-			for x := range p.Kernel[2] {
+			for x := range along {
 				p.offsets = append(p.offsets, p.place(z*p.Dilation[0], y*p.Dilation[1], x*p.Dilation[2]))
 			}
 		}
@@ -61,11 +67,23 @@ func (p *Plane) Init() *Plane {
 	return p
 }
 
+// Offsets are where the places of a window lie behind its first.
+func (p *Plane) Offsets() []int { return p.offsets }
+
+// Line is where the first window of a line begins.
+func (p *Plane) Line(i int) int { return p.place(0, i*p.Stride[1], 0) }
+
 // place is where a place of the plane begins.
 func (p *Plane) place(z, y, x int) int { return ((z*p.size[1]+y)*p.size[2] + x) * p.Width }
 
-// Size is how many elements a plane has.
-func (p *Plane) Size() int { return p.size[0] * p.size[1] * p.size[2] * p.Width }
+// Size is how many elements a plane has, with those behind it that are read with the last.
+func (p *Plane) Size() int {
+	size := p.size[0] * p.size[1] * p.size[2] * p.Width
+	if p.Runs {
+		size += planeTaps * PlaneCols
+	}
+	return size
+}
 
 // Fill copies what n lines of windows from (z, y) on see, of a sample and so many groups that lie side by side,
 // to planes that are step apart. Around the places of a line zeros must lie already; Fill leaves them alone.
@@ -108,6 +126,10 @@ func (p *Plane) fillLine(to []float32, step int, line []float32, groups int) {
 		active.planeFill(&to[0], step, next, &line[0], p.Channels, groups, n)
 		return
 	}
+	if groups == 1 && next == p.Channels && p.Taken == p.Channels {
+		copy(to, line[:n*next])
+		return
+	}
 	for x := range n {
 		for g := range groups {
 			copy(to[x*next+g*step:][:p.Taken], line[x*p.Channels+g*p.Taken:])
@@ -133,7 +155,7 @@ func (p *Plane) Convolve(y, plane, w, bias []float32, n, cStep, cols int, room [
 			if cols < PlaneCols {
 				c, step = &room[0], PlaneCols
 			}
-			r.planes[end-first](len(p.offsets), &p.offsets[0], p.Taken, &plane[from+first*p.Stride[2]*p.Width], p.Stride[2]*p.Width, &w[0], c, step, add)
+			r.planes[end-first](len(p.offsets), &p.offsets[0], p.run, &plane[from+first*p.Stride[2]*p.Width], p.Stride[2]*p.Width, &w[0], c, step, add)
 			for i := first; i < end && cols < PlaneCols; i++ {
 				copy(to[i*cStep:][:cols], room[(i-first)*PlaneCols:])
 			}
@@ -159,6 +181,40 @@ func (p *Plane) AddWeights(sums, plane, dy []float32, n, dyStep, made int) {
 					x[i] = &plane[p.offsets[min(t+i, len(p.offsets)-1)]+k]
 				}
 				active.planeWeights(n, p.To[2], x[0], x[1], x[2], p.Stride[2]*p.Width, p.place(0, p.Stride[1], 0), &dy[o], dyStep, p.To[2]*dyStep, &sums[0])
+				sums = sums[planeSums:]
+			}
+		}
+	}
+}
+
+// RunSums is how many sums AddRuns has for so many channels of dy.
+func (p *Plane) RunSums(made int) int {
+	return ceil(made, planeOuts) * len(p.offsets) * ceil(p.run, planeTaps*PlaneCols) * planeSums
+}
+
+// AddRuns is AddWeights of a plane of Runs.
+func (p *Plane) AddRuns(sums, plane, dy []float32, n, dyStep, made int) {
+	for o := 0; o < made; o += planeOuts {
+		for _, offset := range p.offsets {
+			for first := 0; first < p.run; first += planeTaps * PlaneCols {
+				x := plane[offset+first:]
+				active.planeWeights(n, p.To[2], &x[0], &x[PlaneCols], &x[2*PlaneCols], p.Stride[2]*p.Width, p.place(0, p.Stride[1], 0), &dy[o], dyStep, p.To[2]*dyStep, &sums[0])
+				sums = sums[planeSums:]
+			}
+		}
+	}
+}
+
+// EachRunSum calls f with every sum of AddRuns: of channel o of dy, channel k of x and place t of the window.
+func (p *Plane) EachRunSum(sums []float32, made int, f func(o, k, t int, sum float32)) {
+	for o := 0; o < made; o += planeOuts {
+		for line := range p.offsets {
+			for first := 0; first < p.run; first += planeTaps * PlaneCols {
+				for i, sum := range sums[:planeSums] {
+					if at := first + i%(planeTaps*PlaneCols); at < p.run {
+						f(o+i/(planeTaps*PlaneCols), at%p.Taken, line*p.Kernel[2]+at/p.Taken, sum)
+					}
+				}
 				sums = sums[planeSums:]
 			}
 		}
