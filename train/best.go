@@ -20,9 +20,6 @@ func (t *Trainer) evaluate(r *Report) (best bool, err error) {
 	if !t.evaluationDue(t.done) || t.evaluated == t.done {
 		return false, nil
 	}
-	if err := t.DropPrefetched(); err != nil { // an evaluation uses its places
-		return false, fmt.Errorf("evaluating after iteration %d: %w", t.done, err)
-	}
 	var loss float64
 	err = t.withAverage(func() error {
 		loss, err = ev.Loss(t.run.Executor())

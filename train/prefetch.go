@@ -85,7 +85,8 @@ func (t *Trainer) makeBatch() (Filled, error) {
 	return f, err
 }
 
-// prefetch makes the batch of the iteration after the one that runs, and sends it.
+// prefetch makes the batch of the iteration after the one that runs, and sends it, unless an evaluation comes between,
+// which uses the same memory of the host.
 func (t *Trainer) prefetch() {
 	e := t.run.Executor()
 	feed, sometimes := t.feed.(SometimesReady)
