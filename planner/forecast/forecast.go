@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"spillway/plan"
 	"spillway/planner/goal"
 	"spillway/trace"
+	"spillway/units"
 )
 
 // launchBound is the share of an iteration that launching its kernels must take for capturing
@@ -67,7 +69,7 @@ func Of(p *plan.Plan, site goal.Site) (*plan.Forecast, error) {
 	if err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
 	}
-	f := &plan.Forecast{StepSeconds: (first - began).Seconds(), Busy: map[string]float64{}, PeakBytes: p.Peak(), Flops: flops(p)}
+	f := &plan.Forecast{StepSeconds: (first - began).Seconds(), Busy: map[string]float64{}, PeakBytes: p.Peak(), Flops: flops(p), Input: input(p, site)}
 	c := s.executor.Counters()
 	f.BytesIn, f.BytesOut = c.BytesIn-none.BytesIn, c.BytesOut-none.BytesOut
 	launching := s.devices[0].Launching() - launched
@@ -248,6 +250,20 @@ func virtual(s goal.Site, name string, generates bool) *sim.Virtual {
 
 // diskLatency is the time a copy takes beyond its bytes.
 const diskLatency = 100 * time.Microsecond
+
+// input is what the copies of batches take.
+func input(p *plan.Plan, site goal.Site) (most plan.Input) {
+	on := make([]plan.Input, len(p.Devices))
+	for i := range p.Instructions {
+		s := &p.Instructions[i]
+		if brings := p.BringsNextBatch(s); brings || p.ReadsHostBatch(s) {
+			in, bytes := &on[s.Device], p.Buffers[s.Src].Bytes
+			in.Bytes, in.Prefetched = in.Bytes+bytes, in.Prefetched || brings
+			in.Seconds += (site.Device.Link.In.Time(units.Bytes(bytes)) + site.Device.Link.Latency).Seconds()
+		}
+	}
+	return slices.MaxFunc(on, func(a, b plan.Input) int { return cmp.Compare(a.Seconds, b.Seconds) })
+}
 
 // flops of an iteration.
 func flops(p *plan.Plan) (sum float64) {
