@@ -17,8 +17,7 @@ import (
 
 // IsNextBatch says whether a buffer holds the next batch on a device.
 func (p *Plan) IsNextBatch(buffer int) bool {
-	b := &p.Buffers[buffer]
-	return b.Home && b.Class == BatchData && p.TierOf(buffer) == OnDevice
+	return p.isBatchHome(buffer) && p.TierOf(buffer) == OnDevice
 }
 
 // TakesBatch says whether an instruction takes the batch that came during the previous iteration.
@@ -35,17 +34,14 @@ func (p *Plan) PrefetchesBatch() bool {
 // ReadsHostBatch says whether an instruction copies a part of the batch of its own iteration from
 // the host.
 func (p *Plan) ReadsHostBatch(s *Instruction) bool {
-	if s.Verb != Move || p.BringsNextBatch(s) {
-		return false
-	}
-	return p.isHostBatch(s.Src)
+	return s.Verb == Move && !p.BringsNextBatch(s) && p.isHostBatch(s.Src)
 }
 
 // verifyNextBatch: P13, what comes for the next iteration is taken by it.
 func verifyNextBatch(p *Plan) error {
 	brings, takes := make([]int, len(p.Buffers)), make([]int, len(p.Buffers)) // by buffer: 1 + the instruction
 	ran := make([]bool, len(p.Devices))
-	last := -1 // 1 + the first that brings a batch
+	brought := 0 // 1 + the last so far that brings a batch
 	for i, accesses := range p.Accesses() {
 		s := &p.Instructions[i]
 		if s.Verb != Move {
@@ -61,9 +57,9 @@ func verifyNextBatch(p *Plan) error {
 		case p.BringsNextBatch(s) && (brings[s.Dst] > 0 || !s.CarriesOver || s.Lane != In || !p.isHostBatch(s.Src) || p.Arenas[p.Buffers[s.Dst].Arena].Device != s.Device):
 			return fmt.Errorf("instruction %d brings the next batch, and is not the one copy of it from the host that carries over", i)
 		case p.BringsNextBatch(s):
-			brings[s.Dst], last = i+1, max(last, i+1)
-		case last > 0:
-			return fmt.Errorf("instruction %d comes behind instruction %d, which brings the next batch", i, last-1)
+			brings[s.Dst], brought = i+1, i+1
+		case brought > 0:
+			return fmt.Errorf("instruction %d comes behind instruction %d, which brings the next batch", i, brought-1)
 		case p.TakesBatch(s) && (takes[s.Src] > 0 || ran[s.Device] || len(s.After) > 0 || s.Lane != Compute || p.Buffers[s.Dst].Home || p.Buffers[s.Dst].Arena != p.Buffers[s.Src].Arena || p.Arenas[p.Buffers[s.Src].Arena].Device != s.Device):
 			return fmt.Errorf("instruction %d takes the batch of the iteration, and is not the first of its device", i)
 		case p.TakesBatch(s):
@@ -75,14 +71,15 @@ func verifyNextBatch(p *Plan) error {
 			return fmt.Errorf("buffer %s holds the next batch, and is not both filled and taken", p.Buffers[id].Name)
 		}
 	}
-	for _, ph := range p.Phases {
-		view := *p
-		view.Instructions = ph.Instructions
-		for i, accesses := range view.Accesses() {
-			for _, a := range accesses {
-				if p.IsNextBatch(a.Buffer) {
-					return fmt.Errorf("instruction %d of phase %s touches the next batch, which waits for the next iteration", i, ph.Name)
-				}
+	return nil
+}
+
+// verifyNoNextBatch: P13 of a phase, which leaves the next batch where it waits for its iteration.
+func verifyNoNextBatch(p *Plan) error {
+	for i, accesses := range p.Accesses() {
+		for _, a := range accesses {
+			if p.IsNextBatch(a.Buffer) {
+				return fmt.Errorf("instruction %d, %s, touches the next batch, which waits for the next iteration", i, p.Instructions[i].Verb)
 			}
 		}
 	}
@@ -91,8 +88,12 @@ func verifyNextBatch(p *Plan) error {
 
 // isHostBatch says whether a buffer is where the host puts a batch.
 func (p *Plan) isHostBatch(buffer int) bool {
-	b := &p.Buffers[buffer]
-	return b.Home && b.Class == BatchData && p.TierOf(buffer) != OnDevice
+	return p.isBatchHome(buffer) && p.TierOf(buffer) != OnDevice
+}
+
+// isBatchHome says whether a buffer exists and keeps a batch.
+func (p *Plan) isBatchHome(buffer int) bool {
+	return p.buffersExist(buffer) == nil && p.Buffers[buffer].Home && p.Buffers[buffer].Class == BatchData
 }
 
 // readsUnseen says whether a captured iteration would read a part of its batch from the host at a time
