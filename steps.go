@@ -23,10 +23,17 @@ import (
 // of Step. The sequence is asked from the goroutine of the loop. What a batch holds may change once the next one is asked
 // for.
 //
+// A training run that was planned for single batches, by Step or since Config has their size, is planned again if copying them
+// takes a noticeable share of a step.
+//
 // It ends with the sequence, or behind the first error: of the sequence itself, or of a step. A loop that is left
 // before may have asked for one batch more than it trained on. Other calls may be made between two steps.
 func (w *Wrapped) Steps(batches iter.Seq2[Batch, error]) iter.Seq2[float64, error] {
 	return func(yield func(float64, error) bool) {
+		if err := w.prefetchBatches(); err != nil {
+			yield(0, fmt.Errorf("training %s: %w", w.model.Name, err))
+			return
+		}
 		next, stop := iter.Pull2(batches)
 		defer stop()
 		ask := &asked{next: next}
@@ -46,6 +53,21 @@ func (w *Wrapped) Steps(batches iter.Seq2[Batch, error]) iter.Seq2[float64, erro
 			}
 		}
 	}
+}
+
+// prefetchBatches has plans from now on prefetch batches where that is faster, and plans a training run again that takes long to
+// copy them: of batches that are given one at a time the next is not known yet.
+func (w *Wrapped) prefetchBatches() error {
+	if w.sequenced || w.sound() != nil { // the first step says what is wrong
+		return nil
+	}
+	w.sequenced = true
+	if w.training == nil || w.c.Bounds.SingleBatch || w.c.Held || !w.training.Plan.Forecast.InputMatters() {
+		return nil
+	}
+	err := w.replanTraining()
+	w.sequenced = err == nil
+	return err
 }
 
 // stepOn trains on a batch, and on the next one that is asked for as far as it can be prepared meanwhile.

@@ -91,9 +91,19 @@ func TestStepsAreSteps(t *testing.T) {
 			each(loss, err)
 		}
 	}
+	late := func(w *spillway.Wrapped, each func(float64, error)) { // planned for single batches first
+		each(w.Step(list[0]))
+		n := 0
+		for loss, err := range w.Steps(sequence(list[1:], &n)) {
+			each(loss, err)
+		}
+		if !w.Explain().Input.Prefetched {
+			t.Error("not planned again to prefetch batches")
+		}
+	}
 	want, dict := train(true, plain)
-	for name, steps := range map[string]func(*spillway.Wrapped, func(float64, error)){"Step": plain, "Steps": ahead} {
-		if got, weights := train(false, steps); !slices.Equal(got, want) || !sameDict(weights, dict) {
+	for name, steps := range map[string]func(*spillway.Wrapped, func(float64, error)){"Step": plain, "Steps": ahead, "Steps behind a Step": late} {
+		if got, weights := train(name == "Step", steps); !slices.Equal(got, want) || !sameDict(weights, dict) {
 			t.Errorf("%s: losses %v, want %v", name, got, want)
 		}
 	}

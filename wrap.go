@@ -44,10 +44,12 @@ type Wrapped struct {
 	latest   *run.Run // of the two, the one used last
 	past     run.Transfers
 
-	trainer *train.Trainer
-	feed    *givenBatches
-	broken  error // what left the state undefined
-	hook    run.GradientHook
+	// sequenced: batches come from a sequence (Steps), so that plans may prefetch them.
+	sequenced bool
+	trainer   *train.Trainer
+	feed      *givenBatches
+	broken    error // what left the state undefined
+	hook      run.GradientHook
 
 	passes  int
 	profile Profile
