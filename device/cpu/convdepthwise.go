@@ -38,6 +38,7 @@ func depthwiseLines(c op.Call, v convolution, workers int) Program {
 		}
 		return to
 	}
+	xNext, yNext := stride[1]*t.from[2]*channels, t.to[2]*channels // from line to line
 	reach := dilation[2] * (size[2] - 1)
 	lines := t.to[0] * t.to[1]
 	line := func(worker, i int) {
@@ -52,7 +53,7 @@ func depthwiseLines(c op.Call, v convolution, workers int) Program {
 				n = min((inside+stride[2]-1)/stride[2], t.to[2]-ow)
 			}
 			if see := see(own, top); len(see) > 0 {
-				kernel.Depthwise(to[ow*channels:], n, channels, sample, stride[2]*channels, w, see, bias)
+				kernel.Depthwise(to[ow*channels:], n, channels, sample, stride[2]*channels, w, see, bias, xNext, yNext)
 			} else if bias != nil {
 				copy(to[ow*channels:][:channels], bias)
 			} else {
@@ -77,4 +78,88 @@ func depthwiseLines(c op.Call, v convolution, workers int) Program {
 			}
 		}
 	})
+}
+
+// depthwiseWeightLines is the gradient of weights line by line: sums of three places of a window and of a vector
+// of channels stay in registers while a line runs. The places at its ends come one by one.
+func depthwiseWeightLines(c op.Call, v convolution, workers int) Program {
+	channels, places := int(v.C), v.outside/int(v.B)
+	stride, dilation, kernels, in, out, before := ints(v.Stride), ints(v.Dilation), ints(v.Kernel), ints(v.In), ints(v.Out), ints(v.Padding)
+	// The windows of places from first to end lie inside along a line.
+	first := min((before[2]+stride[2]-1)/stride[2], out[2])
+	end := max(min((in[2]-1-dilation[2]*(kernels[2]-1)+before[2])/stride[2]+1, out[2]), first)
+	var x, dy, partial []float32
+	perLine := (kernels[2] + 2) / 3
+	room := make([]kernel.DepthwiseTriple, workers*kernels[0]*kernels[1]*perLine)
+	line := func(own []float32, worker, i int) { // of all samples
+		triples := room[worker*kernels[0]*kernels[1]*perLine:][:0]
+		sample, z, y := i/(out[0]*out[1]), i/out[1]%out[0]*stride[0]-before[0], i%out[1]*stride[1]-before[1]
+		from := x[sample*volume(in)*channels:][:volume(in)*channels]
+		given := dy[i*out[2]*channels:][:out[2]*channels]
+		for k := range kernels[0] * kernels[1] {
+			z, y := z+k/kernels[1]*dilation[0], y+k%kernels[1]*dilation[1]
+			if z < 0 || z >= in[0] || y < 0 || y >= in[1] {
+				continue
+			}
+			for t := range perLine { // the last begins earlier, and its first places are sums of nobody's
+				triples = append(triples, kernel.DepthwiseTriple{At: (z*in[1]+y)*in[2] + first*stride[2] - before[2] + min(3*t, kernels[2]-3)*dilation[2], Sums: k*perLine + t})
+			}
+		}
+		for j := range triples {
+			triples[j].At, triples[j].Sums = triples[j].At*channels, triples[j].Sums*3*channels
+		}
+		if end > first {
+			kernel.DepthwiseWeights(own, triples, end-first, channels, from, dilation[2]*channels, stride[2]*channels, given[first*channels:], stride[1]*in[2]*channels)
+		}
+		for place := 0; place < out[2]; place++ {
+			if place == first {
+				place = end
+				if place >= out[2] {
+					break
+				}
+			}
+			v.sees(i*out[2]%places+place, func(at, tap int) {
+				kernel.AddMul(own[v.sumOf(tap)*channels:][:channels], from[at*channels:], given[place*channels:])
+			})
+		}
+	}
+	sums := kernels[0] * kernels[1] * perLine * 3 * channels
+	lines := v.outside / out[2]
+	work := &rows{n: lines, step: max(1, (lines+depthwiseParts-1)/depthwiseParts)}
+	work.do = func(worker, from, to int) {
+		own := partial[from/work.step*sums:][:sums]
+		clear(own)
+		for i := from; i < to; i++ {
+			line(own, worker, i)
+		}
+	}
+	return Program{Workspace: bytesOf(depthwiseParts * sums), Run: func(p *kernel.Pool, l *device.Launch) {
+		x, dy, partial = F32(l, 0), F32(l, 1), scratch(l)
+		dw := F32(l, 2)
+		work.start(p)
+		for k := 1; k < work.pieces(); k++ {
+			kernel.AddScaled(partial[:sums], partial[k*sums:][:sums], 1)
+		}
+		for k := range channels {
+			for t := range v.taps {
+				f := partial[v.sumOf(t)*channels+k]
+				if c.Attr.Accumulate {
+					f += dw[k*v.taps+t]
+				}
+				dw[k*v.taps+t] = f
+			}
+		}
+	}}
+}
+
+// sumOf is which sum place t of a window has: those of a line of a window are three and three, and the last
+// three may begin with places that have a sum already.
+func (v convolution) sumOf(t int) int {
+	wide := int(v.Kernel[2])
+	perLine, at := (wide+2)/3, t%wide
+	sum := t / wide * perLine * 3
+	if at/3 == perLine-1 {
+		return sum + at + 3*perLine - wide
+	}
+	return sum + at
 }

@@ -100,7 +100,7 @@ func MultiplyPanels(c []float32, cStep int, a []float32, aStep, rows, depth int,
 				j, h := j0, min(r.mr, rows-i)
 				if whole := (jEnd - j) / r.nr; r.lineRows != nil && h == r.mr && whole > 0 {
 					add, addStep := panelAddend(c, cStep, i, j, p0)
-					r.lineRows(kc, &a[i*aStep+p0], aStep, &b[panelAt(p0, depth, j, cols, r.nr)], &c[i*cStep+j], cStep, add, addStep, whole)
+					r.lineRows(kc, &a[i*aStep+p0], aStep, &b[panelAt(p0, depth, j, cols, r.nr)], &c[i*cStep+j], cStep, add, addStep, whole, later{})
 					j += whole * r.nr
 				}
 				for ; j < jEnd; j += r.nr {
