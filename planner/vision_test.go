@@ -95,7 +95,7 @@ func TestNormsLieOnWhatTheyRead(t *testing.T) {
 // where the link is slow by all it computes. It costs a copy within the device and memory for a second batch, to the byte.
 func TestNextBatchComesDuringAStep(t *testing.T) {
 	m, goal := imageNet(t, vision.NewResNet50(), 128)
-	for _, text := range []string{"h200", "rtx4060", "h200 with a slow link"} {
+	for _, text := range []string{"h200", "h200 with a slow link"} {
 		name, _, slow := strings.Cut(text, " ")
 		described, err := machine.Parse(name)
 		if err != nil {
@@ -141,6 +141,9 @@ func TestNextBatchComesDuringAStep(t *testing.T) {
 		}
 		if with.Forecast.BytesIn != without.Forecast.BytesIn || with.Forecast.BytesIn < batch {
 			t.Errorf("%s: %d bytes come in, without %d", text, with.Forecast.BytesIn, without.Forecast.BytesIn)
+		}
+		if slow {
+			continue
 		}
 		site.Budget = with.Arenas[0].Bytes - 1
 		if short, err := planner.Make(m, goal, site); err != nil || short.PrefetchesBatch() && short.Strategy == without.Strategy {
