@@ -97,6 +97,7 @@ func (w *Wrapped) options(task Task, s batch.Size) Options {
 		o.Adapters.Base = dtype.Invalid
 	}
 	o.AllLogits = task == Infer
+	o.Bounds.SingleBatch = o.Bounds.SingleBatch || !w.sequenced
 	if !task.Trains() {
 		o.Held, o.Outputs, o.Centralize, o.Average, o.Freeze, o.Groups = false, false, false, 0, nil, nil
 	}

@@ -24,6 +24,8 @@ type Explanation struct {
 	Peak        map[plan.Tier]int64 `json:"peak_bytes"`
 	StepSeconds float64             `json:"step_seconds"`
 	Bound       string              `json:"bound"`
+	// Input is what the copies of a batch take, and whether it comes during the step before (see Wrapped.Steps).
+	Input plan.Input `json:"input"`
 	// Rejected strategies, with the reason against each.
 	Rejected []plan.Alternative `json:"rejected"`
 	// Notices of what was done otherwise than asked or planned, oldest first.
@@ -41,6 +43,7 @@ func (w *Wrapped) Explain() Explanation {
 	x.Task, x.Strategy, x.Reason = o.Task, p.Strategy, p.Reason
 	x.BatchSize, x.Seq, x.MicroBatches = o.BatchSize, o.Seq, p.MicroBatches
 	x.Peak, x.StepSeconds, x.Bound, x.Rejected = p.Peak(), p.Forecast.StepSeconds, p.Forecast.Bound, p.Rejected
+	x.Input = p.Forecast.Input
 	return x
 }
 
@@ -57,6 +60,9 @@ func (x Explanation) String() string {
 			peaks = append(peaks, fmt.Sprintf("%v of %s", units.Bytes(x.Peak[t]), t))
 		}
 		fmt.Fprintf(&s, "  batches of %d × %d, %d at once: %s; %.4g s each, bound by %s\n", x.BatchSize, x.Seq, x.BatchSize/int64(x.MicroBatches), strings.Join(peaks, ", "), x.StepSeconds, x.Bound)
+	}
+	if f := (plan.Forecast{StepSeconds: x.StepSeconds, Input: x.Input}); f.InputMatters() {
+		fmt.Fprintf(&s, "  %v\n", x.Input)
 	}
 	for _, o := range x.Rejected {
 		fmt.Fprintf(&s, "  not %s: %s\n", o.Strategy, o.Reason)

@@ -107,7 +107,7 @@ func (l *Loop) backward(b Batch, pass func(*run.Run) (loss float64, err error)) 
 	if err != nil {
 		return 0, fmt.Errorf("training %s: %w", w.model.Name, err)
 	}
-	w.feed.next = m
+	w.feed.give(m, nil)
 	err = w.pass(r, func() error {
 		loss, err = pass(r)
 		return err

@@ -1,6 +1,7 @@
 package spillway
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -99,7 +100,14 @@ func (w *Wrapped) OptimizerState() (s OptimizerState, err error) {
 	if err := w.holdTraining(); err != nil {
 		return s, err
 	}
-	s.Iterations, s.Sequences = w.trainer.Iterations(), w.feed.sequences
+	at, err := w.trainer.Position()
+	if err == nil {
+		err = json.Unmarshal(at, &s.Sequences)
+	}
+	if err != nil {
+		return s, err
+	}
+	s.Iterations = w.trainer.Iterations()
 	s.States, err = state.States(w.training.Executor())
 	return s, err
 }
@@ -116,6 +124,9 @@ func (w *Wrapped) LoadOptimizerState(s OptimizerState) error {
 	if err := s.Load(w.training.Executor()); err != nil {
 		w.broken = err
 		return fmt.Errorf("loading the optimizer states of %s: %w", w.model.Name, err)
+	}
+	if err := w.trainer.DropPrefetched(); err != nil {
+		return err
 	}
 	w.feed.sequences = s.Sequences
 	return w.trainer.SetIterations(s.Iterations)

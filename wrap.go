@@ -2,7 +2,6 @@ package spillway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -45,10 +44,12 @@ type Wrapped struct {
 	latest   *run.Run // of the two, the one used last
 	past     run.Transfers
 
-	trainer *train.Trainer
-	feed    *givenBatches
-	broken  error // what left the state undefined
-	hook    run.GradientHook
+	// sequenced: batches come from a sequence (Steps), so that plans may prefetch them.
+	sequenced bool
+	trainer   *train.Trainer
+	feed      *givenBatches
+	broken    error // what left the state undefined
+	hook      run.GradientHook
 
 	passes  int
 	profile Profile
@@ -177,7 +178,13 @@ func (w *Wrapped) Step(b Batch) (loss float64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("training %s: %w", w.model.Name, err)
 	}
-	w.feed.next, w.stale = m, true
+	w.feed.give(m, nil)
+	return w.trainStep(r)
+}
+
+// trainStep trains an iteration on the batch that is in place.
+func (w *Wrapped) trainStep(r *run.Run) (loss float64, err error) {
+	w.stale = true
 	err = w.pass(r, func() error {
 		report, err := w.trainer.Step()
 		loss = report.Loss
@@ -273,6 +280,9 @@ func (w *Wrapped) begin(task Task, b Batch) (*run.Run, batch.Matched, error) {
 		return nil, m, err
 	}
 	r, err := w.ready(task, m.Size)
+	if err == nil && task == Train {
+		err = w.trainer.DropPrefetched()
+	}
 	if err == nil {
 		err = m.Fill(r.Plan.MicroBatches, r.Executor().BatchTensor)
 	}
@@ -323,22 +333,3 @@ func (w *Wrapped) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// givenBatches is a feed of batches that are given one at a time, and are in place already (Wrapped.begin).
-type givenBatches struct {
-	next      batch.Matched
-	sequences int64 // so far
-}
-
-// Next says what the batch at hand is.
-func (g *givenBatches) Next(train.Parts) (train.Filled, error) {
-	f := train.Filled{FirstSequence: g.sequences, Counted: g.next.Counted(), Tokens: g.next.Sequences * g.next.Positions}
-	g.sequences += g.next.Sequences
-	return f, nil
-}
-
-// Position is how many sequences there were.
-func (g *givenBatches) Position() (json.RawMessage, error) { return json.Marshal(g.sequences) }
-
-// Seek goes on counting sequences from there.
-func (g *givenBatches) Seek(at json.RawMessage) error { return json.Unmarshal(at, &g.sequences) }

@@ -19,6 +19,9 @@ type IterationArgs struct {
 	AverageKeep float32
 	MaxNorm     float32 // of gradients; 0 for no clipping
 	LossScale   float32 // what gradients were multiplied by; 0 counts as 1
+	// Meanwhile is called when all instructions are with the queues, while the devices work on them: the host
+	// can put the next batch in place and Upload it. nil is nothing.
+	Meanwhile func()
 }
 
 // GroupScalars are the scalars of a group of params that decay, and of those that do not.

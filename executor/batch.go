@@ -64,8 +64,12 @@ func (e *Executor) CheckBatch() error {
 	return nil
 }
 
-// BatchTensor is a tensor of a micro-batch as bytes to be filled before Iterate.
+// BatchTensor is a tensor of a micro-batch as bytes to be filled before Iterate, or before Upload while an
+// iteration runs. It waits until what was there before is no longer read.
 func (e *Executor) BatchTensor(micro int, name string) ([]byte, error) {
+	if err := e.awaitBatchCopies(); err != nil {
+		return nil, fmt.Errorf("the batch before: %w", err)
+	}
 	for _, t := range e.Plan().Batch {
 		if t.Name != name {
 			continue

@@ -21,7 +21,8 @@ type carriedOver struct {
 // those that carry over.
 type laneEnd struct {
 	carriesOver bool
-	until       int // the last instruction that does not carry over, -1 for none
+	brings      bool // its last instructions bring the next batch
+	until       int  // the last instruction that does not carry over, -1 for none
 }
 
 // laneEnds of all lanes, by their index.
@@ -35,9 +36,12 @@ func laneEnds(p *plan.Plan) []laneEnd {
 		if s.Verb == plan.Free {
 			continue
 		}
-		if end := &ends[s.LaneIndex()]; s.CarriesOver {
+		switch end := &ends[s.LaneIndex()]; {
+		case p.BringsNextBatch(s):
+			end.brings = true
+		case s.CarriesOver:
 			end.carriesOver = true
-		} else {
+		default:
 			end.until = i
 		}
 	}
@@ -54,7 +58,8 @@ func (r *runner) finish(args IterationArgs) error {
 	for i, q := range r.memory.queues {
 		end := r.main.ends[i]
 		switch {
-		case !end.carriesOver:
+		case end.brings && r.replayed: // the graph is waited for where it was launched
+		case !end.carriesOver && !end.brings:
 			met = errors.Join(met, q.Sync())
 		case end.until >= 0:
 			met = errors.Join(met, q.SyncTo(r.main.instructions[end.until].done))
@@ -63,7 +68,7 @@ func (r *runner) finish(args IterationArgs) error {
 			r.carried = carriedOver{true, args.Iteration}
 		}
 	}
-	if met != nil {
+	if met = errors.Join(met, r.batchArrived()); met != nil {
 		return errors.Join(met, r.Sync())
 	}
 	return nil

@@ -17,6 +17,7 @@ type program struct {
 	deferred     bool         // it leaves updates to the next iteration
 	updates      *updateMoves // of a plan that holds gradients; else nil
 	graph        capturedGraph
+	copies       batchCopies
 }
 
 // compiled is an instruction ready to be issued.
@@ -25,6 +26,7 @@ type compiled struct {
 	issue func(device.Queue) error
 	done  device.Event // nil when nobody waits for the instruction
 	last  device.Event // done of the previous iteration; nil when nobody waits for that
+	apart bool         // it takes a batch or brings the next one, see nextBatch
 	// start and end are recorded around the instruction while tracing.
 	start, end device.Event
 	launches   []launch // of its kernels, one by one; nil where a device has joined them, and of moves
@@ -48,7 +50,7 @@ type compiler struct {
 
 // compile prepares the launches and events of all instructions.
 func (c *compiler) compile(p *plan.Plan) (*program, error) {
-	c.out = &program{plan: p, instructions: make([]compiled, len(p.Instructions)), ends: laneEnds(p), graph: capturedGraph{wanted: p.Captured}}
+	c.out = &program{plan: p, instructions: make([]compiled, len(p.Instructions)), ends: laneEnds(p), graph: capturedGraph{wanted: p.Captured}, copies: findBatchCopies(p)}
 	for i := range p.Instructions {
 		s := &p.Instructions[i]
 		if s.Verb == plan.Free {
@@ -59,7 +61,7 @@ func (c *compiler) compile(p *plan.Plan) (*program, error) {
 		if err != nil {
 			return nil, fmt.Errorf("instruction %d, %s: %w", i, s.Verb, err)
 		}
-		c.out.instructions[i] = compiled{queue: c.queue(s.Device, s.Lane), issue: issue, launches: c.made}
+		c.out.instructions[i] = compiled{queue: c.queue(s.Device, s.Lane), issue: issue, launches: c.made, apart: p.TakesBatch(s) || p.BringsNextBatch(s)}
 		c.out.deferred = c.out.deferred || s.Deferred
 	}
 	if p.Optimizer != nil && p.Optimizer.Held {
@@ -105,8 +107,16 @@ func (c *compiler) events() (err error) {
 		}
 	}
 	for _, end := range c.out.ends {
-		if end.carriesOver && end.until >= 0 {
+		if (end.carriesOver || end.brings) && end.until >= 0 {
 			done[end.until] = true
+		}
+	}
+	if of := &c.out.copies; len(of.brings) > 0 {
+		for _, i := range of.reads {
+			done[i] = true
+		}
+		for _, i := range of.brings {
+			done[i], last[i] = true, true
 		}
 	}
 	for i := range list {

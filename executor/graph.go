@@ -25,7 +25,21 @@ type capturedGraph struct {
 // start gives a program to the queues, as a graph or instruction by instruction. Traces
 // and gradients are of instructions, so what is observed is not replayed.
 func (r *runner) start(ctx context.Context, p *program) error {
+	for i := range p.instructions { // events of the last iteration become those of the previous one
+		if c := &p.instructions[i]; c.last != nil {
+			c.done, c.last = c.last, c.done
+		}
+	}
+	if r.tracer.of == p { // while nothing runs
+		if err := r.tracer.clocks.begin(r.memory); err != nil {
+			return err
+		}
+	}
+	if err := r.takeBatch(p); err != nil {
+		return err
+	}
 	g := &p.graph
+	r.replayed = false
 	if !g.wanted || r.tracer.of == p || r.onGradient != nil {
 		return r.issueAll(ctx, p)
 	}
@@ -34,6 +48,7 @@ func (r *runner) start(ctx context.Context, p *program) error {
 			return err
 		}
 		r.tally.add(g.before, g.after)
+		r.replayed = true
 		return g.replay.Launch()
 	}
 	d, can := r.memory.devices[0].(device.GraphCapturer) // of the one device there is
@@ -50,7 +65,9 @@ func (r *runner) captureGraph(ctx context.Context, p *program, d device.GraphCap
 		return err
 	}
 	before := r.tally.snapshot()
+	r.capturing = true
 	replay, err := d.Capture(r.memory.queues, func() error { return r.issueAll(ctx, p) })
+	r.capturing = false
 	if errors.Is(err, device.ErrNotCapturable) {
 		p.graph.wanted = false
 		r.tally.add(r.tally.snapshot(), before)
@@ -60,6 +77,7 @@ func (r *runner) captureGraph(ctx context.Context, p *program, d device.GraphCap
 		return fmt.Errorf("capturing an iteration: %w", err)
 	}
 	p.graph.replay, p.graph.before, p.graph.after = replay, before, r.tally.snapshot()
+	r.replayed = true
 	return replay.Launch()
 }
 

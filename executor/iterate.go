@@ -17,12 +17,15 @@ type runner struct {
 	main    *program
 	phases  map[string]*program
 	carried carriedOver
+	next    nextBatch
 	pending pending
 	tracer  tracer
 	// onGradient is called with complete gradients; see OnGradient.
 	onGradient func(Tensor) error
 	tally      *tally
 	issuing    time.Duration // see Issuing
+	capturing  bool          // what is issued becomes a graph
+	replayed   bool          // the iteration was replayed from one
 }
 
 // Issuing is how long the thread that gives instructions to the queues did so, in all
@@ -30,17 +33,24 @@ type runner struct {
 func (r *runner) Issuing() time.Duration { return r.issuing }
 
 // Iterate runs all instructions of the plan once. The tensors of the batch must be in
-// place (BatchTensor). When it returns, results and the norm are there; only copies that
+// place (BatchTensor), or have been sent (Upload). When it returns, results and the norm are there; only copies that
 // the plan carries over may still run. An error of such a copy is returned by whoever
 // waits for it: the next Iterate, a reader or a writer, Sync or Close. After an error the
 // contents of the arenas are undefined: restore a checkpoint.
 func (r *runner) Iterate(ctx context.Context, args IterationArgs) error {
 	r.main.args.set(args, r.pending.args)
 	before, began := r.carried, time.Now()
-	if err := r.start(ctx, r.main); err != nil {
+	err := r.Upload()
+	if err == nil {
+		err = r.start(ctx, r.main)
+	}
+	if err != nil {
 		return errors.Join(err, r.Sync())
 	}
 	r.issuing += time.Since(began)
+	if args.Meanwhile != nil {
+		args.Meanwhile()
+	}
 	if err := r.finish(args); err != nil {
 		if before.running {
 			return fmt.Errorf("iteration %d, or copies carried over from iteration %d: %w", args.Iteration, before.of, err)
@@ -78,21 +88,11 @@ func (r *runner) RunPhase(ctx context.Context, name string, args IterationArgs) 
 	return r.reportEvents(phase)
 }
 
-// issueAll gives all instructions of a program to their queues.
+// issueAll gives all instructions of a program to their queues, but for those that are issued apart.
 func (r *runner) issueAll(ctx context.Context, p *program) error {
-	for i := range p.instructions { // events of the last iteration become those of the previous one
-		if c := &p.instructions[i]; c.last != nil {
-			c.done, c.last = c.last, c.done
-		}
-	}
-	if r.tracer.of == p { // while nothing runs
-		if err := r.tracer.clocks.begin(r.memory); err != nil {
-			return err
-		}
-	}
 	for i := range p.instructions {
 		c := &p.instructions[i]
-		if c.queue == nil {
+		if c.queue == nil || c.apart {
 			continue
 		}
 		s := &p.plan.Instructions[i]
@@ -151,14 +151,17 @@ func (r *runner) issue(p *program, s *plan.Instruction, c *compiled) error {
 // and in the previous one as long as copies of that may run.
 func (r *runner) waitFor(p *program, s *plan.Instruction, q device.Queue) error {
 	for _, a := range s.After {
+		if r.capturing && p.instructions[a].apart {
+			continue // a graph follows what its queue was given before
+		}
 		if err := q.Wait(p.instructions[a].done); err != nil {
 			return err
 		}
 	}
-	if !r.carried.running {
-		return nil
-	}
 	for _, a := range s.AfterPrevious {
+		if !r.carried.running && !p.instructions[a].apart {
+			continue
+		}
 		if err := q.Wait(p.instructions[a].last); err != nil {
 			return err
 		}
@@ -168,7 +171,7 @@ func (r *runner) waitFor(p *program, s *plan.Instruction, q device.Queue) error 
 
 // Sync waits for all queues, also for what was carried over, and returns their errors.
 func (r *runner) Sync() (met error) {
-	r.carried.running = false
+	r.carried.running, r.next.running = false, false
 	for _, q := range r.memory.queues {
 		met = errors.Join(met, q.Sync())
 	}

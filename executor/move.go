@@ -16,7 +16,10 @@ func (c *compiler) move(s *plan.Instruction) (func(device.Queue) error, error) {
 	dst.Offset, dst.Bytes = dst.Offset+s.Offset, src.Bytes
 	t := c.tally
 	total := &t.BytesOut
-	if s.Lane == plan.In || s.Lane == plan.Compute && c.plan.TierOf(s.Dst) == plan.OnDevice {
+	switch at := c.plan.Buffers; {
+	case at[s.Src].Arena == at[s.Dst].Arena && c.plan.TierOf(s.Src) == plan.OnDevice: // no link carries it
+		total = new(int64)
+	case s.Lane == plan.In || s.Lane == plan.Compute && c.plan.TierOf(s.Dst) == plan.OnDevice:
 		total = &t.BytesIn
 	}
 	route := t.route(c.plan, s.Src, s.Dst)

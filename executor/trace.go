@@ -99,7 +99,8 @@ func (r *runner) issueMarked(c *compiled) error {
 }
 
 // reportEvents gives the events of a program that just ended to the sink, if it is traced. A free
-// has no time of its own: it is when the instruction before it ended.
+// has no time of its own: it is when the instruction before it ended, and so is a copy of a next batch that did
+// not come.
 func (r *runner) reportEvents(p *program) error {
 	t := &r.tracer
 	if t.sink == nil || t.of != p {
@@ -112,7 +113,7 @@ func (r *runner) reportEvents(p *program) error {
 	for i := range t.events {
 		ev, c := &t.events[i], &p.instructions[i]
 		ev.Start, ev.End = last, last
-		if c.start != nil {
+		if c.start != nil && (r.next.sent || !p.plan.BringsNextBatch(&p.plan.Instructions[i])) {
 			d := p.plan.Instructions[i].Device
 			ev.Start, ev.End = t.clocks.at(d, c.start), t.clocks.at(d, c.end)
 			for m := range c.launches {

@@ -28,23 +28,30 @@ func (p *Plan) Launches() (n int) {
 	return n
 }
 
-// CanCapture says whether an iteration may be captured: it is of one device, and small
-// enough.
+// CanCapture says whether an iteration may be captured: it is of one device, small enough, and
+// where the next batch comes meanwhile, reads nothing of its own from the host.
 func (p *Plan) CanCapture() bool {
 	if p.Optimizer != nil && p.Optimizer.Held { // what an update does is the loop's choice
 		return false
 	}
-	return len(p.Devices) == 1 && len(p.Instructions) <= 2*MaxCaptured && p.Launches() <= MaxCaptured
+	return !p.readsUnseen() && len(p.Devices) == 1 && len(p.Instructions) <= 2*MaxCaptured && p.Launches() <= MaxCaptured
 }
 
-// Capture is the plan with captured iterations. Nothing carries over then: a replayed
-// graph waits for no part of the one before.
+// Capture is the plan with captured iterations. Nothing carries over then, since a replayed
+// graph waits for no part of the one before, but for the next batch, which is no part of it.
 func (p *Plan) Capture() *Plan {
 	q := *p
 	q.Captured = true
 	q.Instructions = append([]Instruction(nil), p.Instructions...)
 	for i := range q.Instructions {
-		q.Instructions[i].CarriesOver, q.Instructions[i].AfterPrevious = false, nil
+		s := &q.Instructions[i]
+		var brought []int
+		for _, a := range s.AfterPrevious {
+			if p.BringsNextBatch(&p.Instructions[a]) {
+				brought = append(brought, a)
+			}
+		}
+		s.CarriesOver, s.AfterPrevious = p.BringsNextBatch(s), brought
 	}
 	return &q
 }
@@ -57,7 +64,7 @@ func verifyCaptured(p *Plan) error {
 		return fmt.Errorf("it is captured with %d launches on %d devices; at most %d on one can be", p.Launches(), len(p.Devices), MaxCaptured)
 	}
 	for i := range p.Instructions {
-		if p.Instructions[i].CarriesOver {
+		if s := &p.Instructions[i]; s.CarriesOver && !p.BringsNextBatch(s) {
 			return fmt.Errorf("it is captured, and instruction %d carries over", i)
 		}
 	}

@@ -1,5 +1,11 @@
 package plan
 
+import (
+	"fmt"
+
+	"spillway/units"
+)
+
 // Forecast is how long the plan took on the simulator, which carries it out in virtual
 // time with the rates of the machine.
 type Forecast struct {
@@ -14,6 +20,30 @@ type Forecast struct {
 	BytesIn       int64          `json:"bytes_in"`
 	BytesOut      int64          `json:"bytes_out"`
 	Flops         float64        `json:"flops"`
+	Input         Input          `json:"input,omitzero"`
+}
+
+// Input is what the copies of a batch from the host to a device take, of the device that has most of it.
+type Input struct {
+	Bytes   int64   `json:"bytes"`   // of all micro-batches
+	Seconds float64 `json:"seconds"` // of the link
+	// Prefetched: the first micro-batch comes during the iteration before, into memory of its own.
+	Prefetched bool `json:"prefetched,omitempty"`
+}
+
+// InputMatters says whether the copies take a noticeable share of an iteration.
+func (f *Forecast) InputMatters() bool { return f.Input.Seconds > noticeable*f.StepSeconds }
+
+// noticeable is the share of an iteration from which on copies of its batch are shown.
+const noticeable = 0.002
+
+// String says when a batch comes and what it takes.
+func (i Input) String() string {
+	when := "before the step's first kernel"
+	if i.Prefetched {
+		when = "during the step before, into memory for a second batch"
+	}
+	return fmt.Sprintf("a batch of %v takes %.3g ms of the link, %s", units.Bytes(i.Bytes), 1e3*i.Seconds, when)
 }
 
 // Alternative is a strategy that was considered and not chosen.

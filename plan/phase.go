@@ -54,7 +54,7 @@ func Pass(chunks int) string { return fmt.Sprintf("pass of %d chunks", chunks) }
 // none.
 func (p *Plan) BatchHome(micro int) int {
 	for i := range p.Instructions {
-		if s := &p.Instructions[i]; s.Verb == Move && max(s.MicroBatch, 0) == micro && p.Buffers[s.Src].Home && p.Buffers[s.Src].Class == BatchData {
+		if s := &p.Instructions[i]; s.Verb == Move && max(s.MicroBatch, 0) == micro && p.isHostBatch(s.Src) {
 			return s.Src
 		}
 	}

@@ -22,20 +22,23 @@ import "fmt"
 //	     norm is computed anew, and before a new gradient goes home, which one does; runs
 //	     read the weights it made
 //	P9   what carries over is a copy from a device to the host that only later iterations
-//	     read, the last of its lane, in a plan without a disk; over two iterations in a
+//	     read, in a plan without a disk, or of the next batch, the last of its lane; over two iterations in a
 //	     row, instructions that touch the same bytes, one of them writing, are ordered by
 //	     AfterPrevious too
 //	P10  a captured iteration is of one device, has at most MaxCaptured launches, and
-//	     carries nothing over
+//	     carries nothing over but the next batch
 //	P11  the table of an indirect buffer is a plain buffer in memory of the same device;
 //	     pages fill the buffer; indirect buffers are not moved
 //	P12  further phases have names of their own, obey P4, P5, P6 and P10 by themselves, and
-//	     leave updates, and what reaches into other iterations, to the main phase
+//	     leave updates, the next batch, and what reaches into other iterations, to the main phase
+//	P13  the next batch comes by copies from the host that are the last instructions and carry
+//	     over, one for each of its homes, and is taken by a copy that waits for nothing of its
+//	     own iteration, before anything else runs on the device; nothing else touches it
 func Verify(p *Plan) error {
 	err := check(p, []rule{
 		{"P1", verifyArenas}, {"P2", verifyHomes}, {"P3", verifyPrograms}, {"P4", verifyInstructions},
 		{"P11", verifyIndirect}, {"P5", verifyLives}, {"P6", verifyOrder}, {"P7", verifyUpdates},
-		{"P8", verifyDeferred}, {"P9", verifyCarryOver}, {"P10", verifyCaptured}, {"P12", verifyPhases},
+		{"P8", verifyDeferred}, {"P9", verifyCarryOver}, {"P13", verifyNextBatch}, {"P10", verifyCaptured}, {"P12", verifyPhases},
 	})
 	if err != nil {
 		return fmt.Errorf("the plan for %s is not sound %w", p.Model, err)
@@ -43,7 +46,7 @@ func Verify(p *Plan) error {
 	for i := range p.Phases {
 		ph, err := p.Phase(p.Phases[i].Name)
 		if err == nil {
-			err = check(ph, []rule{{"P4", verifyInstructions}, {"P11", verifyIndirect}, {"P5", verifyLives}, {"P6", verifyOrder}, {"P10", verifyCaptured}})
+			err = check(ph, []rule{{"P4", verifyInstructions}, {"P11", verifyIndirect}, {"P5", verifyLives}, {"P6", verifyOrder}, {"P13", verifyNoNextBatch}, {"P10", verifyCaptured}})
 		}
 		if err != nil {
 			return fmt.Errorf("phase %s of the plan for %s is not sound %w", p.Phases[i].Name, p.Model, err)

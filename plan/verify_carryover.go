@@ -39,7 +39,7 @@ func (p *Plan) verifyCarriedOver(i int, ended []bool) error {
 	}
 	switch {
 	case s.CarriesOver && !p.CanCarryOver(s):
-		return fmt.Errorf("it carries over, and is no copy from a device to the host for later iterations")
+		return fmt.Errorf("it carries over, and is no copy from a device to the host, or of the next batch, for later iterations")
 	case s.CarriesOver && ended[s.LaneIndex()]:
 		return fmt.Errorf("it carries over, and a later one of its lane does not")
 	}
@@ -47,10 +47,13 @@ func (p *Plan) verifyCarriedOver(i int, ended []bool) error {
 }
 
 // CanCarryOver says whether an instruction may still run when its iteration has ended: it
-// is a copy from a device to the host of something that callers do not look at between
-// iterations, as they do at results. State on disk is complete after every iteration, so
-// nothing carries over in a plan with a disk.
+// brings the next batch, or is a copy from a device to the host of something that callers do
+// not look at between iterations, as they do at results. State on disk is complete after every iteration, so
+// nothing else than the next batch carries over in a plan with a disk.
 func (p *Plan) CanCarryOver(s *Instruction) bool {
+	if p.BringsNextBatch(s) {
+		return true
+	}
 	if s.Verb != Move || s.Lane != Out || p.TierOf(s.Src) != OnDevice || slices.ContainsFunc(p.Arenas, func(a Arena) bool { return a.Tier == OnDisk }) {
 		return false
 	}

@@ -39,7 +39,7 @@ func TestEditedPlansAreRefused(t *testing.T) {
 	several.Machine, several.On = parse(t, "2xcpu:1GiB,host:4GiB"), devices
 	several.Choose = func(slabs, blocks int) strategy.Choice {
 		c := strategy.Uniform(false, false, strategy.SaveAll, 1)(slabs, blocks)
-		c.Devices, c.ShardGradients = 2, true
+		c.Devices, c.ShardGradients, c.NextBatch = 2, true, true
 		return c
 	}
 	for name, o := range map[string]spillway.Options{"resident": base, "streamed": streamed, "disk": disk, "several": several} {

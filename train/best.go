@@ -17,8 +17,7 @@ type Best struct {
 // result is the best so far.
 func (t *Trainer) evaluate(r *Report) (best bool, err error) {
 	ev := t.c.Evaluate
-	due := ev != nil && t.done > 0 && (t.done == t.c.Iterations || ev.Every > 0 && t.done%ev.Every == 0)
-	if !due || t.evaluated == t.done {
+	if !t.evaluationDue(t.done) || t.evaluated == t.done {
 		return false, nil
 	}
 	var loss float64
@@ -39,6 +38,12 @@ func (t *Trainer) evaluate(r *Report) (best bool, err error) {
 		t.best.Since++
 	}
 	return false, nil
+}
+
+// evaluationDue reports whether an iteration is followed by an evaluation.
+func (t *Trainer) evaluationDue(done int64) bool {
+	ev := t.c.Evaluate
+	return ev != nil && done > 0 && (done == t.c.Iterations || ev.Every > 0 && done%ev.Every == 0)
 }
 
 // outOfPatience reports whether the last Patience evaluations were no better than the

@@ -85,14 +85,15 @@ func (v *Evaluation) fill(e *executor.Executor, micro int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return filled.Counted, setScalars(e, micro, map[string]float32{"scale": meanOver(filled.Counted), sampleScale: meanOver(e.Plan().MicroBatchSize)})
+	_, err = setScalars(e, micro, map[string]float32{"scale": meanOver(filled.Counted), sampleScale: meanOver(e.Plan().MicroBatchSize)})
+	return filled.Counted, err
 }
 
 // BatchLoss returns the loss of the batch that is in place in an executor of the task
 // eval, the mean of so many numbers.
 func BatchLoss(e *executor.Executor, counted int64) (float64, error) {
 	for j := range e.Plan().MicroBatches {
-		if err := setScalars(e, j, map[string]float32{"scale": meanOver(counted), sampleScale: meanOver(samplesOf(e))}); err != nil {
+		if _, err := setScalars(e, j, map[string]float32{"scale": meanOver(counted), sampleScale: meanOver(samplesOf(e))}); err != nil {
 			return 0, err
 		}
 	}

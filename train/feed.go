@@ -11,7 +11,9 @@ import (
 	"spillway/executor"
 )
 
-// Feed supplies the batches of a run, iteration after iteration.
+// Feed supplies the batches of a run, iteration after iteration. It is used from one goroutine at a time. Where the plan
+// has memory for a second batch, Next is called for one iteration while the one before runs, and Seek goes back where
+// that one is not wanted yet.
 type Feed interface {
 	// Next fills the tensors of all micro-batches of an iteration, except "scale" and
 	// "loss_scale", which the loop sets. io.EOF means that there are no more.
@@ -126,8 +128,9 @@ func (t *Tokens) Seek(raw json.RawMessage) error {
 	return t.loader.Seek(p)
 }
 
-// setScalars sets batch tensors of one number in a micro-batch, if the plan has them.
-func setScalars(e *executor.Executor, micro int, values map[string]float32) error {
+// setScalars sets batch tensors of one number in a micro-batch, if the plan has them, and says whether they were
+// others.
+func setScalars(e *executor.Executor, micro int, values map[string]float32) (changed bool, err error) {
 	for _, part := range e.Plan().Batch {
 		v, ok := values[part.Name]
 		if !ok {
@@ -135,9 +138,10 @@ func setScalars(e *executor.Executor, micro int, values map[string]float32) erro
 		}
 		to, err := e.BatchTensor(micro, part.Name)
 		if err != nil {
-			return err
+			return changed, err
 		}
+		changed = changed || binary.LittleEndian.Uint32(to) != math.Float32bits(v)
 		binary.LittleEndian.PutUint32(to, math.Float32bits(v))
 	}
-	return nil
+	return changed, nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 
 	"spillway/autograd"
@@ -93,18 +92,9 @@ func (t *Trainer) backward(weight float64, prepare func(executor.IterationArgs) 
 		t.pace.start()
 	}
 	e := t.run.Executor()
-	filled, err := t.feed.Next(PartsOf(e))
+	filled, err := t.nextBatch()
 	if t.pace.fed(); err != nil {
-		if errors.Is(err, io.EOF) {
-			return 0, io.EOF
-		}
-		return 0, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
-	}
-	if filled.Counted == 0 {
-		return 0, t.nothingToLearn()
-	}
-	if err := e.CheckBatch(); err != nil {
-		return 0, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
+		return 0, err
 	}
 	args, err := t.args(filled, weight)
 	if err != nil {

@@ -74,7 +74,7 @@ func MicroBatchSize(path string) (int64, error) {
 }
 
 func (t *Trainer) state() (state, error) {
-	feed, err := t.feed.Position()
+	feed, err := t.Position()
 	p, o := t.run.Plan, t.run.Options
 	s := state{Iteration: t.done, Optimizer: o.Optimizer, Schedule: t.c.Schedule, Clip: o.MaxNorm(), Seed: t.c.Seed, SequencesPerIteration: p.MicroBatchSize * int64(p.MicroBatches), MicroBatchSize: p.MicroBatchSize, CanonicalSums: p.CanonicalSums,
 		Groups: o.Groups, Average: o.Average, Freeze: o.Freeze, Centralize: o.Centralize, Feed: feed, LossScale: t.scale, Best: t.best, Evaluated: t.evaluated}

@@ -16,7 +16,6 @@ import (
 	"math"
 	"slices"
 
-	"spillway/autograd"
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/op"
@@ -87,6 +86,9 @@ type Trainer struct {
 	best      *Best            // best evaluation so far, nil if none
 	evaluated int64            // the last iteration that was evaluated
 	traced    bool             // the timeline of the last iteration was recorded
+
+	ahead  *prefetched // the batch of the next iteration, where it was made already; else nil
+	missed error       // what going back to it in the feed gave
 
 	rates rates         // that were set, instead of the optimizer's
 	held  heldGradients // what was done since the last update, in a loop of one's own
@@ -276,7 +278,7 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 			return t.result(r.Loss), err
 		}
 	}
-	err = errors.Join(t.commit(), t.saveLast())
+	err = errors.Join(t.DropPrefetched(), t.commit(), t.saveLast())
 	ended := t.result(r.Loss)
 	ended.Interrupted, ended.Stopped = r.Interrupted, r.Stopped
 	return ended, err
@@ -319,20 +321,10 @@ func (t *Trainer) Step() (Report, error) {
 		return t.heldStep()
 	}
 	t.pace.start()
-	e := t.run.Executor()
-	filled, err := t.feed.Next(PartsOf(e))
+	filled, err := t.nextBatch()
 	t.pace.fed()
 	if err != nil {
-		if errors.Is(err, io.EOF) {
-			return Report{}, io.EOF
-		}
-		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
-	}
-	if filled.Counted == 0 {
-		return Report{}, t.nothingToLearn()
-	}
-	if err := e.CheckBatch(); err != nil {
-		return Report{}, fmt.Errorf("the batch of iteration %d: %w", t.done+1, err)
+		return Report{}, err
 	}
 	args, err := t.args(filled, 1)
 	if err != nil {
@@ -341,6 +333,7 @@ func (t *Trainer) Step() (Report, error) {
 	if err := t.begin(t.done + 1); err != nil {
 		return Report{}, err
 	}
+	args.Meanwhile = t.prefetch
 	if err := t.iterate(args); err != nil {
 		return Report{}, err
 	}
@@ -362,19 +355,15 @@ func (t *Trainer) Step() (Report, error) {
 	return report, err
 }
 
-// args returns the numbers that the next iteration gets, whose gradients are multiplied by a weight. The loss is the mean over all
-// micro-batches together, so each is scaled by the count of the whole iteration.
+// args returns the numbers that the next iteration gets, whose gradients are multiplied by a weight.
 func (t *Trainer) args(f Filled, weight float64) (executor.IterationArgs, error) {
-	a := executor.IterationArgs{AddGradients: t.held.passes > 0, Seed: t.c.Seed, Iteration: uint64(t.done), FirstSequence: uint64(f.FirstSequence), MaxNorm: float32(t.maxNorm()), LossScale: 1}
-	if t.scale != nil {
-		a.LossScale = float32(t.scale.Scale)
-	}
-	var err error
-	for j := 0; j < t.run.Plan.MicroBatches && err == nil; j++ {
-		err = setScalars(t.run.Executor(), j, map[string]float32{"scale": meanOver(f.Counted), sampleScale: meanOver(samplesOf(t.run.Executor())), autograd.LossScale: a.LossScale * float32(weight)})
-	}
+	a := executor.IterationArgs{AddGradients: t.held.passes > 0, Seed: t.c.Seed, Iteration: uint64(t.done), FirstSequence: uint64(f.FirstSequence), MaxNorm: float32(t.maxNorm()), LossScale: t.lossScale()}
+	changed, err := t.setBatchScalars(f, weight)
 	if err != nil {
 		return a, err
+	}
+	if changed { // since the batch was sent
+		t.run.Executor().DropUpload()
 	}
 	return a, t.setOptimizer(&a)
 }

@@ -62,8 +62,12 @@ var (
 	size      = flag.Int64("vision.batch", 8, "images of a batch")
 	profile   = flag.Int("vision.profile", 0, "passes between profiles")
 	optimizer = flag.String("vision.optimizer", "sgd:lr=0.01,momentum=0.9,weight_decay=0", "what updates the weights")
+	batches   = flag.String("vision.batches", "sequence", "how batches are given: one at a time, as \"single\", or as a \"sequence\" of which the next comes during a step")
 	limit     = flag.String("vision.limit", "", "memory of the device")
 )
+
+// warmUp is how many steps are not timed.
+const warmUp = 3
 
 // BenchmarkTraining is an iteration of SGD with momentum; next to PyTorch see tools/reference/vision.py.
 func BenchmarkTraining(b *testing.B) {
@@ -89,24 +93,39 @@ func BenchmarkTraining(b *testing.B) {
 		floats[i] = float32(i*7919%1000)/500 - 1
 	}
 	batch := spillway.Batch{"input": spillway.Floats(floats, *size, 3, 224, 224), "targets": spillway.Ints(ints, *size)}
-	step := func() {
-		if _, err := w.Step(batch); err != nil {
-			b.Fatal(err)
+	list := func(yield func(spillway.Batch, error) bool) {
+		for range warmUp + b.N {
+			if !yield(batch, nil) {
+				return
+			}
 		}
 	}
-	for range 3 {
-		step()
+	steps := w.Steps(list)
+	if *batches == "single" {
+		steps = func(yield func(float64, error) bool) {
+			for given := range list {
+				if !yield(w.Step(given)) {
+					return
+				}
+			}
+		}
 	}
-	start := time.Now()
-	b.ResetTimer()
-	for range b.N {
-		step()
+	var start time.Time
+	done := 0
+	for _, err := range steps {
+		if err != nil {
+			b.Fatal(err)
+		}
+		if done++; done == warmUp {
+			start = time.Now()
+			b.ResetTimer()
+		}
 	}
 	took := time.Since(start) / time.Duration(b.N)
 	for _, e := range w.Profile().Events {
 		fmt.Printf("%12.3f %10.3f ms %+v\n", float64(e.Start)/1e6, float64(e.End-e.Start)/1e6, e)
 	}
 	stats := w.MemoryStats()
-	fmt.Printf("%s %s %s batch %d limit %q: %v an iteration, %.1f images/s, peak %.2f GiB, %s\n", *model, *device, *typed, *size, *limit,
-		took.Round(10*time.Microsecond), float64(*size)/took.Seconds(), float64(stats.Devices[0].Peak)/(1<<30), w.Strategy())
+	fmt.Printf("%s %s %s batch %d limit %q: %v an iteration, %.1f images/s, peak %.2f GiB, %s, %s batches, %v\n", *model, *device, *typed, *size, *limit,
+		took.Round(10*time.Microsecond), float64(*size)/took.Seconds(), float64(stats.Devices[0].Peak)/(1<<30), w.Strategy(), *batches, w.Explain().Input)
 }

@@ -236,6 +236,9 @@ func (r *planReport) writeForecast(p *page) {
 		busy = append(busy, resource(name, r.Machine.shared())+" "+percent(f.Busy[name]))
 	}
 	p.line("", "busy: %s", strings.Join(busy, ", "))
+	if f.InputMatters() && !r.Machine.shared() {
+		p.line("input", "%v", f.Input)
+	}
 	if r.SumOrder != "" {
 		p.line("sums", "%s", r.SumOrder)
 	}

@@ -57,7 +57,13 @@ func tinyRun(t *testing.T, dev device.Device, precision dtype.Type, choose func(
 // iterateOnce runs an AdamW iteration and gives its loss.
 func iterateOnce(t testing.TB, e *executor.Executor, i uint64) float64 {
 	t.Helper()
-	n := executor.IterationArgs{Seed: 1, Iteration: i, MaxNorm: 1}
+	return iterateMeanwhile(t, e, i, nil)
+}
+
+// iterateMeanwhile does something while the GPU works.
+func iterateMeanwhile(t testing.TB, e *executor.Executor, i uint64, do func()) float64 {
+	t.Helper()
+	n := executor.IterationArgs{Seed: 1, Iteration: i, MaxNorm: 1, Meanwhile: do}
 	step := optim.AdamStep{Rate: 1e-3, Decay: 0.1, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decoupled: true,
 		Bias1: float32(1 - math.Pow(0.9, float64(i+1))), Bias2: float32(math.Sqrt(1 - math.Pow(0.95, float64(i+1))))}
 	n.Optimizer = step.Scalars()

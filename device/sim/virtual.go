@@ -236,6 +236,8 @@ func (q *virtualQueue) Copy(dst, src device.Buffer) error {
 	}
 	q.advance(t.Link.Latency)
 	switch {
+	case to.onDevice && from.onDevice && to.v == from.v: // read and written
+		q.advance(t.Bandwidth.Time(2 * bytes))
 	case to.onDevice && from.onDevice && q.v.Peer > 0:
 		q.advance(q.v.Peer.Time(bytes))
 	case from.onDevice && from.v == q.v && to.v != q.v: // a disk fills memory of a CPU

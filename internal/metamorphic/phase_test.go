@@ -81,7 +81,7 @@ func alternate(t *testing.T, s subject, p, alone *plan.Plan, seed uint64) {
 	var got Outcome
 	for i := range iterations {
 		err := fill(training.e, s.model, 7, i)
-		if err == nil {
+		if training.dropSent(); err == nil {
 			err = training.e.RunPhase(context.Background(), plan.Evaluate, iterationArgs(7, i, p))
 		}
 		if err == nil {

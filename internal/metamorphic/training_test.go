@@ -63,6 +63,7 @@ type run struct {
 	seed    uint64
 	devices []device.Device
 	e       *executor.Executor
+	sent    int // 1 + the iteration whose batch was sent before it began; 0 for none
 }
 
 // start allocates what a plan takes and fills in the weights.
@@ -90,12 +91,31 @@ func start(m *spec.Model, p *plan.Plan, folder string, seed uint64) (r *run, err
 	return r, errors.Join(r.e.WriteConstants(), weights.Load(r.e, source))
 }
 
-// iterate trains one iteration on its batch.
+// iterate trains one iteration on its batch, and where the plan says so sends the next one meanwhile, but for
+// every third.
 func (r *run) iterate(i int) error {
-	if err := fill(r.e, r.model, r.seed, i); err != nil {
-		return err
+	if r.sent != i+1 {
+		r.e.DropUpload()
+		if err := fill(r.e, r.model, r.seed, i); err != nil {
+			return err
+		}
 	}
-	return r.e.Iterate(context.Background(), iterationArgs(r.seed, i, r.e.Plan()))
+	var late error
+	args := iterationArgs(r.seed, i, r.e.Plan())
+	if r.e.PrefetchesBatch() && i%3 != 2 {
+		args.Meanwhile = func() {
+			late = errors.Join(fill(r.e, r.model, r.seed, i+1), r.e.Upload())
+			r.sent = i + 2
+		}
+	}
+	return errors.Join(r.e.Iterate(context.Background(), args), late)
+}
+
+// dropSent forgets a batch that was sent, where something else was put into its place on the host before all of it was.
+func (r *run) dropSent() {
+	if r.e.Plan().MicroBatches > 1 {
+		r.sent = 0
+	}
 }
 
 func (r *run) close() (err error) {
@@ -313,6 +333,7 @@ func RandomChoice(r *rand.Rand, micros int) (choose func(slabs, blocks int) stra
 				c.Split[i] = i * stages / blocks % devices
 			}
 		}
+		c.NextBatch = r.IntN(2) == 0
 		return c
 	}
 	sameOrder = func(tied bool) bool {

@@ -65,6 +65,7 @@ func (w *Writer) Draft(c strategy.Choice) (*Draft, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planning %s: %w", w.l.Model.Name, err)
 	}
+	e.takeBatches()
 	for i, u := range e.visits {
 		if err := e.visit(i, u); err != nil {
 			return nil, err
@@ -74,6 +75,7 @@ func (w *Writer) Draft(c strategy.Choice) (*Draft, error) {
 		e.updates.clippedUpdates()
 	}
 	e.updates.uploadAll(0)
+	e.bringNextBatch()
 	w.usual = planSize{len(e.p.Buffers) + len(e.p.Buffers)/16, len(e.p.Instructions) + len(e.p.Instructions)/16}
 	d := &Draft{pass.NewMemory(e.p, w.l.Site.Alignment, append(e.diskHolds(), e.updates.holds()...)), e.p, e.c}
 	d.DelayReuse(e.c.Held())

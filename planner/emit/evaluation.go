@@ -55,7 +55,7 @@ func settled(p *plan.Plan) (list []plan.Instruction) {
 			continue
 		}
 		s.After, s.Deferred = nil, false
-		list = append(list, s)
+		list = append(list, fromHost(p, s))
 	}
 	return list
 }

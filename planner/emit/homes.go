@@ -18,9 +18,29 @@ type homes struct {
 	on       []onDevice
 	batch    []int   // by micro-batch: on the host
 	result   []int   // by micro-batch: on the host
+	next     []next  // by device: where the next batch comes to
 	caches   [][]int // by block and index: on the device that runs it, or on the host
 	partials int     // on device 0: sums of squares of gradients, -1 for none
 	cpuClip  int     // the clip factor on the host
+}
+
+// next is where the first micro-batch of a device comes to during the iteration before; -1 for nowhere.
+type next struct{ home, micro int }
+
+// nextHomes gives devices that begin with the first block a home for their first micro-batch of the next iteration.
+func (h *homes) nextHomes() {
+	if h.next = nil; !h.c.NextBatch {
+		return
+	}
+	h.next = slices.Repeat([]next{{-1, -1}}, h.c.DeviceCount())
+	begun := make([]bool, len(h.on))
+	for _, u := range (sequencer{h.l, h.c}).sequence() {
+		if !begun[u.device] && u.block == 0 && u.device < len(h.next) {
+			j := u.micros[0]
+			h.next[u.device] = next{h.home(fmt.Sprintf("next batch %d", j), plan.BatchData, u.device, h.l.Batch.Bytes), j}
+		}
+		begun[u.device] = true
+	}
 }
 
 // onDevice is what a device holds; -1 for nothing.
@@ -71,6 +91,7 @@ func (h *homes) make() error {
 		h.batch = append(h.batch, h.home(fmt.Sprintf("batch %d", j), plan.BatchData, h.host, l.Batch.Bytes))
 		h.result = append(h.result, h.home(fmt.Sprintf("result %d", j), plan.ResultData, h.host, l.ResultBytes()))
 	}
+	h.nextHomes()
 	if h.c.CPURows != nil { // batches are where the CPU reads them
 		copy(h.on[h.cpu].batch, h.batch)
 	}

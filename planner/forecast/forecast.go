@@ -1,7 +1,9 @@
 package forecast
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"spillway/plan"
 	"spillway/planner/goal"
 	"spillway/trace"
+	"spillway/units"
 )
 
 // launchBound is the share of an iteration that launching its kernels must take for capturing
@@ -53,18 +56,29 @@ func Of(p *plan.Plan, site goal.Site) (*plan.Forecast, error) {
 		return nil, fmt.Errorf("forecasting: %w", err)
 	}
 	defer s.executor.Close()
+	var began time.Duration
+	var none executor.Counters
+	if s.executor.PrefetchesBatch() { // of the first iteration the batch comes when it begins
+		if began, err = s.iterate(); err != nil {
+			return nil, fmt.Errorf("forecasting: %w", err)
+		}
+		none = s.executor.Counters()
+	}
+	launched, worked := s.devices[0].Launching(), s.busy()
 	first, err := s.iterate()
 	if err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
 	}
-	f := &plan.Forecast{StepSeconds: first.Seconds(), Busy: map[string]float64{}, PeakBytes: p.Peak(), Flops: flops(p)}
+	f := &plan.Forecast{StepSeconds: (first - began).Seconds(), Busy: map[string]float64{}, PeakBytes: p.Peak(), Flops: flops(p), Input: input(p, site)}
 	c := s.executor.Counters()
-	f.BytesIn, f.BytesOut = c.BytesIn, c.BytesOut
-	launching := s.devices[0].Launching()
-	busy := make([]map[string]time.Duration, len(s.devices)) // by device and lane
-	var longest time.Duration                                // that a lane works: no iteration of many is shorter
-	for d, v := range s.devices {
-		busy[d] = v.Busy()
+	f.BytesIn, f.BytesOut = c.BytesIn-none.BytesIn, c.BytesOut-none.BytesOut
+	launching := s.devices[0].Launching() - launched
+	busy := s.busy()
+	var longest time.Duration // that a lane works: no iteration of many is shorter
+	for d := range s.devices {
+		for lane := range busy[d] {
+			busy[d][lane] -= worked[d][lane]
+		}
 		longest = max(longest, slices.Max(append(slices.Collect(maps.Values(busy[d])), 0)))
 	}
 	if CarriesOver(p) {
@@ -87,11 +101,21 @@ func Timeline(p *plan.Plan, site goal.Site) ([]trace.Event, error) {
 		return nil, fmt.Errorf("forecasting: %w", err)
 	}
 	defer s.executor.Close()
-	if err := s.executor.Trace(ring); err != nil {
+	prefetches := s.executor.PrefetchesBatch()
+	if prefetches { // of the first iteration the batch comes when it begins
+		_, err = s.iterate()
+	}
+	if err == nil {
+		err = s.executor.Trace(ring)
+	}
+	if err == nil {
+		_, err = s.iterate()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
 	}
-	if _, err := s.iterate(); err != nil {
-		return nil, fmt.Errorf("forecasting: %w", err)
+	if prefetches {
+		return trace.FromZero(ring.Events()), nil
 	}
 	return ring.Events(), nil
 }
@@ -132,6 +156,15 @@ func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
 	return s, err
 }
 
+// busy is how long each lane of each device has worked so far.
+func (s *simulation) busy() []map[string]time.Duration {
+	list := make([]map[string]time.Duration, len(s.devices))
+	for d, v := range s.devices {
+		list[d] = v.Busy()
+	}
+	return list
+}
+
 // withLink tells what a link carries of its rate while the CPU computes. Calls of such a CPU were
 // measured while the link was busy.
 type withLink interface{ LinkShare() float64 }
@@ -139,7 +172,9 @@ type withLink interface{ LinkShare() float64 }
 // iterate carries the plan out once more and says when that has ended: not before, the
 // next iteration begins.
 func (s *simulation) iterate() (end time.Duration, err error) {
-	if err := s.executor.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
+	var late error
+	err = s.executor.Iterate(context.Background(), executor.IterationArgs{Meanwhile: func() { late = s.executor.Upload() }})
+	if err = errors.Join(err, late); err != nil {
 		return 0, err
 	}
 	for _, v := range s.devices {
@@ -215,6 +250,20 @@ func virtual(s goal.Site, name string, generates bool) *sim.Virtual {
 
 // diskLatency is the time a copy takes beyond its bytes.
 const diskLatency = 100 * time.Microsecond
+
+// input is what the copies of batches take.
+func input(p *plan.Plan, site goal.Site) (most plan.Input) {
+	on := make([]plan.Input, len(p.Devices))
+	for i := range p.Instructions {
+		s := &p.Instructions[i]
+		if brings := p.BringsNextBatch(s); brings || p.ReadsHostBatch(s) {
+			in, bytes := &on[s.Device], p.Buffers[s.Src].Bytes
+			in.Bytes, in.Prefetched = in.Bytes+bytes, in.Prefetched || brings
+			in.Seconds += (site.Device.Link.In.Time(units.Bytes(bytes)) + site.Device.Link.Latency).Seconds()
+		}
+	}
+	return slices.MaxFunc(on, func(a, b plan.Input) int { return cmp.Compare(a.Seconds, b.Seconds) })
+}
 
 // flops of an iteration.
 func flops(p *plan.Plan) (sum float64) {

@@ -34,6 +34,7 @@ func (l *Layout) Allowed(c strategy.Choice) strategy.Choice {
 	if !l.Training() || l.Goal.Optimizer.Rule.WholeParam() { // the CPU updates piece by piece, without scratch memory
 		c.UpdatedByCPU = nil
 	}
+	c.NextBatch = c.NextBatch && l.Training() && !l.Goal.Optimizer.Held // loops of one's own bring each batch when it is due
 	c.CPURows = l.allowedCPURows(c)
 	c.HostCaches = (c.HostCaches || l.Goal.HostCaches) && l.Model.Config.Cache != nil && c.DeviceCount() == 1
 	return c

@@ -34,10 +34,13 @@ func Make(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	}
 	t := newTarget(b)
 	s := newSearch(t.itself())
-	best, err := s.deepSearch()
-	if err != nil {
+	if _, err := s.deepSearch(); err != nil {
 		return nil, err
 	}
+	if err := s.prefetchBatch(); err != nil {
+		return nil, err
+	}
+	best := s.best
 	p, err := write(t.writer, best.choice)
 	if err != nil {
 		return nil, err

@@ -50,6 +50,9 @@ type Choice struct {
 	// HostCaches: keys and values of all blocks are stored in host memory, and go to the device and back with
 	// the block that reads them, where they do not fit there.
 	HostCaches bool `json:"host_caches,omitempty"`
+	// NextBatch: the batch of the next iteration comes to the device while one runs, where it has memory of its
+	// own. Of several micro-batches that is the first of a device; the others come while it computes.
+	NextBatch bool `json:"next_batch,omitempty"`
 	// Devices that work; 0 counts as 1. They are data parallel, each with its own
 	// micro-batches, unless Split gives each block a device.
 	Devices int   `json:"devices,omitempty"`

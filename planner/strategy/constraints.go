@@ -261,6 +261,9 @@ type Bounds struct {
 	SaveBelow, StayBelow float64
 	// Prefetch is the prefetch depth, see Choice; 0 leaves it open.
 	Prefetch int
+	// SingleBatch: the batch of the next iteration does not come to the device while one runs, which takes memory
+	// there for a second one.
+	SingleBatch bool
 	// Without are parallelisms that are not taken.
 	Without []Parallelism
 }

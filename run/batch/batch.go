@@ -83,6 +83,9 @@ func (l Layout) Match(b Batch) (Matched, error) {
 	return m, nil
 }
 
+// Match checks another batch against what the model reads.
+func (m *Matched) Match(b Batch) (Matched, error) { return m.layout.Match(b) }
+
 // String lists the names of what the model reads.
 func (l Layout) String() string {
 	list := make([]string, len(l.parts))
