@@ -49,7 +49,7 @@ func (c convolved) attr() op.Attr {
 func sized(n []int) op.Type { return op.Type{DType: dtype.F32, Shape: shape.Of(n...)} }
 
 // calls are the convolution and its gradients, of so many samples.
-func (c convolved) calls(t *testing.T, samples int) (calls [3]op.Call) {
+func (c convolved) calls(t testing.TB, samples int) (calls [3]op.Call) {
 	x := sized(append([]int{samples}, c.x[1:]...))
 	made := func(kind op.Kind, a op.Attr, in ...op.Type) op.Call {
 		call, err := op.Make(kind, a, in...)
