@@ -46,7 +46,7 @@ func browser(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(cancel)
-	within := 2 * time.Minute
+	within := 5 * time.Minute
 	if *screenshots != "" {
 		within = 10 * time.Minute
 	}
@@ -84,7 +84,7 @@ func patience() time.Duration {
 	if *screenshots != "" {
 		return 4 * time.Minute
 	}
-	return 30 * time.Second
+	return 2 * time.Minute
 }
 
 func scheme(t *testing.T, ctx context.Context, name string) {

@@ -318,15 +318,12 @@ func TestFollowing(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Start(Start{PID: 1})
-	var l *Log
-	for deadline := time.Now().Add(10 * time.Second); l == nil && time.Now().Before(deadline); {
-		l, _ = Follow(path)
-	}
-	if l == nil {
-		t.Fatal("the log does not appear")
+	l, err := Follow(path)
+	if err != nil {
+		t.Fatal(err)
 	}
 	defer l.Close()
-	for deadline := time.Now().Add(10 * time.Second); len(l.Samples) == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for ; len(l.Samples) == 0; time.Sleep(time.Millisecond) { // it comes by itself
 		if _, err := l.Update(); err != nil {
 			t.Fatal(err)
 		}
@@ -477,12 +474,8 @@ func TestSlowDisk(t *testing.T) {
 	d := &disk{slow: make(chan struct{})}
 	w := start(d, 0, Options{})
 	it := iteration(1)
-	began := time.Now()
 	for range 3 * bufferSize / (8 * iterationWords) {
-		w.Iteration(&it)
-	}
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("the run waited %v", took)
+		w.Iteration(&it) // who waited for the disk would wait for ever
 	}
 	if n, _ := w.Dropped(); n == 0 {
 		t.Error("nothing was dropped")

@@ -243,9 +243,10 @@ func TestErrorsOfWhatCarriesOver(t *testing.T) {
 	} {
 		count, _ := outCopies(p)
 		var copies atomic.Int64
+		ended := make(chan struct{}) // the iteration, which does not wait for its last copy
 		e := prepared(t, p, newOutward(func() error {
 			if copies.Add(1) == count { // the last of the first iteration
-				time.Sleep(5 * time.Millisecond)
+				<-ended
 				return fault
 			}
 			return nil
@@ -253,6 +254,7 @@ func TestErrorsOfWhatCarriesOver(t *testing.T) {
 		if err := e.Iterate(context.Background(), executor.IterationArgs{Iteration: 7}); err != nil {
 			t.Fatal(err)
 		}
+		close(ended)
 		if err := wait(e); !errors.Is(err, fault) || !strings.Contains(err.Error(), "carried over from iteration 7") {
 			t.Errorf("%s: %v, want the injected fault of what iteration 7 carries over", name, err)
 		}

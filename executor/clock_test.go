@@ -62,7 +62,8 @@ func (d *drifting) Queue(name string) (device.Queue, error) {
 }
 
 // Events of a device with a clock of its own are shown on the host's: an iteration lies between the
-// looks at the host's clock around it.
+// looks at the host's clock around it. Where another program takes the core during a look, clocks are
+// off by as much, so several iterations are tried; clocks that are not aligned are an hour apart in all.
 func TestClocksAreAligned(t *testing.T) {
 	p := streamed(t)
 	began := time.Now()
@@ -72,20 +73,31 @@ func TestClocksAreAligned(t *testing.T) {
 	e := prepared(t, p, dev)
 	iterate(t, e, 0)
 	sink := trace.NewRing(len(p.Instructions))
-	if err := e.Trace(sink); err != nil {
-		t.Fatal(err)
-	}
-	opened := time.Now() // the trace counts from just before
-	before := time.Since(opened)
-	iterate(t, e, 1)
-	after := time.Since(opened)
-	var first, last int64 = 1 << 62, 0
-	for _, ev := range sink.Events() {
-		first, last = min(first, ev.Start), max(last, ev.End)
-	}
-	const slack = int64(2 * time.Millisecond) // of this test's own looks
-	if first < int64(before)-slack || last > int64(after)+slack || last <= first {
-		t.Errorf("the iteration lies between %v and %v, the trace between %v and %v", before, after, time.Duration(first), time.Duration(last))
+	const exact, tries = 2 * time.Millisecond, 200
+	for n := 1; ; n++ {
+		sink.Reset()
+		earliest := time.Now()
+		if err := e.Trace(sink); err != nil {
+			t.Fatal(err)
+		}
+		latest := time.Now() // the trace counts from a moment between the two
+		before := time.Now()
+		iterate(t, e, n)
+		after := time.Now()
+		var first, last int64 = 1 << 62, 0
+		for _, ev := range sink.Events() {
+			first, last = min(first, ev.Start), max(last, ev.End)
+		}
+		if last <= first {
+			t.Fatalf("the trace lies between %v and %v", time.Duration(first), time.Duration(last))
+		}
+		early, late := before.Sub(latest)-time.Duration(first), time.Duration(last)-after.Sub(earliest)
+		if early <= exact && late <= exact {
+			break
+		}
+		if n == tries {
+			t.Fatalf("by the trace an iteration began %v before the host asked for it, and ended %v after the host saw the end", early, late)
+		}
 	}
 	if err := e.Trace(nil); err != nil {
 		t.Fatal(err)
@@ -97,17 +109,17 @@ func TestIterationsOfHostDevicesShareAClock(t *testing.T) {
 	p := streamed(t)
 	e := prepared(t, p, cpu.Open(cpu.Options{Threads: 1}))
 	ring := trace.NewRing(len(p.Instructions))
+	began := time.Now() // the trace counts from a moment after it
 	if err := e.Trace(ring); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
 	if err := e.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
 		t.Fatal(err)
 	}
 	took := time.Since(began)
 	for i, ev := range ring.Events() {
-		if ev.Start < 0 || ev.End > int64(took)+int64(time.Millisecond) {
-			t.Errorf("instruction %d ran from %v to %v, the iteration took %v", i, time.Duration(ev.Start), time.Duration(ev.End), took)
+		if ev.Start < 0 || ev.End > int64(took) {
+			t.Errorf("instruction %d ran from %v to %v, all took %v", i, time.Duration(ev.Start), time.Duration(ev.End), took)
 		}
 	}
 }

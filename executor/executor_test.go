@@ -233,10 +233,31 @@ func tracesEveryInstruction(t *testing.T, p *plan.Plan) {
 	}
 	defer e.Close()
 	ring := trace.NewRing(len(p.Instructions))
-	if err := errors.Join(e.Trace(ring), e.Iterate(context.Background(), executor.IterationArgs{})); err != nil {
+	if err := e.Trace(ring); err != nil {
 		t.Fatal(err)
 	}
-	events := ring.Events()
+	// Clocks of two devices are set one after the other. Where another program takes the core in between
+	// they are off by as much, so several iterations are tried.
+	const exact, tries = int64(5 * time.Millisecond), 200
+	for n := 1; ; n++ {
+		ring.Reset()
+		if err := e.Iterate(context.Background(), executor.IterationArgs{}); err != nil {
+			t.Fatal(err)
+		}
+		early := tracedInOrder(t, p, ring.Events())
+		if early <= exact {
+			break
+		}
+		if n == tries {
+			t.Fatalf("instructions start up to %v before those of other devices that they wait for have ended", time.Duration(early))
+		}
+	}
+}
+
+// tracedInOrder checks the events of an iteration, and gives by how much an instruction started at most before one of
+// another device that it waits for had ended.
+func tracedInOrder(t *testing.T, p *plan.Plan, events []trace.Event) (early int64) {
+	t.Helper()
 	if len(events) != len(p.Instructions) {
 		t.Fatalf("%d events for %d instructions", len(events), len(p.Instructions))
 	}
@@ -245,10 +266,13 @@ func tracesEveryInstruction(t *testing.T, p *plan.Plan) {
 			t.Errorf("instruction %d ends before it starts", i)
 		}
 		for _, a := range s.After {
-			between := p.Instructions[a].Device != s.Device // where clocks are only set so well
-			if early := events[a].End - events[i].Start; early > 0 && !between || early > int64(5*time.Millisecond) {
-				t.Errorf("instruction %d of device %d started at %d, before instruction %d of device %d ended at %d", i, s.Device, events[i].Start, a, p.Instructions[a].Device, events[a].End)
+			before := events[a].End - events[i].Start
+			if p.Instructions[a].Device != s.Device {
+				early = max(early, before)
+			} else if before > 0 {
+				t.Errorf("instruction %d of device %d started at %d, before instruction %d ended at %d", i, s.Device, events[i].Start, a, events[a].End)
 			}
 		}
 	}
+	return early
 }

@@ -152,7 +152,7 @@ func TestDrawnTexts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		for _, err := range b.All(ctx) {
 			if err != nil {
 				t.Fatalf("%+v: %v, after %+v", r.Sampler, err, b.Statistics())

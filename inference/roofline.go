@@ -12,7 +12,7 @@ import (
 // Roofline is the most tokens in a second that the machine's rates allow.
 type Roofline struct {
 	TokensPerSecond float64
-	Bound           string // what limits it: "memory", "compute", or "link" where weights stream
+	Bound           string // what limits it: "memory", "compute", or "link" or "disk" where weights stream
 	Assumed         bool   // the rate that limits it was not measured
 }
 
@@ -49,7 +49,8 @@ func (r Roofline) Under(rate float64) Roofline {
 func (e *Engine) Rooflines(s generate.Statistics, streams int) (prefill, decode Roofline) {
 	e.measureMemory()
 	p := e.Run.Plan
-	var resident, streamed, multiplied float64 // bytes of weights, and numbers that are multiplied for each token
+	var resident, multiplied float64 // bytes of weights, and numbers that are multiplied for each token
+	var streamed streamedBytes
 	for _, slab := range p.Slabs {
 		for _, q := range slab.Params {
 			if len(q.Type.Shape) < 2 {
@@ -59,10 +60,13 @@ func (e *Engine) Rooflines(s generate.Statistics, streams int) (prefill, decode 
 				continue // a few rows of it are read
 			}
 			multiplied += float64(q.Type.Shape.Elements())
-			if p.TierOf(slab.Weight) == plan.OnDevice {
+			switch p.TierOf(slab.Weight) {
+			case plan.OnDevice:
 				resident += float64(q.Type.Bytes())
-			} else {
-				streamed += float64(q.Type.Bytes())
+			case plan.OnDisk:
+				streamed.disk += float64(q.Type.Bytes())
+			default:
+				streamed.host += float64(q.Type.Bytes())
 			}
 		}
 	}
@@ -76,6 +80,9 @@ func (e *Engine) Rooflines(s generate.Statistics, streams int) (prefill, decode 
 	return prefill, decode
 }
 
+// streamedBytes are bytes of weights that stream in each step, by where they come from.
+type streamedBytes struct{ host, disk float64 }
+
 // measureMemory measures the memory's rate where nobody did yet, in some tens of milliseconds. It
 // was assumed so far, so that the first token did not wait.
 func (e *Engine) measureMemory() {
@@ -85,8 +92,12 @@ func (e *Engine) measureMemory() {
 }
 
 // bound is the roofline of a step of so many tokens.
-func (e *Engine) bound(resident, streamed, multiplied, tokens float64) (r Roofline) {
-	d, precision := e.Rig.Machine.Devices[0], e.Run.Options.Precision
+func (e *Engine) bound(resident float64, streamed streamedBytes, multiplied, tokens float64) (r Roofline) {
+	d, precision, disk := e.Rig.Machine.Devices[0], e.Run.Options.Precision, e.Rig.Machine.Disk
+	overLink := streamed.host
+	if !d.Shared { // else the disk fills the device's memory
+		overLink += streamed.disk
+	}
 	figure := precision.String()
 	if _, known := d.Sources[figure]; !known {
 		figure = "f32" // as Compute.Rate does
@@ -94,15 +105,17 @@ func (e *Engine) bound(resident, streamed, multiplied, tokens float64) (r Roofli
 	times := []struct {
 		what, figure string
 		seconds      float64
+		of           machine.Sources
 	}{
-		{"memory", "bandwidth", resident / float64(d.Bandwidth)},
-		{"compute", figure, 2 * multiplied * tokens / float64(d.Compute.Rate(precision))},
-		{"link", "in", streamed / float64(d.Link.In)},
+		{"memory", "bandwidth", resident / float64(d.Bandwidth), d.Sources},
+		{"compute", figure, 2 * multiplied * tokens / float64(d.Compute.Rate(precision)), d.Sources},
+		{"link", "in", overLink / float64(d.Link.In), d.Sources},
+		{"disk", "read", streamed.disk / float64(disk.Read), disk.Sources},
 	}
 	var longest float64
 	for _, t := range times {
 		if t.seconds > longest && t.seconds < 1e9 { // a rate that is not known gives infinity
-			longest, r.Bound, r.Assumed = t.seconds, t.what, d.Sources[t.figure] == machine.Assumed
+			longest, r.Bound, r.Assumed = t.seconds, t.what, t.of[t.figure] == machine.Assumed
 		}
 	}
 	if longest > 0 {

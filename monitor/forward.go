@@ -30,13 +30,12 @@ type Forwarder struct {
 	err   error // the first, for Close
 }
 
-const (
-	// maxQueued is how many alerts wait; further ones are dropped, since an alert a second helps
-	// nobody.
-	maxQueued = 16
-	// forwardWithin is how long a command or an address may take.
-	forwardWithin = 10 * time.Second
-)
+// maxQueued is how many alerts wait; further ones are dropped, since an alert a second helps
+// nobody.
+const maxQueued = 16
+
+// forwardWithin is how long a command or an address may take.
+var forwardWithin = 10 * time.Second
 
 // Alert hands an alert on.
 func (f *Forwarder) Alert(a eventlog.Alert) {

@@ -52,15 +52,19 @@ func TestForwarding(t *testing.T) {
 	}
 }
 
-// A command that hangs does not hold up whoever gives it alerts.
+// An address that does not answer does not hold up whoever gives it alerts.
 func TestForwardingDoesNotWait(t *testing.T) {
-	f := &Forwarder{Command: "sleep 0.3"}
-	began := time.Now()
+	goes := make(chan struct{})
+	h := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-goes }))
+	defer h.Close()
+	f := &Forwarder{Webhook: h.URL}
 	for range 100 {
-		f.Alert(eventlog.Alert{})
+		f.Alert(eventlog.Alert{}) // who waited for an answer would not come to the end
 	}
-	if took := time.Since(began); took > 200*time.Millisecond {
-		t.Errorf("it took %v", took)
+	close(goes)
+	if err := f.Close(); err != nil {
+		t.Error(err)
 	}
-	close(f.queue) // the rest is not waited for
 }
+
+func init() { forwardWithin = 5 * time.Minute } // this computer may be busy

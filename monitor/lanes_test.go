@@ -39,7 +39,7 @@ func TestLanesOfARun(t *testing.T) {
 	shows := func(want ...string) {
 		t.Helper()
 		var text string
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			at := w.Look()
 			lines := (&Screen{}).Draw(at, 100, 40)
 			text = strings.Join(lines, "\n")

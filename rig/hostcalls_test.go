@@ -51,11 +51,12 @@ func TestHostCallsAreMeasured(t *testing.T) {
 	if stored := next.host.cached; len(stored) < 2 {
 		t.Fatalf("stored: %v", stored)
 	}
-	for key, was := range next.host.cached { // by a busy computer
-		was.Device *= 100
+	const busy = 1e6 // more than two measurements differ by, whatever else the computer does
+	for key, was := range next.host.cached {
+		was.Device *= busy
 		next.host.cached[key] = was
 	}
-	if now, ok := next.Machine.Devices[0].HostCalls.Within(room).Time(plain); !ok || now.Device > 50*took.Device || next.host.cached != nil {
+	if now, ok := next.Machine.Devices[0].HostCalls.Within(room).Time(plain); !ok || now.Device > busy/10*took.Device || next.host.cached != nil {
 		t.Errorf("%v where it takes %v; still stored: %v", now, took, next.host.cached)
 	}
 }

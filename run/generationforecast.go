@@ -55,7 +55,11 @@ type Division struct {
 	// Link and CPUTime are the shares of a token's time in which the link brings and the CPU computes.
 	Link    float64 `json:"link_share"`
 	CPUTime float64 `json:"cpu_share"`
-	OnDisk  bool    `json:"on_disk,omitempty"` // weights stream from the disk
+	// Disk of the streamed blocks are read from the disk, DiskBytes each token, and Reading is the share of a token's
+	// time in which it reads.
+	Disk      int     `json:"disk_blocks,omitempty"`
+	DiskBytes int64   `json:"disk_bytes,omitempty"`
+	Reading   float64 `json:"disk_share,omitempty"`
 }
 
 // DecodeForecast is a step of one token of some sequences.
@@ -73,7 +77,7 @@ type StepForecast struct {
 	TokensPerSec float64 `json:"tokens_per_second"`
 	Bytes        int64   `json:"memory_bytes"` // that kernels read and write
 	Bound        string  `json:"bound"`        // memory, compute, launches, or a link
-	// Roofline is what the slowest of memory, arithmetic and link needs at least, and RooflineBound
+	// Roofline is what the slowest of memory, arithmetic, link and disk needs at least, and RooflineBound
 	// which it is.
 	Roofline      float64 `json:"roofline_seconds"`
 	RooflineBound string  `json:"roofline_bound"`
@@ -151,14 +155,20 @@ func (r *Run) division() (*Division, error) {
 		p = view
 	}
 	d := &Division{Blocks: len(r.Spec.Blocks)}
-	streamed := map[int]bool{}
+	streamed, read := map[int]bool{}, map[int]bool{}
+	binds := func(s *plan.Instruction, of map[int]bool) bool {
+		return slices.ContainsFunc(s.Bindings, func(b plan.Binding) bool { return b.Region == plan.InWeight && of[b.Buffer] })
+	}
 	for i := range p.Instructions {
-		switch s := &p.Instructions[i]; {
+		s := &p.Instructions[i]
+		if s.Verb == plan.Move && p.TierOf(s.Src) == plan.OnDisk {
+			d.DiskBytes += p.Buffers[s.Src].Bytes
+			read[s.Dst] = true
+		}
+		switch {
 		case s.Verb == plan.Move && p.Buffers[s.Src].Class == plan.Weight && p.TierOf(s.Dst) == plan.OnDevice:
-			streamed[s.Dst] = true
+			streamed[s.Dst], read[s.Dst] = true, read[s.Dst] || read[s.Src]
 			d.StreamBytes += p.Buffers[s.Src].Bytes
-		case s.Verb == plan.Move && p.TierOf(s.Src) == plan.OnDisk:
-			d.OnDisk = true
 		case s.Verb != plan.Run:
 		case p.Devices[s.Device].Name == plan.HostName:
 			d.CPU++
@@ -167,8 +177,10 @@ func (r *Run) division() (*Division, error) {
 					d.CPUBytes += p.Buffers[b.Buffer].Bytes
 				}
 			}
-		case slices.ContainsFunc(s.Bindings, func(b plan.Binding) bool { return b.Region == plan.InWeight && streamed[b.Buffer] }):
-			d.Stream++
+		case binds(s, streamed):
+			if d.Stream++; binds(s, read) {
+				d.Disk++
+			}
 		default:
 			d.Device++
 		}
@@ -189,7 +201,7 @@ func (r *Run) division() (*Division, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Link, d.CPUTime = f.Busy["link to device"], f.Busy["CPU"]
+	d.Link, d.CPUTime, d.Reading = f.Busy["link to device"], f.Busy["CPU"], f.Busy["disk read"]
 	return d, nil
 }
 
@@ -284,8 +296,14 @@ func (r *Run) forecastOf(p *plan.Plan, name string, positions int64) (s StepFore
 		return s, err
 	}
 	s = StepForecast{Positions: positions, Seconds: f.StepSeconds, TokensPerSec: f.TokensPerSec, Bound: f.Bound}
-	var flops float64
+	var flops, link, disk float64
 	for _, i := range p.Instructions {
+		switch {
+		case i.Verb == plan.Move && p.TierOf(i.Src) == plan.OnDisk:
+			disk += float64(p.Buffers[i.Src].Bytes)
+		case i.Verb == plan.Move && i.Lane == plan.In:
+			link += float64(p.Buffers[i.Src].Bytes)
+		}
 		if i.Verb != plan.Run {
 			continue
 		}
@@ -304,7 +322,7 @@ func (r *Run) forecastOf(p *plan.Plan, name string, positions int64) (s StepFore
 	for _, b := range []struct {
 		name    string
 		seconds float64
-	}{{"memory", memory}, {"compute", compute}, {"link", float64(f.BytesIn) / float64(d.Link.In)}} {
+	}{{"memory", memory}, {"compute", compute}, {"link", link / float64(d.Link.In)}, {"disk", disk / float64(r.site.Disk.Read)}} {
 		if b.seconds > s.Roofline && b.seconds < math.MaxFloat64 {
 			s.Roofline, s.RooflineBound = b.seconds, b.name
 		}

@@ -101,7 +101,7 @@ func TestAbsurdSizesAreRefused(t *testing.T) {
 		{Task: spillway.Train, Seq: 100_000_000},
 	} {
 		start := time.Now()
-		if _, err := m.Plan(o); err == nil || !strings.Contains(err.Error(), "planned") || time.Since(start) > time.Minute {
+		if _, err := m.Plan(o); err == nil || !strings.Contains(err.Error(), "planned") || time.Since(start) > 5*time.Minute {
 			t.Errorf("%+v: %v after %v", o.BatchSize, err, time.Since(start))
 		}
 	}

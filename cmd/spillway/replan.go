@@ -107,6 +107,9 @@ func replanHere(dir string, memory int64) (r dashboard.Replanned, err error) {
 	return r, err
 }
 
+// startReplan starts the process that plans. Tests, which wait for it, do not have it wait for everybody else.
+var startReplan = startGently
+
 // replan asks this program, in another process, for the plan of a run with another limit of
 // device memory.
 func replan(ctx context.Context, dir string, memory int64) (none dashboard.Replanned, err error) {
@@ -118,7 +121,7 @@ func replan(ctx context.Context, dir string, memory int64) (none dashboard.Repla
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	var out, failed bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &failed
-	if err := startGently(cmd); err != nil {
+	if err := startReplan(cmd); err != nil {
 		return none, fmt.Errorf("asking the planner: %w", err)
 	}
 	if err := cmd.Wait(); err != nil {

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"spillway/plan"
 	"spillway/planner"
@@ -31,7 +30,7 @@ func TestReplan(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(asProgram, "1")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	peak := was.Peak()[plan.OnDevice]
 	made, err := replan(ctx, dir, 2*peak)
@@ -91,7 +90,7 @@ func TestReplanGeneration(t *testing.T) {
 	}
 	t.Setenv(asProgram, "1")
 	t.Chdir(t.TempDir())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	peak := was.Peak()[plan.OnDevice]
 	same, err := replan(ctx, dir, 4*peak)
@@ -138,6 +137,10 @@ func TestStartGently(t *testing.T) {
 	if err != nil || runtime.GOOS != "linux" {
 		t.Skip("there is no program that prints its priority")
 	}
+	own, err := exec.Command(niceness).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range 3 {
 		var out strings.Builder
 		cmd := exec.Command(niceness)
@@ -151,8 +154,8 @@ func TestStartGently(t *testing.T) {
 	}
 	for range 20 {
 		text, err := exec.Command(niceness).Output()
-		if err != nil || string(text) == "19\n" {
-			t.Fatalf("%v: this program's priority is %q", err, text)
+		if err != nil || string(text) != string(own) {
+			t.Fatalf("%v: this program's priority is %q, it was %q", err, text, own)
 		}
 	}
 }

@@ -93,10 +93,16 @@ func conv(c op.Call, workers int) Program {
 	switch {
 	case v.Pointwise():
 		return pointwise(c, v, workers)
-	case v.byPlanes():
+	case v.byPlanes() || v.byRuns() && !back:
 		return convGroups(c, v, workers)
 	case v.byTiles():
 		return convTiles(c, v, workers)
+	case v.byStridedTiles():
+		return convStrided(c, v, workers)
+	case v.byPairs():
+		return convPairs(c, v, workers)
+	case v.depthwise() && v.byLines(back) && v.manyEdges(back):
+		return depthwisePlanes(c, v, workers)
 	case v.depthwise() && v.byLines(back):
 		return depthwiseLines(c, v, workers)
 	case v.depthwise():
@@ -168,58 +174,71 @@ func convInput(c op.Call, v convolution, workers int) Program {
 	}}
 }
 
-// convInputStrided multiplies the places of y of one sample by the weights, which gives what each adds to
-// its window, and then sums for each place of x what windows give it, in order.
+// givenRoom is how many elements of windows are computed at a time, where a line of places of y gives fewer: they
+// stay in the caches.
+const givenRoom = 128 << 10
+
+// convInputStrided multiplies some lines of places of y by the weights, which gives what each adds to its window,
+// and then adds to each place of x what these windows give it, in order.
 func convInputStrided(c op.Call, v convolution, workers int) Program {
-	places, columns := v.outside/int(v.B), v.taps*v.each
-	g := &kernel.Gemm{M: places, N: columns, K: v.made, CStep: columns, A: kernel.Matrix{Step: int(v.O)}, B: kernel.Matrix{Step: columns}}
+	columns, wide := v.taps*v.each, int(v.Out[2])
+	lines := min(max(givenRoom/(wide*columns), 1), int(v.Out[1]))
+	g := &kernel.Gemm{N: columns, K: v.made, M: lines * wide, CStep: columns, A: kernel.Matrix{Step: int(v.O)}, B: kernel.Matrix{Step: columns}}
 	room, ordered := alignedFloats(v.weights()), v.byPlaces(false)
-	gives := alignedFloats(places * columns)
+	gives := alignedFloats(lines * wide * columns)
 	var dx, windows []float32
-	var sample, group int
-	line := int(v.In[2] * v.C)
-	lines := int(v.In[0] * v.In[1])
-	collect := rowsOf(int64(lines), v.In[2]*int64(columns), func(_, from, to int) {
+	var sample, group, deep, first, n int // n lines from first on of plane deep of y
+	line, high := int(v.In[2]*v.C), int(v.In[1])
+	collect := rowsOf(v.Kernel[0]*v.In[1], v.In[2]*int64(columns), func(_, from, to int) {
 		for i := from; i < to; i++ {
-			v.collectLine(dx[(sample*lines+i)*line:][:line], windows, i, group)
+			z := deep*int(v.Stride[0]) - int(v.Padding[0]) + i/high*int(v.Dilation[0])
+			if z >= 0 && z < int(v.In[0]) {
+				v.collectLine(dx[((sample*int(v.In[0])+z)*high+i%high)*line:][:line], windows, i/high, i%high, first, n, group)
+			}
 		}
+	})
+	zero := rowsOf(v.In[0]*v.In[1], int64(line), func(_, from, to int) {
+		clear(dx[(sample*volume(ints(v.In))/int(v.In[2])+from)*line:][:(to-from)*line])
 	})
 	return Program{Workspace: bytesOf(room + gives + g.Workspace(workers)), Run: func(pool *kernel.Pool, l *device.Launch) {
 		work, w, dy := scratch(l), F32(l, 1), F32(l, 0)
 		dx, windows, g.Work = F32(l, 2), work[room:], work[room+gives:]
 		ordered.run(pool, work, w)
 		for sample = range int(v.B) {
-			for group = range v.groups {
-				g.A.Data, g.B.Data, g.C = dy[sample*places*int(v.O)+group*v.made:], work[group*v.made*columns:], windows
-				g.Run(pool)
-				collect.start(pool)
+			zero.start(pool)
+			for i := range int(v.Out[0]) * v.groups {
+				deep, group = i/v.groups, i%v.groups
+				for first = 0; first < int(v.Out[1]); first += lines {
+					n = min(lines, int(v.Out[1])-first)
+					at := ((sample*int(v.Out[0])+deep)*int(v.Out[1]) + first) * wide
+					g.M, g.A.Data, g.B.Data, g.C = n*wide, dy[at*int(v.O)+group*v.made:], work[group*v.made*columns:], windows
+					g.Run(pool)
+					collect.start(pool)
+				}
 			}
 		}
 	}}
 }
 
-// collectLine sums what the windows of one sample and group give the line i of x, a line of a window at a
-// time: where these lie in memory as those of x do, they are added whole.
-func (v convolution) collectLine(dx, windows []float32, i, group int) {
-	columns, width, channels := v.taps*v.each, int(v.In[2]), int(v.C)
-	for x := range width {
-		clear(dx[x*channels+group*v.each:][:v.each])
-	}
-	z, y := int64(i)/v.In[1], int64(i)%v.In[1]
-	for k := range v.Kernel[0] * v.Kernel[1] {
-		od, deep := v.along(0, z, k/v.Kernel[1])
-		oh, high := v.along(1, y, k%v.Kernel[1])
-		if !deep || !high {
+// collectLine adds what the windows of n lines of y from first on, of one group, give line y of x with plane kd of
+// theirs, a line of a window at a time: where these lie in memory as those of x do, they are added whole.
+func (v convolution) collectLine(dx, windows []float32, kd, y, first, n, group int) {
+	columns, width, channels, wide := v.taps*v.each, int(v.In[2]), int(v.C), int(v.Out[2])
+	for kh := range v.Kernel[1] {
+		oh, inside := v.along(1, int64(y), kh)
+		i := int(oh) - first
+		if !inside || i < 0 || i >= n {
 			continue
 		}
-		for ow := range int(v.Out[2]) {
-			given := windows[int((od*v.Out[1]+oh)*v.Out[2])*columns+ow*columns+int(k*v.Kernel[2])*v.each:][:int(v.Kernel[2])*v.each]
+		k := (kd*int(v.Kernel[1]) + int(kh)) * int(v.Kernel[2])
+		for ow := range wide {
+			given := windows[(i*wide+ow)*columns+k*v.each:][:int(v.Kernel[2])*v.each]
 			first := ow*int(v.Stride[2]) - int(v.Padding[2])
 			if v.groups == 1 && v.Dilation[2] == 1 {
 				low, high := max(0, -first), min(int(v.Kernel[2]), width-first)
 				if low < high {
 					at := dx[(first+low)*channels:][:(high-low)*channels]
-					kernel.Add(at, at, given[low*channels:])
+					addShort(at, given[low*channels:][:len(at)])
 				}
 				continue
 			}
@@ -230,6 +249,18 @@ func (v convolution) collectLine(dx, windows []float32, i, group int) {
 				}
 			}
 		}
+	}
+}
+
+// addShort adds lines that may be shorter than vectors: what is left over of those is added one by one, since
+// masked stores take as long as many others.
+func addShort(to, from []float32) {
+	whole := len(to) &^ 7
+	if whole > 0 {
+		kernel.Add(to[:whole], to[:whole], from)
+	}
+	for i := whole; i < len(to); i++ {
+		to[i] += from[i]
 	}
 }
 
@@ -266,8 +297,16 @@ func convWeight(c op.Call, workers int) Program {
 		return pointwise(c, v, workers)
 	case v.byPlanes():
 		return convGroupsWeight(c, v, workers)
+	case v.byRuns():
+		return convRunsWeight(c, v, workers)
 	case v.byTiles():
 		return convTilesWeight(c, v, workers)
+	case v.byStridedTiles():
+		return convStridedWeight(c, v, workers)
+	case v.byPairs():
+		return convPairsWeight(c, v, workers)
+	case v.depthwise() && v.byLines(false) && v.Kernel[2] >= 3:
+		return depthwiseWeightLines(c, v, workers)
 	case v.depthwise():
 		return depthwiseWeight(c, v)
 	}
@@ -333,11 +372,7 @@ func depthwise(c op.Call, v convolution, _ int) Program {
 		if c.Attr.Bias {
 			bias = F32(l, 2)
 		}
-		for k, given := 0, F32(l, 1); k < channels; k++ {
-			for t := range v.taps {
-				w[t*channels+k] = given[k*v.taps+t]
-			}
-		}
+		v.orderDepthwise(w, F32(l, 1))
 	})
 }
 

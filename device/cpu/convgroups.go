@@ -15,8 +15,22 @@ func (v convolution) byPlanes() bool {
 	return v.groups > 1 && !v.depthwise() && v.each <= fewChannels && v.made <= fewChannels && v.made%4 == 0
 }
 
-// plane is what windows of x look at; back, what those of dy look at for the gradient of x.
+// planesRoom is how many elements the planes of all groups have at most, where a line of windows has fewer: they
+// stay in the second-level cache. Those of runs stay in the first.
+const planesRoom, runsRoom = 64 << 10, 4 << 10
+
+// plane is what windows of x look at; back, what those of dy look at for the gradient of x. Its lines do not depend
+// on the number of workers.
 func (v convolution) plane(back bool) *kernel.Plane {
+	p, room := v.aroundPlaces(back), planesRoom/v.groups
+	if p.Runs = v.groups == 1; p.Runs {
+		room = runsRoom
+	}
+	return cutLines(p, room)
+}
+
+// aroundPlaces is a plane of one group, without its lines.
+func (v convolution) aroundPlaces(back bool) *kernel.Plane {
 	p := &kernel.Plane{From: ints(v.In), To: ints(v.Out), Kernel: ints(v.Kernel), Stride: ints(v.Stride), Dilation: ints(v.Dilation),
 		Before: ints(v.Padding), Apart: [3]int{1, 1, 1}, Channels: int(v.C), Taken: v.each}
 	if back {
@@ -25,17 +39,43 @@ func (v convolution) plane(back bool) *kernel.Plane {
 			p.Before[d] = p.Dilation[d]*(p.Kernel[d]-1) - p.Before[d]
 		}
 	}
+	return p
+}
+
+// cutLines chooses the lines of a plane, about the same number for each, so that it has so many elements.
+func cutLines(p *kernel.Plane, room int) *kernel.Plane {
+	p.Lines = p.To[1]
+	most := max(room*p.To[1]/p.Init().Size(), 1)
+	parts := (p.To[1] + most - 1) / most
+	p.Lines = (p.To[1] + parts - 1) / parts
 	return p.Init()
 }
 
 func volume(v [3]int) int { return v[0] * v[1] * v[2] }
 
-// neighbours is how many groups of so many channels one worker takes, so that workers seldom write to the
-// same cache line.
-func neighbours(channels int) int { return (15 + channels) / channels }
+// cleared is room of workers, cleared before the first use in a launch: planes have zeros that nobody overwrites.
+type cleared struct {
+	room []float32
+	own  int // of a worker
+	done []bool
+}
 
-// convGroups is a convolution of groups of few channels, or its gradient of x: a piece of work is a sample
-// of a group, whose plane stays in the cache.
+func (c *cleared) start(room []float32) {
+	c.room = room
+	clear(c.done)
+}
+
+func (c *cleared) of(worker int) []float32 {
+	own := c.room[worker*c.own:][:c.own]
+	if !c.done[worker] {
+		clear(own)
+		c.done[worker] = true
+	}
+	return own
+}
+
+// convGroups is a convolution of groups of few channels, or its gradient of x: a piece of work is some lines of
+// all groups of a sample, so that memory is read in order.
 func convGroups(c op.Call, v convolution, workers int) Program {
 	back := c.Kind == op.ConvInput
 	p, to, toAll := v.plane(back), v.made, int(v.O)
@@ -45,32 +85,34 @@ func convGroups(c op.Call, v convolution, workers int) Program {
 	const cols = kernel.PlaneCols
 	panels, panel := (to+cols-1)/cols, v.taps*p.Taken*cols
 	weights, biases := alignedFloats(v.groups*panels*panel), alignedFloats(v.groups*panels*cols)
-	own := alignedFloats(p.Size()) + kernel.PlaneRoom
-	var x, y, w, bias, ordered, biased, room []float32
+	size := oddLines(p.Size())
+	planes := &cleared{own: v.groups*size + kernel.PlaneRoom, done: make([]bool, workers)}
+	var x, y, w, bias, ordered, biased []float32
 	order := rowsOf(int64(v.groups), int64(panels*panel), func(_, from, to int) {
 		for g := from; g < to; g++ {
 			v.orderPanels(ordered[g*panels*panel:][:panels*panel], w, g, back)
 		}
 	})
-	piece := func(plane []float32, sample, g int) {
-		p.Fill(plane, x[sample*volume(p.From)*p.Channels+g*p.Taken:])
-		for k := range panels {
+	parts := (p.To[1] + p.Lines - 1) / p.Lines
+	work := &rows{n: int(v.B) * p.To[0] * parts, step: 1, do: func(worker, i, _ int) {
+		sample, z, first := i/parts/p.To[0], i/parts%p.To[0], i%parts*p.Lines
+		own, n := planes.of(worker), min(p.Lines, p.To[1]-first)
+		p.Fill(own, size, x[sample*volume(p.From)*p.Channels:], v.groups, z, first, n)
+		lines := y[(i/parts*p.To[1]+first)*p.To[2]*toAll:][:n*p.To[2]*toAll]
+		for k := range v.groups * panels {
+			g, col := k/panels, k%panels*cols
 			var add []float32
 			if bias != nil {
-				add = biased[(g*panels+k)*cols:]
+				add = biased[k*cols:]
 			}
-			p.Convolve(y[sample*volume(p.To)*toAll+g*to+k*cols:], plane, ordered[(g*panels+k)*panel:], add, toAll, min(cols, to-k*cols), plane[own-kernel.PlaneRoom:])
-		}
-	}
-	work := &rows{n: int(v.B) * v.groups, step: neighbours(to), do: func(worker, from, to int) {
-		for i := from; i < to; i++ {
-			piece(room[worker*own:][:own], i/v.groups, i%v.groups)
+			p.Convolve(lines[g*to+col:], own[g*size:], ordered[k*panel:], add, n, toAll, min(cols, to-col), own[v.groups*size:])
 		}
 	}}
-	return Program{Workspace: bytesOf(weights + biases + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
+	return Program{Workspace: bytesOf(weights + biases + workers*planes.own), Run: func(pool *kernel.Pool, l *device.Launch) {
 		all := scratch(l)
 		x, w, y, bias = F32(l, 0), F32(l, 1), F32(l, len(c.In)), nil
-		ordered, biased, room = all, all[weights:], all[weights+biases:]
+		ordered, biased = all, all[weights:]
+		planes.start(all[weights+biases:])
 		if c.Attr.Bias {
 			bias = F32(l, 2)
 			for o, b := range bias {
@@ -109,15 +151,17 @@ func (v convolution) orderPanels(to, w []float32, group int, back bool) {
 	}
 }
 
-// convGroupsWeight is the gradient of weights: a piece of work is a group.
+// convGroupsWeight is the gradient of weights: a piece of work is some groups, of which all samples are taken some
+// lines at a time.
 func convGroupsWeight(c op.Call, v convolution, workers int) Program {
 	p := v.plane(false)
 	one := [3]int{1, 1, 1} // what dy has of a group, side by side
-	given := (&kernel.Plane{From: p.To, To: p.To, Kernel: one, Stride: one, Dilation: one, Apart: one, Channels: int(v.O), Taken: v.made}).Init()
-	size, nextTo := alignedFloats(p.Size()), alignedFloats(given.Size())
-	together, each := neighbours(v.each), alignedFloats(p.Sums(v.made))
-	own := size + nextTo + together*each
-	var x, dy, dw, room []float32
+	given := (&kernel.Plane{From: p.To, To: p.To, Kernel: one, Stride: one, Dilation: one, Apart: one, Channels: int(v.O), Taken: v.made, Lines: p.Lines}).Init()
+	size, nextTo, each := oddLines(p.Size()), oddLines(given.Size()), alignedFloats(p.Sums(v.made))
+	least := (15 + v.each) / v.each // so that workers seldom take the same cache lines
+	together := max((v.groups+workers-1)/workers, least)
+	planes := &cleared{own: together * (size + nextTo + each), done: make([]bool, workers)}
+	var x, dy, dw []float32
 	store := func(sums []float32, g int) {
 		p.EachSum(sums, v.made, func(o, k, t int, sum float32) {
 			at := &dw[((g*v.made+o)*v.each+k)*v.taps+t]
@@ -128,21 +172,26 @@ func convGroupsWeight(c op.Call, v convolution, workers int) Program {
 		})
 	}
 	work := &rows{n: v.groups, step: together, do: func(worker, from, to int) {
-		plane := room[worker*own:][:own]
-		side, sums := plane[size:], plane[size+nextTo:]
+		own := planes.of(worker)
+		side, sums := own[together*size:], own[together*(size+nextTo):]
 		clear(sums)
-		for sample := range int(v.B) {
-			for g := from; g < to; g++ { // these share cache lines
-				p.Fill(plane, x[sample*volume(p.From)*p.Channels+g*v.each:])
-				given.Fill(side, dy[sample*volume(p.To)*int(v.O)+g*v.made:])
-				p.AddWeights(sums[(g-from)*each:], plane, side, given.Width, v.made)
+		for i := range int(v.B) * p.To[0] {
+			sample, z := i/p.To[0], i%p.To[0]
+			for first := 0; first < p.To[1]; first += p.Lines {
+				n := min(p.Lines, p.To[1]-first)
+				p.Fill(own, size, x[sample*volume(p.From)*p.Channels+from*v.each:], to-from, z, first, n)
+				given.Fill(side, nextTo, dy[sample*volume(p.To)*int(v.O)+from*v.made:], to-from, z, first, n)
+				for g := range to - from {
+					p.AddWeights(sums[g*each:], own[g*size:], side[g*nextTo:], n, given.Width, v.made)
+				}
 			}
 		}
 		for g := from; g < to; g++ {
 			store(sums[(g-from)*each:], g)
 		}
 	}}
-	return work.program(bytesOf(workers*own), func(l *device.Launch) {
-		x, dy, dw, room = F32(l, 0), F32(l, 1), F32(l, 2), scratch(l)
+	return work.program(bytesOf(workers*planes.own), func(l *device.Launch) {
+		x, dy, dw = F32(l, 0), F32(l, 1), F32(l, 2)
+		planes.start(scratch(l))
 	})
 }

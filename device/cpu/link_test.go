@@ -27,17 +27,17 @@ func TestLinkHasItsOwnClock(t *testing.T) {
 	}
 	q := opened.(*queue)
 	from, to := device.Buffer{Memory: mem, Bytes: size}, device.Buffer{Memory: mem, Offset: size, Bytes: size}
-	copies := func(n int) (first, queued time.Duration) {
-		first = hostqueue.Now()
-		for i := range n {
+	each := rate.Time(size)
+	// copies gives when the link is done with so many at the earliest and at the latest, by when each was queued.
+	copies := func(n int) (earliest, latest time.Duration) {
+		for range n {
+			before := hostqueue.Now()
 			if err := q.Copy(to, from); err != nil {
 				t.Fatal(err)
 			}
-			if i == 0 {
-				queued = hostqueue.Now()
-			}
+			earliest, latest = max(earliest, before)+each, max(latest, hostqueue.Now())+each
 		}
-		return first, queued
+		return earliest, latest
 	}
 	end := func() time.Duration {
 		t.Helper()
@@ -49,15 +49,14 @@ func TestLinkHasItsOwnClock(t *testing.T) {
 		}
 		return q.busy
 	}
-	each := rate.Time(size)
-	before, after := copies(8)
-	if begun := end() - 8*each; begun < before || begun > after {
-		t.Errorf("8 copies began at %v, they were queued from %v to %v on", begun, before, after)
+	earliest, latest := copies(8)
+	if done := end(); done < earliest || done > latest {
+		t.Errorf("8 copies were done at %v, from %v to %v is right", done, earliest, latest)
 	}
 	time.Sleep(2 * each) // nothing to do: that time is lost to the link
-	before, after = copies(2)
-	if begun := end() - 2*each; begun < before || begun > after {
-		t.Errorf("after a pause copies began at %v, they were queued from %v to %v on", begun, before, after)
+	earliest, latest = copies(2)
+	if done := end(); done < earliest || done > latest {
+		t.Errorf("after a pause copies were done at %v, from %v to %v is right", done, earliest, latest)
 	}
 	happens := hostqueue.NewEvent()
 	other, err := d.Queue("compute")

@@ -33,12 +33,8 @@ func (d *delayed) Queue(name string) (device.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &delayedQueue{device: d, inner: inner, faults: d.faults, work: make(chan func(), 1000)}
-	go func() {
-		for f := range q.work {
-			f()
-		}
-	}()
+	q := &delayedQueue{device: d, inner: inner, faults: d.faults, work: make(chan func(), 1000), synced: make(chan func())}
+	go q.run()
 	return q, nil
 }
 
@@ -65,8 +61,33 @@ type delayedQueue struct {
 	inner    device.Queue
 	faults   faults
 	work     chan func()
+	synced   chan func() // what Sync waits for
 	err      error
 	overtook func() // held back by the fault of that name
+}
+
+// run does what it is given. Where the fault is that nobody waits for it, it does so as late as it may, when Sync is
+// called, or it would be done in time now and then.
+func (q *delayedQueue) run() {
+	late := q.faults.ignoreWait || q.faults.syncToNothing
+	given := q.work
+	if late {
+		given = nil
+	}
+	for {
+		select {
+		case f := <-given:
+			f()
+		case f, open := <-q.synced:
+			for len(q.work) > 0 {
+				(<-q.work)()
+			}
+			if !open {
+				return
+			}
+			f()
+		}
+	}
 }
 
 // later queues an operation that is skipped after an error.
@@ -146,7 +167,7 @@ func (q *delayedQueue) Wait(e device.Event) error {
 
 func (q *delayedQueue) Sync() error {
 	done := make(chan struct{})
-	q.work <- func() {
+	q.synced <- func() {
 		q.catchUp()
 		close(done)
 	}
@@ -179,6 +200,6 @@ func (q *delayedQueue) report() error {
 
 func (q *delayedQueue) Close() error {
 	err := q.Sync()
-	close(q.work)
+	close(q.synced)
 	return err
 }

@@ -36,7 +36,7 @@ type Options struct {
 	// can be made to; nil skips what needs it.
 	Fail func(d device.Device, q device.Queue) error
 
-	patience time.Duration // how long a check may take; 0 is a minute
+	patience time.Duration // how long a check may take; 0 is five minutes
 }
 
 // check is one promise. It gets a fresh device, which is closed afterwards: what
@@ -79,7 +79,7 @@ func Run(t *testing.T, open func(t *testing.T) device.Device, o Options) {
 
 // on carries the check out and closes the device.
 func (c check) on(d device.Device, o Options) error {
-	patience := cmp.Or(o.patience, time.Minute)
+	patience := cmp.Or(o.patience, 5*time.Minute)
 	err := within(patience, func() error {
 		if c.onRig != nil {
 			return try(d, c.bytes, c.onRig)

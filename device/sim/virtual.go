@@ -238,6 +238,8 @@ func (q *virtualQueue) Copy(dst, src device.Buffer) error {
 	switch {
 	case to.onDevice && from.onDevice && q.v.Peer > 0:
 		q.advance(q.v.Peer.Time(bytes))
+	case from.onDevice && from.v == q.v && to.v != q.v: // a disk fills memory of a CPU
+		q.v.link.copy(q, outward, t.Link.Out.Time(bytes))
 	case to.onDevice && q.name == computeQueue: // a few bytes between kernels, next to what the link carries
 		q.advance(t.Link.In.Time(bytes))
 	case to.onDevice:

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -77,10 +78,14 @@ func Live(do func()) (peak int64) {
 	runtime.GC()
 	before := now()
 	stop, done := make(chan struct{}), make(chan int64)
+	looks.Store(0)
+	looking.Store(true)
+	defer looking.Store(false)
 	go func() {
 		most := int64(0)
 		for {
 			most = max(most, now()-before)
+			looks.Add(1)
 			select {
 			case <-stop:
 				done <- most
@@ -96,6 +101,12 @@ func Live(do func()) (peak int64) {
 	do()
 	return 0
 }
+
+// looking says that the memory in use is watched, and looks how often it was looked at so far. Tests wait for that.
+var (
+	looking atomic.Bool
+	looks   atomic.Int64
+)
 
 // The metrics that are read.
 const (

@@ -26,7 +26,9 @@ func TestChecksFindWhatIsTooMuch(t *testing.T) {
 	hold := func(bytes int) func() {
 		return func() {
 			kept = append(kept, make([]byte, bytes))
-			time.Sleep(20 * time.Millisecond) // in which it is seen
+			for n := looks.Load(); looking.Load() && looks.Load() < n+2; { // the next but one began after this
+				time.Sleep(time.Millisecond)
+			}
 			kept = nil
 		}
 	}

@@ -22,6 +22,9 @@ type InPlace interface {
 	// Reserve makes the file at least so long, with space on the disk for every byte;
 	// bytes not yet written read as zeros.
 	Reserve(bytes int64) error
+	// Modified is when bytes of the file last changed, in nanoseconds since 1970; 0 where the disk does
+	// not know. It allocates nothing, so that it may be asked after each read.
+	Modified() (int64, error)
 }
 
 // aligned refuses what direct I/O cannot do, on every kind of disk alike.
@@ -41,6 +44,7 @@ func aligned(name string, p []byte, off int64) error {
 type inPlaceFile struct {
 	osFile
 	direct atomic.Bool
+	status fileStatus
 }
 
 // OpenInPlace implements FS.
@@ -97,6 +101,9 @@ func (f *inPlaceFile) transfer(call func(f *os.File, p []byte, off int64) (int, 
 	}
 	return done, nil
 }
+
+// Modified implements InPlace.
+func (f *inPlaceFile) Modified() (int64, error) { return f.status.modified(f.File) }
 
 // Reserve implements InPlace.
 func (f *inPlaceFile) Reserve(bytes int64) error {

@@ -372,6 +372,9 @@ func (f *memoryInPlace) WriteAt(p []byte, off int64) (int, error) {
 	return copy(f.node.data[off:], p), nil
 }
 
+// Modified implements InPlace: this disk does not know.
+func (f *memoryInPlace) Modified() (int64, error) { return 0, nil }
+
 func (f *memoryInPlace) Reserve(bytes int64) error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()

@@ -84,3 +84,14 @@ func FreeSpace(dir string) (int64, error) {
 	}
 	return int64(free), nil
 }
+
+// fileStatus describes an open file.
+type fileStatus struct{}
+
+func (*fileStatus) modified(f *os.File) (int64, error) {
+	i, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return i.ModTime().UnixNano(), nil
+}

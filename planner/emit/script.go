@@ -81,6 +81,11 @@ func (w *script) withDeferred(deferred bool, emit func()) {
 // moveIn copies a buffer from the host, the disk or another device to a device.
 func (w *script) moveIn(dev, src, block, micro int) int {
 	from := w.p.Buffers[src]
+	if w.onDisk(src) && w.l.ReadsStraight() {
+		dst := w.buffer(from.Name, from.Class, dev, from.Bytes)
+		w.moveTo(w.disk, src, dst, block, micro)
+		return dst
+	}
 	if w.onDisk(src) {
 		stop := w.diskStop(from)
 		w.moveTo(w.disk, src, stop, block, micro)
@@ -118,10 +123,15 @@ func (w *script) onDisk(buffer int) bool {
 }
 
 // diskHolds lets stops on the way to and from the disk live until later ones are taken, so
-// that reading does not wait for the memory of what is still written.
+// that reading does not wait for the memory of what is still written, or, where nothing is trained, of
+// what is still on its way to the device.
 func (w *script) diskHolds() (holds []pass.Hold) {
+	ahead := 2 * w.c.PrefetchStates
+	if !w.l.Training() && w.c.Prefetch > 1 {
+		ahead = 1
+	}
 	for i, id := range w.diskStops {
-		if later := i + 2*w.c.PrefetchStates; w.c.PrefetchStates > 0 && later < len(w.diskStops) {
+		if later := i + ahead; ahead > 0 && later < len(w.diskStops) {
 			holds = append(holds, pass.Hold{Buffer: id, Until: w.diskStops[later]})
 		}
 	}

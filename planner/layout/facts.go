@@ -17,6 +17,12 @@ func (l *Layout) Facts() strategy.Facts {
 // Training says whether something is trained.
 func (l *Layout) Training() bool { return l.Goal.Optimizer != nil }
 
+// ReadsStraight says that the disk fills memory of the device itself: that of a CPU, where nothing is trained. Elsewhere
+// what it reads passes host memory.
+func (l *Layout) ReadsStraight() bool {
+	return l.Site.SharedMemory && !l.Site.HostPinned && !l.Training()
+}
+
 // Allowed is a choice without what is impossible here, so that a search need not know.
 func (l *Layout) Allowed(c strategy.Choice) strategy.Choice {
 	if l.CanonicalSums() { // each device sends what it has of a gradient after every round

@@ -85,6 +85,9 @@ func (b *target) moving(c strategy.Choice, state emit.OffDevice, offloaded int64
 	if peer == 0 {
 		peer = float64(r.In)
 	}
+	if b.ReadsStraight() {
+		in.All -= in.OnDisk
+	}
 	toDevice := seconds(in.All/shares+(state.All+offloaded)/each, float64(r.In))
 	toHost := seconds((out.All+state.All+offloaded)/each, float64(r.Out))
 	link := max(toDevice+seconds((sums+weights)/each, peer), toHost)

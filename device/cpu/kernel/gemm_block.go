@@ -72,7 +72,7 @@ func (b *block) height() int {
 
 // rows multiplies rows i to end, a panel at a time.
 func (b *block) rows(i, end int) {
-	r, s, tile := b.path, b.ready(i, end), 0
+	r, s, tile, first := b.path, b.ready(i, end), 0, i
 	for ; i < end; i += r.mr {
 		if b.A.Patches != nil {
 			s.data, s.step = b.windows(i, min(i+r.mr, end))
@@ -81,7 +81,7 @@ func (b *block) rows(i, end int) {
 		j := b.j0
 		if whole := (b.jEnd - j) / r.nr; s.line != nil && end-i >= r.mr && whole > 0 {
 			add, addStep := b.addend(b.p0, i, j)
-			s.line(b.kc, &s.data[0], s.step, &b.columns[0], &b.C[i*b.CStep+j], b.CStep, add, addStep, whole)
+			s.line(b.kc, &s.data[0], s.step, &b.columns[0], &b.C[i*b.CStep+j], b.CStep, add, addStep, whole, b.later(first, i))
 			j += whole * r.nr
 		}
 		for ; j < b.jEnd; j += r.nr {
@@ -93,6 +93,24 @@ func (b *block) rows(i, end int) {
 		s.data = s.data[min(s.panel, len(s.data)):]
 	}
 }
+
+// later is what the line of rows i on, of a strip from first on, fetches of the rows that come next.
+// Rows that are packed are fetched a strip ahead, a quarter of the slab by each of four lines.
+func (b *block) later(first, i int) later {
+	switch next, part := first+stripM, (i-first)/b.path.mr; {
+	case b.A.Patches != nil:
+	case !b.A.Transposed:
+		if next = i + b.path.mr; next < b.iEnd {
+			return later{&b.A.Data[next*b.A.Step+b.p0], b.A.Step, 4, min(b.path.mr, b.iEnd-next)}
+		}
+	case next < b.iEnd && part < 4:
+		return later{&b.A.Data[(b.p0+part*(b.kc/4))*b.A.Step+next], lineFloats, b.A.Step, stripM/lineFloats + 1}
+	}
+	return later{}
+}
+
+// lineFloats is how many elements a cache line has.
+const lineFloats = 16
 
 // ahead is the part that a tile fetches of the rows from i on, which come next.
 func (b *block) ahead(i, tile int) fetch {

@@ -41,8 +41,12 @@ type routines struct {
 	// planes are indexed by their number of places; see planes.go.
 	planes       [planeRows + 1]planeFunc
 	planeWeights planeWeightsFunc
+	planeFill    planeFillFunc
 	winograd     winograd
+	strided      strided
 	depthwise    [planeRows + 1]depthwiseFunc
+	// depthwiseWeights are indexed by their number of triples.
+	depthwiseWeights [depthwiseTriples + 1]depthwiseWeightsFunc
 
 	// saturate runs chains of multiply-adds in registers, see saturate.go.
 	saturate func(rounds int, sums *float32)

@@ -9,6 +9,7 @@
 //	DI  C                   R10  bytes from row to row
 //	DX  addend              R11  bytes from row to row
 //	CX  k left              AX   panels left
+//	R14 what is fetched     R15  bytes from one fetched line to the next, for each four k
 
 #define FMA2(at, c0, c1) VBROADCASTSS at, Y14; VFMADD231PS Y12, Y14, c0; VFMADD231PS Y13, Y14, c1
 
@@ -31,6 +32,7 @@
 #define OUT2(c0, c1) VMOVUPS c0, (DI); VMOVUPS c1, 32(DI); ADDQ R10, DI
 
 // The lines of C that are added to are fetched while k runs.
+// So are those of A that come after: a line for every four k of the first panels, see later in tile.go.
 #define LINE(FOUR, ONE) \
 	MOVQ a+8(FP), R13; MOVQ aStep+16(FP), R8; SHLQ $2, R8; \
 	MOVQ b+24(FP), BX; \
@@ -38,6 +40,11 @@
 	MOVQ add+48(FP), DX; MOVQ addStep+56(FP), R11; SHLQ $2, R11; \
 	MOVQ panels+64(FP), AX; \
 panel: \
+	MOVQ R13, R14; XORQ R15, R15; \
+	SUBQ $1, ahead_panels+96(FP); JLT near; \
+	MOVQ ahead_four+88(FP), R15; SHLQ $2, R15; \
+	MOVQ ahead_from+72(FP), R14; MOVQ ahead_panel+80(FP), R9; LEAQ (R14)(R9*4), R9; MOVQ R9, ahead_from+72(FP); \
+near: \
 	MOVQ R13, SI; LEAQ (SI)(R8*2), R12; ADDQ R8, R12; \
 	MOVQ k+0(FP), CX; \
 	LEAQ (DI)(R10*2), R9; ADDQ R10, R9; \
@@ -48,6 +55,7 @@ panel: \
 	VXORPS Y8, Y8, Y8; VXORPS Y9, Y9, Y9; VXORPS Y10, Y10, Y10; VXORPS Y11, Y11, Y11; \
 	SUBQ $4, CX; JLT rest; \
 four: \
+	PREFETCHT1 (R14); ADDQ R15, R14; \
 	FOUR; SUBQ $4, CX; JGE four; \
 rest: \
 	ADDQ $4, CX; JZ sum; \
@@ -66,10 +74,10 @@ out: \
 	VZEROUPPER; \
 	RET
 
-// func lineColsAVX2(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int)
-TEXT ·lineColsAVX2(SB), NOSPLIT, $0-72
+// func lineColsAVX2(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int, ahead later)
+TEXT ·lineColsAVX2(SB), NOSPLIT, $0-104
 	LINE(COLS4, COLS1)
 
-// func lineRowsAVX2(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int)
-TEXT ·lineRowsAVX2(SB), NOSPLIT, $0-72
+// func lineRowsAVX2(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int, ahead later)
+TEXT ·lineRowsAVX2(SB), NOSPLIT, $0-104
 	LINE(ROWS4, ROWS1)

@@ -244,11 +244,33 @@ sixPanel:
 	VZEROUPPER
 	RET
 
-// Gather four k of rows i and i+4 into the two lanes of y.
-#define GATHER2(off, y, x) VMOVUPS (SI)(off), x; VINSERTF128 $1, (R9)(off), y, y
+// Gather four k of rows i and i+4, at o bytes from where k stands, into the two lanes of y.
+#define GATHER2(o, off, y, x) VMOVUPS o(SI)(off), x; VINSERTF128 $1, o(R9)(off), y, y
+
+// Transpose four k of eight rows. AX is zero.
+#define EIGHT(o) \
+	GATHER2(o, AX*1, Y0, X0); \
+	GATHER2(o, R8*1, Y1, X1); \
+	GATHER2(o, R8*2, Y2, X2); \
+	GATHER2(o, R13*1, Y3, X3); \
+	VUNPCKLPS Y1, Y0, Y4; \
+	VUNPCKHPS Y1, Y0, Y5; \
+	VUNPCKLPS Y3, Y2, Y6; \
+	VUNPCKHPS Y3, Y2, Y7; \
+	VUNPCKLPD Y6, Y4, Y0; \
+	VUNPCKHPD Y6, Y4, Y1; \
+	VUNPCKLPD Y7, Y5, Y2; \
+	VUNPCKHPD Y7, Y5, Y3; \
+	VMOVUPS Y0, (DI); \
+	VMOVUPS Y1, (DI)(R12*1); \
+	LEAQ (DI)(R12*2), DI; \
+	VMOVUPS Y2, (DI); \
+	VMOVUPS Y3, (DI)(R12*1); \
+	LEAQ (DI)(R12*2), DI
 
 // func packTransposeAVX2(dst *float32, dstStep int, src *float32, srcStep, k int)
-// dst[p*dstStep+i] = src[i*srcStep+p] for p < k, i < 8. k is a multiple of 4.
+// dst[p*dstStep+i] = src[i*srcStep+p] for p < k, i < 8. k is a multiple of 4. The strip that comes
+// next is fetched meanwhile.
 TEXT ·packTransposeAVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI
 	MOVQ dstStep+8(FP), R12
@@ -259,28 +281,36 @@ TEXT ·packTransposeAVX2(SB), NOSPLIT, $0-40
 	SHLQ $2, R8
 	LEAQ (SI)(R8*4), R9
 	LEAQ (R8)(R8*2), R13
+	LEAQ (SI)(R8*8), R10
+	LEAQ (R9)(R8*8), R11
 	XORQ AX, AX
+	SUBQ $16, CX
+	JLT rest
+line:
+	PREFETCHT0 (R10)
+	PREFETCHT0 (R10)(R8*1)
+	EIGHT(0)
+	PREFETCHT0 (R10)(R8*2)
+	PREFETCHT0 (R10)(R13*1)
+	EIGHT(16)
+	PREFETCHT0 (R11)
+	PREFETCHT0 (R11)(R8*1)
+	EIGHT(32)
+	PREFETCHT0 (R11)(R8*2)
+	PREFETCHT0 (R11)(R13*1)
+	EIGHT(48)
+	ADDQ $64, SI
+	ADDQ $64, R9
+	ADDQ $64, R10
+	ADDQ $64, R11
+	SUBQ $16, CX
+	JGE line
+rest:
+	ADDQ $16, CX
 	SHRQ $2, CX
 	JZ done
 block:
-	GATHER2(AX*1, Y0, X0)
-	GATHER2(R8*1, Y1, X1)
-	GATHER2(R8*2, Y2, X2)
-	GATHER2(R13*1, Y3, X3)
-	VUNPCKLPS Y1, Y0, Y4
-	VUNPCKHPS Y1, Y0, Y5
-	VUNPCKLPS Y3, Y2, Y6
-	VUNPCKHPS Y3, Y2, Y7
-	VUNPCKLPD Y6, Y4, Y0
-	VUNPCKHPD Y6, Y4, Y1
-	VUNPCKLPD Y7, Y5, Y2
-	VUNPCKHPD Y7, Y5, Y3
-	VMOVUPS Y0, (DI)
-	VMOVUPS Y1, (DI)(R12*1)
-	LEAQ (DI)(R12*2), DI
-	VMOVUPS Y2, (DI)
-	VMOVUPS Y3, (DI)(R12*1)
-	LEAQ (DI)(R12*2), DI
+	EIGHT(0)
 	ADDQ $16, SI
 	ADDQ $16, R9
 	DECQ CX

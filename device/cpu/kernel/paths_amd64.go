@@ -25,7 +25,8 @@ func avx512() *routines {
 	r.tileRows = [maxRows + 1]tileFunc{1: tileRows1AVX512, 2: tileRows2AVX512, 4: tileRows4AVX512, 6: tileRows6AVX512}
 	r.saturate, r.chains = saturateAVX512, 24*16
 	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, packTransposeAVX512)
-	r.planes, r.planeWeights, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, winogradAVX2(), depthwiseAVX2()
+	r.planes, r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
+	r.depthwiseWeights, r.strided = depthwiseWeightsAVX2(), stridedAVX2()
 	r.bf16, r.f16, r.packed = bf16AVX2(), f16AVX2(), packedAVX2()
 	r.activations = [funcs]activation{
 		op.ReLU:     {reluAVX512, reluTimesAVX512, reluSlopeAVX512, reluGatedAVX512},
@@ -54,7 +55,8 @@ func avx2() *routines {
 	r.lineCols, r.lineRows = lineColsAVX2, lineRowsAVX2
 	r.saturate, r.chains = saturateAVX2, 12*8
 	r.packCopy, r.packTranspose = packCopyAVX2, packStrips(8, packTransposeAVX2)
-	r.planes, r.planeWeights, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, winogradAVX2(), depthwiseAVX2()
+	r.planes, r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
+	r.depthwiseWeights, r.strided = depthwiseWeightsAVX2(), stridedAVX2()
 	r.bf16, r.f16, r.packed = bf16AVX2(), f16AVX2(), packedAVX2()
 	r.activations = [funcs]activation{
 		op.ReLU:     {reluAVX2, reluTimesAVX2, reluSlopeAVX2, reluGatedAVX2},

@@ -2,17 +2,21 @@ package kernel
 
 import "unsafe"
 
-// A Plane is one sample's channels of one group, with zeros around and, for gradients of strided
-// convolutions, between its places, so that no window has an edge. Places have Width elements, a multiple
-// of PlaneCols; the channels behind the group's are zeros.
+// A Plane is what some lines of windows see of one sample's channels of one group, with zeros around and, for
+// gradients of strided convolutions, between its places, so that no window has an edge. Places have Width
+// elements, a multiple of PlaneCols; the channels behind the group's are zeros. Where channels are very few Runs
+// keeps them together.
 type Plane struct {
 	From, To                 [3]int // places that are copied, and windows
 	Kernel, Stride, Dilation [3]int
 	Before, Apart            [3]int // zeros before the first place, below zero to leave places out; from place to place
 	Channels, Taken          int    // of a place that is copied, and how many of them
+	Lines                    int    // of windows, one behind the other, that a plane is for
+	Runs                     bool   // places lie one behind the other without gaps: a line of a window is one run of memory
 	Width                    int
 	size                     [3]int
-	offsets                  []int
+	offsets                  []int // of the runs of a window
+	run                      int   // elements of each
 }
 
 // PlaneCols is how many channels are computed at once, planeRows how many places at most.
@@ -28,8 +32,13 @@ const (
 // and a planeWeightsFunc adds to the sums of three places of a window and four channels of dy
 //
 //	sums[(i*3+t)*PlaneCols+j] += Σl Σp dy[l*dyLine+p*dyStep+i] · xt[l*xLine+p*xStep+j]    l < lines, p < n
+//
+// A planeFillFunc copies PlaneCols channels of each group to its plane
+//
+//	to[p*toStep+g*step+j] = from[p*fromStep+g*PlaneCols+j]     p < n, g < groups
 type (
 	planeFunc        func(taps int, offsets *int, each int, x *float32, xStep int, w *float32, c *float32, cStep int, add *float32)
+	planeFillFunc    func(to *float32, step, toStep int, from *float32, fromStep, groups, n int)
 	planeWeightsFunc func(lines, n int, x0, x1, x2 *float32, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
 )
 
@@ -41,13 +50,16 @@ const (
 
 // Init computes what depends on the sizes.
 func (p *Plane) Init() *Plane {
-	for d := range p.size {
-		p.size[d] = (p.To[d]-1)*p.Stride[d] + (p.Kernel[d]-1)*p.Dilation[d] + 1
+	for d, windows := range [3]int{1, p.Lines, p.To[2]} {
+		p.size[d] = (windows-1)*p.Stride[d] + (p.Kernel[d]-1)*p.Dilation[d] + 1
 	}
-	p.Width = roundUp(p.Taken, PlaneCols)
+	along := p.Kernel[2]
+	if p.Width, p.offsets, p.run = roundUp(p.Taken, PlaneCols), nil, p.Taken; p.Runs {
+		p.Width, p.run, along = p.Taken, p.Kernel[2]*p.Taken, 1
+	}
 	for z := range p.Kernel[0] {
 		for y := range p.Kernel[1] {
-			for x := range p.Kernel[2] {
+			for x := range along {
 				p.offsets = append(p.offsets, p.place(z*p.Dilation[0], y*p.Dilation[1], x*p.Dilation[2]))
 			}
 		}
@@ -55,52 +67,87 @@ func (p *Plane) Init() *Plane {
 	return p
 }
 
+// Offsets are where the places of a window lie behind its first.
+func (p *Plane) Offsets() []int { return p.offsets }
+
+// Line is where the first window of a line begins.
+func (p *Plane) Line(i int) int { return p.place(0, i*p.Stride[1], 0) }
+
 // place is where a place of the plane begins.
 func (p *Plane) place(z, y, x int) int { return ((z*p.size[1]+y)*p.size[2] + x) * p.Width }
 
-// Size is how many elements a plane has.
-func (p *Plane) Size() int { return p.size[0] * p.size[1] * p.size[2] * p.Width }
+// Size is how many elements a plane has, with those behind it that are read with the last.
+func (p *Plane) Size() int {
+	size := p.size[0] * p.size[1] * p.size[2] * p.Width
+	if p.Runs {
+		size += planeTaps * PlaneCols
+	}
+	return size
+}
 
-// octet is PlaneCols elements, in a form that Go copies by registers.
-type octet struct{ a, b, c, d uint64 }
-
-// Fill copies a group's channels of a sample.
-func (p *Plane) Fill(plane, from []float32) {
-	clear(plane[:p.Size()])
-	for z := range p.From[0] {
-		for y := range p.From[1] {
-			toZ, toY := p.Before[0]+z*p.Apart[0], p.Before[1]+y*p.Apart[1]
-			if toZ < 0 || toZ >= p.size[0] || toY < 0 || toY >= p.size[1] {
+// Fill copies what n lines of windows from (z, y) on see, of a sample and so many groups that lie side by side,
+// to planes that are step apart. Around the places of a line zeros must lie already; Fill leaves them alone.
+func (p *Plane) Fill(planes []float32, step int, from []float32, groups, z, y, n int) {
+	lines := (n-1)*p.Stride[1] + (p.Kernel[1]-1)*p.Dilation[1] + 1
+	for i := range p.size[0] {
+		fromZ, deep := p.source(0, z*p.Stride[0]+i)
+		for j := range lines {
+			to := planes[p.place(i, j, 0):]
+			if fromY, high := p.source(1, y*p.Stride[1]+j); deep && high {
+				p.fillLine(to, step, from[(fromZ*p.From[1]+fromY)*p.From[2]*p.Channels:], groups)
 				continue
 			}
-			line, to := from[(z*p.From[1]+y)*p.From[2]*p.Channels:], plane[p.place(toZ, toY, 0):]
-			for x := range p.From[2] {
-				at := p.Before[2] + x*p.Apart[2]
-				if at < 0 || at >= p.size[2] {
-					continue
-				}
-				if p.Taken == PlaneCols {
-					_, _ = to[at*p.Width+PlaneCols-1], line[x*p.Channels+PlaneCols-1]
-					*(*octet)(unsafe.Pointer(&to[at*p.Width])) = *(*octet)(unsafe.Pointer(&line[x*p.Channels]))
-				} else {
-					copy(to[at*p.Width:][:p.Taken], line[x*p.Channels:])
-				}
+			for g := range groups {
+				clear(to[g*step:][:p.size[2]*p.Width])
 			}
 		}
 	}
 }
 
-// Convolve computes channels of all windows: y has them cStep apart, at most PlaneCols. Weights are
-// [places channels PlaneCols]. Where fewer channels are wanted, room has a line of windows.
-func (p *Plane) Convolve(y, plane, w, bias []float32, cStep, cols int, room []float32) {
+// source is which place is copied to a place of the plane, in one dimension.
+func (p *Plane) source(d, at int) (int, bool) {
+	at -= p.Before[d]
+	return at / p.Apart[d], at >= 0 && at%p.Apart[d] == 0 && at/p.Apart[d] < p.From[d]
+}
+
+// fillLine copies a line of places.
+func (p *Plane) fillLine(to []float32, step int, line []float32, groups int) {
+	first := 0
+	if p.Before[2] < 0 { // places that no window sees
+		first = ceil(-p.Before[2], p.Apart[2])
+	}
+	n := min(p.From[2], ceil(p.size[2]-p.Before[2], p.Apart[2])) - first
+	if n <= 0 {
+		return
+	}
+	at, next := (p.Before[2]+first*p.Apart[2])*p.Width, p.Apart[2]*p.Width
+	if to, line = to[at:], line[first*p.Channels:]; p.Taken == PlaneCols {
+		_, _ = to[(n-1)*next+(groups-1)*step+PlaneCols-1], line[(n-1)*p.Channels+groups*PlaneCols-1]
+		active.planeFill(&to[0], step, next, &line[0], p.Channels, groups, n)
+		return
+	}
+	if groups == 1 && next == p.Channels && p.Taken == p.Channels {
+		copy(to, line[:n*next])
+		return
+	}
+	for x := range n {
+		for g := range groups {
+			copy(to[x*next+g*step:][:p.Taken], line[x*p.Channels+g*p.Taken:])
+		}
+	}
+}
+
+// Convolve computes channels of n lines of windows: y has places cStep apart, at most PlaneCols channels of each.
+// Weights are [places channels PlaneCols]. Where fewer channels are wanted, room has a line of windows.
+func (p *Plane) Convolve(y, plane, w, bias []float32, n, cStep, cols int, room []float32) {
 	r := active
 	var add *float32
 	if bias != nil {
 		add = &bias[0]
 	}
 	parts := ceil(p.To[2], planeRows)
-	for line := range p.To[0] * p.To[1] {
-		from := p.place(line/p.To[1]*p.Stride[0], line%p.To[1]*p.Stride[1], 0)
+	for line := range n {
+		from := p.place(0, line*p.Stride[1], 0)
 		to := y[line*p.To[2]*cStep:]
 		for part := range parts {
 			first, end := part*p.To[2]/parts, (part+1)*p.To[2]/parts
@@ -108,7 +155,7 @@ func (p *Plane) Convolve(y, plane, w, bias []float32, cStep, cols int, room []fl
 			if cols < PlaneCols {
 				c, step = &room[0], PlaneCols
 			}
-			r.planes[end-first](len(p.offsets), &p.offsets[0], p.Taken, &plane[from+first*p.Stride[2]*p.Width], p.Stride[2]*p.Width, &w[0], c, step, add)
+			r.planes[end-first](len(p.offsets), &p.offsets[0], p.run, &plane[from+first*p.Stride[2]*p.Width], p.Stride[2]*p.Width, &w[0], c, step, add)
 			for i := first; i < end && cols < PlaneCols; i++ {
 				copy(to[i*cStep:][:cols], room[(i-first)*PlaneCols:])
 			}
@@ -124,19 +171,49 @@ func (p *Plane) Sums(made int) int {
 	return p.Width / PlaneCols * ceil(made, planeOuts) * ceil(len(p.offsets), planeTaps) * planeSums
 }
 
-// AddWeights adds the gradients of weights of one sample and group. dy has a multiple of four channels.
-func (p *Plane) AddWeights(sums, plane, dy []float32, dyStep, made int) {
+// AddWeights adds the gradients of weights of n lines of windows of one group. dy has a multiple of four channels.
+func (p *Plane) AddWeights(sums, plane, dy []float32, n, dyStep, made int) {
 	for k := 0; k < p.Width; k += PlaneCols {
 		for o := 0; o < made; o += planeOuts {
 			for t := 0; t < len(p.offsets); t += planeTaps {
-				var x [planeTaps][]float32
+				var x [planeTaps]*float32
 				for i := range x {
-					x[i] = plane[p.offsets[min(t+i, len(p.offsets)-1)]+k:]
+					x[i] = &plane[p.offsets[min(t+i, len(p.offsets)-1)]+k]
 				}
-				for z := range p.To[0] {
-					at := p.place(z*p.Stride[0], 0, 0)
-					active.planeWeights(p.To[1], p.To[2], &x[0][at], &x[1][at], &x[2][at], p.Stride[2]*p.Width, p.place(0, p.Stride[1], 0),
-						&dy[z*p.To[1]*p.To[2]*dyStep+o], dyStep, p.To[2]*dyStep, &sums[0])
+				active.planeWeights(n, p.To[2], x[0], x[1], x[2], p.Stride[2]*p.Width, p.place(0, p.Stride[1], 0), &dy[o], dyStep, p.To[2]*dyStep, &sums[0])
+				sums = sums[planeSums:]
+			}
+		}
+	}
+}
+
+// RunSums is how many sums AddRuns has for so many channels of dy.
+func (p *Plane) RunSums(made int) int {
+	return ceil(made, planeOuts) * len(p.offsets) * ceil(p.run, planeTaps*PlaneCols) * planeSums
+}
+
+// AddRuns is AddWeights of a plane of Runs.
+func (p *Plane) AddRuns(sums, plane, dy []float32, n, dyStep, made int) {
+	for o := 0; o < made; o += planeOuts {
+		for _, offset := range p.offsets {
+			for first := 0; first < p.run; first += planeTaps * PlaneCols {
+				x := plane[offset+first:]
+				active.planeWeights(n, p.To[2], &x[0], &x[PlaneCols], &x[2*PlaneCols], p.Stride[2]*p.Width, p.place(0, p.Stride[1], 0), &dy[o], dyStep, p.To[2]*dyStep, &sums[0])
+				sums = sums[planeSums:]
+			}
+		}
+	}
+}
+
+// EachRunSum calls f with every sum of AddRuns: of channel o of dy, channel k of x and place t of the window.
+func (p *Plane) EachRunSum(sums []float32, made int, f func(o, k, t int, sum float32)) {
+	for o := 0; o < made; o += planeOuts {
+		for line := range p.offsets {
+			for first := 0; first < p.run; first += planeTaps * PlaneCols {
+				for i, sum := range sums[:planeSums] {
+					if at := first + i%(planeTaps*PlaneCols); at < p.run {
+						f(o+i/(planeTaps*PlaneCols), at%p.Taken, line*p.Kernel[2]+at/p.Taken, sum)
+					}
 				}
 				sums = sums[planeSums:]
 			}
@@ -203,5 +280,13 @@ func planeWeightsGo(lines, n int, x0, x1, x2 *float32, xStep, xLine int, dy *flo
 	}
 	for s, v := range sum {
 		*at(sums, s) += v
+	}
+}
+
+func planeFillGo(to *float32, step, toStep int, from *float32, fromStep, groups, n int) {
+	for p := range n {
+		for g := range groups {
+			copy(unsafe.Slice(at(to, p*toStep+g*step), PlaneCols), unsafe.Slice(at(from, p*fromStep+g*PlaneCols), PlaneCols))
+		}
 	}
 }

@@ -12,6 +12,7 @@ func plane9AVX2(taps int, offsets *int, each int, x *float32, xStep int, w *floa
 func plane10AVX2(taps int, offsets *int, each int, x *float32, xStep int, w *float32, c *float32, cStep int, add *float32)
 func plane11AVX2(taps int, offsets *int, each int, x *float32, xStep int, w *float32, c *float32, cStep int, add *float32)
 func plane12AVX2(taps int, offsets *int, each int, x *float32, xStep int, w *float32, c *float32, cStep int, add *float32)
+func planeFillAVX2(to *float32, step, toStep int, from *float32, fromStep, groups, n int)
 func planeWeightsAVX2(lines, n int, x0, x1, x2 *float32, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
 
 // planesAVX2 are the functions by their number of places.

@@ -172,3 +172,44 @@ place:
 	SUM(352, Y11)
 	VZEROUPPER
 	RET
+
+// func planeFillAVX2(to *float32, step, toStep int, from *float32, fromStep, groups, n int)
+// The place that comes some places later is fetched meanwhile.
+TEXT ·planeFillAVX2(SB), NOSPLIT, $0-56
+	MOVQ to+0(FP), DI
+	MOVQ step+8(FP), R8
+	SHLQ $2, R8
+	MOVQ toStep+16(FP), R9
+	SHLQ $2, R9
+	MOVQ from+24(FP), SI
+	MOVQ fromStep+32(FP), R10
+	SHLQ $2, R10
+	MOVQ n+48(FP), DX
+fill:
+	MOVQ groups+40(FP), CX
+	MOVQ SI, AX
+	MOVQ DI, BX
+	SUBQ $2, CX
+	JLT last
+pair:
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	PREFETCHT0 (AX)(R10*4)
+	VMOVUPS Y0, (BX)
+	VMOVUPS Y1, (BX)(R8*1)
+	ADDQ $64, AX
+	LEAQ (BX)(R8*2), BX
+	SUBQ $2, CX
+	JGE pair
+last:
+	ADDQ $2, CX
+	JZ next
+	VMOVUPS (AX), Y0
+	VMOVUPS Y0, (BX)
+next:
+	ADDQ R10, SI
+	ADDQ R9, DI
+	DECQ DX
+	JNZ fill
+	VZEROUPPER
+	RET

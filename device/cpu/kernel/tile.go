@@ -15,7 +15,15 @@ type tileFunc func(k int, a *float32, aStep int, b *float32, bStep int, c *float
 
 // A lineFunc computes whole tiles side by side: mr rows, and nr columns of each of some panels of B
 // that lie one behind the other. It has the bits of a tileFunc for each.
-type lineFunc func(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int)
+type lineFunc func(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int, ahead later)
+
+// later is what a line prefetches into the second-level cache for later lines: during each of its first
+// panels a cache line for every four k, from + panel·(its number) + four·(how many fours before), in
+// elements. Rows of A come from memory, and the first tile that reads one would wait for it.
+type later struct {
+	from                *float32
+	panel, four, panels int // no panels for nothing
+}
 
 // A fetch is what a tile prefetches into the second-level cache for later tiles: for every 16
 // k the cache lines at from and from+pair, after which from moves on by next. Only AVX-512

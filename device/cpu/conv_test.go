@@ -1,0 +1,187 @@
+package cpu
+
+import (
+	"bytes"
+	"math"
+	"testing"
+	"unsafe"
+
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/dtype"
+	"spillway/op"
+	"spillway/shape"
+)
+
+// convolved is a convolution of a test: all lists are for the spatial dimensions, and groups may be 0.
+type convolved struct {
+	name                      string
+	x, w                      []int // [B S.. C], [O C/groups K..]
+	stride, padding, dilation []int64
+	groups                    int64
+}
+
+// Shapes that take several pieces of work, with edges that lie across them.
+var manyPieces = []convolved{
+	{"groups of 4", []int{2, 30, 31, 64}, []int{64, 4, 3, 3}, nil, []int64{1, 1}, nil, 16},
+	{"groups of 8 stride 2", []int{2, 33, 30, 128}, []int{128, 8, 3, 3}, []int64{2, 2}, []int64{1, 1}, nil, 16},
+	{"groups of 8 in 3d", []int{1, 3, 24, 31, 64}, []int{64, 8, 2, 3, 3}, []int64{2, 1, 1}, []int64{1, 1, 1}, []int64{1, 2, 1}, 8},
+	{"7x7 stride 2 of 3", []int{2, 45, 40, 3}, []int{16, 3, 7, 7}, []int64{2, 2}, []int64{3, 3}, nil, 0},
+	{"runs in 3d", []int{2, 5, 30, 29, 2}, []int{8, 2, 2, 3, 10}, []int64{2, 1, 3}, []int64{1, 1, 4}, []int64{1, 2, 1}, 0},
+	{"3x3 stride 2", []int{3, 20, 23, 40}, []int{32, 40, 3, 3}, []int64{2, 2}, []int64{1, 1}, nil, 0},
+	{"3x3 stride 2 without padding", []int{2, 17, 23, 32}, []int{48, 32, 3, 3}, []int64{2, 2}, []int64{0, 2}, nil, 0},
+	{"3d stride 2", []int{1, 4, 41, 33, 3}, []int{8, 3, 3, 7, 7}, []int64{2, 2, 2}, []int64{3, 3, 3}, nil, 0},
+	{"groups of 40 stride 3", []int{1, 40, 31, 80}, []int{72, 40, 3, 4}, []int64{3, 2}, []int64{1, 2}, []int64{1, 2}, 2},
+	{"1d", []int{2, 77, 136}, []int{128, 136, 3}, nil, []int64{1}, nil, 0},
+	{"1d without padding", []int{1, 50, 128}, []int{152, 128, 3}, nil, nil, nil, 0},
+	{"depthwise", []int{2, 20, 27, 48}, []int{48, 1, 3, 3}, nil, []int64{1, 1}, nil, 48},
+	{"depthwise stride 2", []int{2, 21, 27, 24}, []int{24, 1, 3, 5}, []int64{2, 2}, []int64{1, 3}, []int64{1, 2}, 24},
+	{"depthwise 7x7", []int{1, 17, 19, 16}, []int{16, 1, 7, 7}, nil, []int64{3, 3}, nil, 16},
+	{"depthwise 1d", []int{2, 90, 16}, []int{16, 1, 31}, nil, []int64{15}, nil, 16},
+	{"depthwise wider than the line", []int{2, 3, 5, 8}, []int{8, 1, 3, 7}, nil, []int64{1, 3}, nil, 8},
+	{"depthwise in 3d", []int{1, 4, 5, 9, 8}, []int{8, 1, 3, 1, 4}, []int64{1, 2, 1}, []int64{1, 0, 2}, nil, 8},
+}
+
+func (c convolved) attr() op.Attr {
+	return op.Attr{Spatial: op.Spatial{Stride: c.stride, Padding: c.padding, Dilation: c.dilation, Groups: c.groups}}
+}
+
+func sized(n []int) op.Type { return op.Type{DType: dtype.F32, Shape: shape.Of(n...)} }
+
+// calls are the convolution and its gradients, of so many samples.
+func (c convolved) calls(t *testing.T, samples int) (calls [3]op.Call) {
+	x := sized(append([]int{samples}, c.x[1:]...))
+	made := func(kind op.Kind, a op.Attr, in ...op.Type) op.Call {
+		call, err := op.Make(kind, a, in...)
+		must(t, err)
+		return call
+	}
+	a := c.attr()
+	calls[0] = made(op.Conv, a, x, sized(c.w))
+	toX, toW := a, a
+	toX.Shape, toW.Shape = x.Shape, sized(c.w).Shape
+	calls[1] = made(op.ConvInput, toX, calls[0].Out[0], sized(c.w))
+	calls[2] = made(op.ConvWeight, toW, x, calls[0].Out[0])
+	return calls
+}
+
+// spread are numbers that are the same for the same seed, between -1 and 1.
+func spread(n int64, seed uint32) []float32 {
+	list := make([]float32, n)
+	for i := range list {
+		seed = seed*1664525 + 1013904223
+		list[i] = float32(int32(seed)) / (1 << 31)
+	}
+	return list
+}
+
+// runConv computes a call of two operands on so many workers; scratch memory holds NaN before.
+func runConv(t *testing.T, call op.Call, workers int, x, w []float32) []float32 {
+	d := Open(Options{Threads: workers})
+	k, err := d.Kernel(call)
+	must(t, err)
+	q := openQueue(t, d)
+	defer func() { must(t, d.Close()) }()
+	defer func() { must(t, q.Close()) }()
+	var held []device.Memory
+	defer func() {
+		for _, m := range held {
+			must(t, m.Free())
+		}
+	}()
+	take := func(n int64) device.Buffer {
+		m, err := d.Alloc(max(n, 4))
+		must(t, err)
+		held = append(held, m)
+		return device.Buffer{Memory: m, Bytes: n}
+	}
+	l := &device.Launch{Workspace: take(k.Workspace())}
+	for _, typ := range append(append([]op.Type{}, call.In...), call.Out[0]) {
+		l.Buffers = append(l.Buffers, take(typ.Bytes()))
+	}
+	copy(F32(l, 0), x)
+	copy(F32(l, 1), w)
+	for _, s := range [][]float32{scratch(l), F32(l, 2)} {
+		for i := range s {
+			s[i] = float32(math.NaN())
+		}
+	}
+	must(t, q.Launch(k, l))
+	must(t, q.Sync())
+	return append([]float32{}, F32(l, 2)...)
+}
+
+// direct is the formula of a convolution: it calls f with the places of each multiplication in x, w and y.
+func direct(v op.Convolution, f func(x, w, y int)) {
+	each, made := int(v.C/v.Groups), int(v.O/v.Groups)
+	taps := v.Kernel[0] * v.Kernel[1] * v.Kernel[2]
+	for place := range v.B * v.Out[0] * v.Out[1] * v.Out[2] {
+		out := [3]int64{place / v.Out[2] / v.Out[1] % v.Out[0], place / v.Out[2] % v.Out[1], place % v.Out[2]}
+		for tap := range taps {
+			at := [3]int64{tap / v.Kernel[2] / v.Kernel[1], tap / v.Kernel[2] % v.Kernel[1], tap % v.Kernel[2]}
+			from, inside := place/(v.Out[0]*v.Out[1]*v.Out[2]), true
+			for d := range at {
+				at[d] = out[d]*v.Stride[d] - v.Padding[d] + at[d]*v.Dilation[d]
+				inside = inside && at[d] >= 0 && at[d] < v.In[d]
+				from = from*v.In[d] + at[d]
+			}
+			for o := 0; inside && o < int(v.O); o++ {
+				for c := range each {
+					f(int(from*v.C)+o/made*each+c, (o*each+c)*int(taps)+int(tap), int(place*v.O)+o)
+				}
+			}
+		}
+	}
+}
+
+// Convolutions of many pieces of work give the sums of the formula on every path, the same bits with one worker and
+// with three, and the first sample the same bits alone and among others.
+func TestConvolutionsOfManyPieces(t *testing.T) {
+	for _, c := range manyPieces {
+		t.Run(c.name, c.check)
+	}
+}
+
+func (c convolved) check(t *testing.T) {
+	calls := c.calls(t, c.x[0])
+	x, w, dy := spread(calls[0].In[0].Shape.Elements(), 1), spread(calls[0].In[1].Shape.Elements(), 2), spread(calls[0].Out[0].Shape.Elements(), 3)
+	want := [3][]float64{make([]float64, len(dy)), make([]float64, len(x)), make([]float64, len(w))}
+	sizes := [3][]float64{make([]float64, len(dy)), make([]float64, len(x)), make([]float64, len(w))}
+	add := func(n, at int, term float64) {
+		want[n][at] += term
+		sizes[n][at] += math.Abs(term)
+	}
+	direct(calls[0].Conv(), func(i, j, k int) {
+		add(0, k, float64(x[i])*float64(w[j]))
+		add(1, i, float64(dy[k])*float64(w[j]))
+		add(2, j, float64(dy[k])*float64(x[i]))
+	})
+	operands := [3][2][]float32{{x, w}, {dy, w}, {x, dy}}
+	for _, path := range kernel.Paths() {
+		before, err := kernel.Choose(path)
+		must(t, err)
+		for n, call := range calls {
+			got := runConv(t, call, 1, operands[n][0], operands[n][1])
+			for i, sum := range want[n] {
+				if off := math.Abs(float64(got[i]) - sum); !(off <= 4e-6*(sizes[n][i]+1)) {
+					t.Fatalf("%s: %v: element %d is %v, want %v", path, call.Kind, i, got[i], sum)
+				}
+			}
+			if again := runConv(t, call, 3, operands[n][0], operands[n][1]); !bytes.Equal(raw(got), raw(again)) {
+				t.Errorf("%s: %v differs between one worker and three", path, call.Kind)
+			}
+			if n == 2 {
+				continue // a sum over samples
+			}
+			alone := c.calls(t, 1)[n]
+			first := runConv(t, alone, 2, operands[n][0][:alone.In[0].Shape.Elements()], w)
+			if !bytes.Equal(raw(first), raw(got[:len(first)])) {
+				t.Errorf("%s: %v of the first sample differs alone and among others", path, call.Kind)
+			}
+		}
+		_, err = kernel.Choose(before)
+		must(t, err)
+	}
+}
+
+func raw(x []float32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x)) }
