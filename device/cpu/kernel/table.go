@@ -49,9 +49,9 @@ var tables = map[dtype.Type]*table{quant.NF4x8: newTable(quant.NF4), quant.FP4x8
 
 // tableRoutines is one implementation of the inner loops.
 type tableRoutines struct {
-	// matvec multiplies one row by eight outputs of so many blocks and adds that to dst. Meanwhile it
-	// looks up the codes of the scales of eight other outputs, which come next.
-	matvec func(w *byte, x *int16, records *record, dst *float32, s scaling, table *[32]byte, blocks int, next lookup)
+	// matvec multiplies one row by eight outputs of so many blocks, which have scales [blocks 8]. Meanwhile
+	// it looks up the codes of the scales of eight other outputs, which come next.
+	matvec func(w *byte, x *int16, records *record, dst, scales *float32, table *[32]byte, blocks int, next lookup)
 	// unpack writes codes as pairs of 16-bit integers, 64 bytes from pair to pair.
 	unpack func(w *byte, pairs *int16, table *[32]byte, blocks int)
 	// look looks the codes of the scales of so many blocks of eight outputs up.
@@ -97,10 +97,17 @@ func (g *Packed) scaleCodes(dst []float32, scales *quant.Scales, group, b int) l
 }
 
 // sameGroups sets of to the scales of the groups that block b of eight rows is in, and returns for how
-// many blocks, below end, each row stays in its group.
+// many blocks, below end, each row stays in its group. Often all of the eight rows are in one.
 func (g *Packed) sameGroups(of []float32, scales *quant.Scales, group, b, end int) int {
 	blocks, same := g.K/quant.FourBitBlock, end-b
 	at := group*quant.InterleavedRows*blocks + b
+	if last := at + (len(of)-1)*blocks + same - 1; at/quant.FourBitGroup == last/quant.FourBitGroup {
+		scale := scales.Group(at / quant.FourBitGroup)
+		for r := range of {
+			of[r] = scale
+		}
+		return same
+	}
 	for r := range of {
 		of[r] = scales.Group(at / quant.FourBitGroup)
 		same = min(same, quant.FourBitGroup-at%quant.FourBitGroup)
@@ -109,9 +116,13 @@ func (g *Packed) sameGroups(of []float32, scales *quant.Scales, group, b, end in
 	return same
 }
 
-// scaling is how scales are made of x, which was looked up.
-func (g *Packed) scaling(x, of []float32, scales *quant.Scales) scaling {
-	return scaling{&x[0], &of[0], scales.Offset, 1 / g.Format.table.size}
+// scale makes scales of x, which was looked up, for blocks b to end of eight rows.
+func (g *Packed) scale(x, of []float32, scales *quant.Scales, group, b, end int) {
+	for first := b; b < end; {
+		same := g.sameGroups(of, scales, group, b, end)
+		g.path.table.absmax(scaling{&x[8*(b-first)], &of[0], scales.Offset, 1 / g.Format.table.size}, same)
+		b += same
+	}
 }
 
 // tableRow computes groups of outputs of row i.
@@ -122,14 +133,9 @@ func (g *Packed) tableRow(worker, i, first, groups int) {
 	for q := first; q < first+groups; q++ {
 		now, then := own.each[(q-first)%2], own.each[(q-first+1)%2]
 		next := min(q+1, first+groups-1)
-		dst := g.C[i*g.N+q*quant.InterleavedRows:][:quant.InterleavedRows]
-		clear(dst)
-		for b := 0; b < blocks; {
-			n := g.sameGroups(own.group, &scales, q, b, blocks)
-			g.path.table.matvec(&g.W[q*g.groupBytes()+b*quant.FourBitBlock/2*quant.InterleavedRows], &g.rounded[i*g.inputStep()+b*quant.FourBitBlock],
-				&g.records[i*g.recordStep()+b*quant.FourBitBlock/inputBlock], &dst[0], g.scaling(now[8*b:], own.group, &scales), &g.Format.table.bytes, n, g.scaleCodes(then[8*b:], &scales, next, b))
-			b += n
-		}
+		g.scale(now, own.group, &scales, q, 0, blocks)
+		g.path.table.matvec(&g.W[q*g.groupBytes()], &g.rounded[i*g.inputStep()], &g.records[i*g.recordStep()], &g.C[i*g.N+q*quant.InterleavedRows],
+			&now[0], &g.Format.table.bytes, blocks, g.scaleCodes(then, &scales, next, 0))
 	}
 }
 
@@ -139,11 +145,7 @@ func (g *Packed) unpackTable(worker, group, b, n int, pairs *int16, each []float
 	own := g.tableScratchOf(worker)
 	_, scales := quant.View4(g.N*g.K, g.W)
 	g.path.table.look(g.scaleCodes(own.each[0], &scales, group, b), n)
-	for first, end := b, b+n; b < end; {
-		same := g.sameGroups(own.group, &scales, group, b, end)
-		g.path.table.absmax(g.scaling(own.each[0][8*(b-first):], own.group, &scales), same)
-		b += same
-	}
+	g.scale(own.each[0], own.group, &scales, group, b, b+n)
 	for j := range 2 * n { // two sums of 32 share a scale
 		copy(each[panelN*j:], own.each[0][j/2*8:][:8])
 	}
@@ -153,17 +155,15 @@ func portableTable() tableRoutines {
 	return tableRoutines{matvec: matvecTableGo, unpack: unpackTableGo, look: lookGo, absmax: absmaxGo}
 }
 
-func matvecTableGo(w *byte, x *int16, records *record, dst *float32, s scaling, table *[32]byte, blocks int, next lookup) {
+func matvecTableGo(w *byte, x *int16, records *record, dst, scales *float32, table *[32]byte, blocks int, next lookup) {
 	lookGo(next, blocks)
-	absmaxGo(s, blocks)
 	n := blocks * quant.FourBitBlock
 	pairs, each := make([]int16, n*panelN), make([]float32, panelN*n/inputBlock)
 	unpackTableGo(w, &pairs[0], table, blocks)
 	for j := range n / inputBlock {
-		copy(each[panelN*j:], unsafe.Slice(at(s.x, j/2*8), 8))
+		copy(each[panelN*j:], unsafe.Slice(at(scales, j/2*8), 8))
 	}
 	var c [panelN]float32
-	copy(c[:], unsafe.Slice(dst, 8))
 	packedTileGo(x, 0, records, 0, &pairs[0], &each[0], nil, &c[0], 0, n/inputBlock, inputBlock/2)
 	copy(unsafe.Slice(dst, 8), c[:8])
 }
