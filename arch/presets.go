@@ -34,6 +34,9 @@ func Presets() []string {
 // Preset is the config.json of a published model, by its name.
 func Preset(name string) ([]byte, error) {
 	config, err := presetFiles.ReadFile("presets/" + name + ".json")
+	if err != nil && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "~")) {
+		return nil, fmt.Errorf("there is no folder and no file %s; check the name, and the folder it is looked for in", name)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("there is no folder and no preset %q%s; known are %s", name, PresetHint(name), strings.Join(Presets(), ", "))
 	}

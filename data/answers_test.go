@@ -93,3 +93,40 @@ func mask(d data.Document) []int32 {
 	}
 	return m
 }
+
+// Tokens of prompts with completions are those of both as one text, and the loss begins where
+// they depart from those of the prompt alone: what transformers gives, and TRL trains on.
+func TestCompletionsAreThoseOfTransformers(t *testing.T) {
+	var want map[string][]struct {
+		Prompt, Completion string
+		Tokens, Alone      []int32
+	}
+	readJSON(t, filepath.Join("testdata", "completions.json"), &want)
+	for name, list := range want {
+		tokens, err := tokenizer.Open(filepath.Join("..", "tokenizer", "testdata", "tiny", name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range list {
+			line, err := json.Marshal(map[string]string{"prompt": w.Prompt, "completion": w.Completion})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := documentOf(t, line, nil, tokens)
+			start := 0
+			for start < min(len(w.Tokens), len(w.Alone)) && w.Tokens[start] == w.Alone[start] {
+				start++
+			}
+			got := 0
+			if d.InLoss != nil {
+				got = d.InLoss[0].Start
+			}
+			if !slices.Equal(d.Tokens, w.Tokens) || got != start {
+				t.Errorf("%s, %q and %q:\n got %v from %d\nwant %v from %d", name, w.Prompt, w.Completion, d.Tokens, got, w.Tokens, start)
+			}
+		}
+	}
+	if len(want) < 5 {
+		t.Errorf("only %d tokenizers", len(want))
+	}
+}

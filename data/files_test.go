@@ -122,7 +122,7 @@ func stream(scan func(yield func(Record, error) error) error, skipBad bool) iter
 				return nil
 			}
 			if wrong != nil {
-				return withHint(wrong)
+				return hintedError{wrong}
 			}
 			if !yield(rec, nil) {
 				return stopped

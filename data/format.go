@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"spillway/chat"
+	"spillway/internal/suggest"
 )
 
 // Format says what the lines of a JSONL file hold.
@@ -78,8 +79,78 @@ func detectFormat(o object) (format Format, fields []string, err error) {
 	case o.has("text"):
 		return Plain, nil, nil
 	}
-	return "", nil, fmt.Errorf("the line has %s; it takes text, or prompt and completion, or instruction and output, or messages: give the names of the fields if they differ",
-		o.names())
+	format, fields = o.guess()
+	return "", nil, &FieldsError{Has: o.names(), Format: format, Fields: fields}
+}
+
+// FieldsError reports that the first line of a file has no fields of a known format.
+type FieldsError struct {
+	Has string // the names that it has
+	// Format and Fields are what it probably is; no fields where nothing looks likely.
+	Format Format
+	Fields []string
+}
+
+func (e *FieldsError) Error() string {
+	text := fmt.Sprintf("the line has %s; it takes text, or prompt and completion, or instruction and output, or messages: give the names of the fields", e.Has)
+	if len(e.Fields) > 0 {
+		text += fmt.Sprintf(", such as %s for the format %s", strings.Join(e.Fields, ":"), e.Format)
+	}
+	return text
+}
+
+// Names that data sets give to what a model reads and to what it is to answer.
+var (
+	promptNames = []string{"prompt", "question", "query", "problem", "instruction", "input", "source", "user", "human"}
+	answerNames = []string{"completion", "answer", "response", "output", "solution", "target", "reply", "assistant", "label"}
+)
+
+// guess says what a line of an unknown format probably is: a conversation where a field is a
+// list of objects, a prompt and its answer where names say so, a text where it has one string.
+func (o object) guess() (Format, []string) {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		if isTalk(o[name]) {
+			return Chat, []string{name}
+		}
+		if len(o[name]) > 0 && o[name][0] == '"' {
+			texts = append(texts, name)
+		}
+	}
+	find := func(names []string) string {
+		for _, name := range names {
+			if slices.Contains(texts, name) {
+				return name
+			}
+		}
+		return suggest.Nearest(names[0], texts) // misspelt
+	}
+	prompt, context, answer := find(promptNames), o.first("input", "context"), find(answerNames)
+	switch {
+	case prompt != "" && answer != "" && prompt != answer && prompt == "instruction" && context != "":
+		return Instruct, []string{prompt, context, answer}
+	case prompt != "" && answer != "" && prompt != answer:
+		return Completion, []string{prompt, answer}
+	case len(texts) == 1:
+		return Plain, texts
+	}
+	return "", nil
+}
+
+// isTalk says whether a value is a list of messages, with a role or a sender.
+func isTalk(raw json.RawMessage) bool {
+	var list []object
+	return isList(raw) && json.Unmarshal(raw, &list) == nil && len(list) > 0 && list[0].first("role", "from") != ""
+}
+
+// first is the first of some names that the line has; "" if it has none of them.
+func (o object) first(names ...string) string {
+	for _, name := range names {
+		if o.has(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // formatReader returns the reader of a format whose fields have the given names. No

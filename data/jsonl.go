@@ -126,7 +126,7 @@ func (l *lines) scan(in *bufio.Reader, name string, which part, yield func(at in
 				return fmt.Errorf("%s:%d: %w", name, number, whole.error)
 			}
 			if wrong != nil {
-				records, wrong = nil, &BadLineError{name, number, column(line, wrong), wrong}
+				records, wrong = nil, &BadLineError{File: name, Line: number, Column: column(line, wrong), Err: wrong}
 			}
 			if err := yield(at, records, wrong); err != nil {
 				return err

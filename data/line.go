@@ -15,9 +15,15 @@ type BadLineError struct {
 	Line   int // counted from 1
 	Column int // of the mistake, or of the field with it; in characters, counted from 1
 	Err    error
+	// Table says that the line stands for a row of a table, counted from 1 below the names of
+	// its columns, which has no columns of characters.
+	Table bool
 }
 
 func (e *BadLineError) Error() string {
+	if e.Table {
+		return fmt.Sprintf("%s, row %d: %v", e.File, e.Line, e.Err)
+	}
 	return fmt.Sprintf("%s:%d:%d: %v", e.File, e.Line, e.Column, e.Err)
 }
 

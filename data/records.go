@@ -71,7 +71,7 @@ func (r *Records) bad(skip bool, wrong error) error {
 		return nil
 	}
 	if !skip {
-		return withHint(wrong)
+		return hintedError{wrong}
 	}
 	if r.skipped++; r.firstBad == nil {
 		r.firstBad = wrong
@@ -79,7 +79,18 @@ func (r *Records) bad(skip bool, wrong error) error {
 	return nil
 }
 
-func withHint(wrong error) error { return fmt.Errorf("%w; correct it, or skip bad records", wrong) }
+// hintedError is the error of a bad record with what can be done about it. It is written when it
+// is read, since whoever opened a copy of a file may still put the file's own name into it.
+type hintedError struct{ error }
+
+func (e hintedError) Error() string {
+	if fields := (*FieldsError)(nil); errors.As(e.error, &fields) {
+		return e.error.Error() // which says what to do
+	}
+	return e.error.Error() + "; correct it, or skip bad records"
+}
+
+func (e hintedError) Unwrap() error { return e.error }
 
 // openRecords opens a file and calls index, which reads it once and fills Records.index.
 func openRecords(name string, index func(r *Records, in *bufio.Reader) error) (_ *Records, err error) {
@@ -95,6 +106,9 @@ func openRecords(name string, index func(r *Records, in *bufio.Reader) error) (_
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err
+	}
+	if st.IsDir() {
+		return nil, fmt.Errorf("%s is a folder; name the files in it", name)
 	}
 	if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file, so it cannot be indexed; copy it to one", name)

@@ -64,9 +64,10 @@ func (s tokenized) document(i int64) (Document, error) {
 	return d, nil
 }
 
-// encodeRecord encodes prompt and text separately, so that a prompt has the same tokens
-// whatever completion follows. Special tokens are added only where a text really starts,
-// and the end token only where it really ends, not where it was split.
+// encodeRecord encodes prompt and text as one text, as TRL does: a tokenizer that puts a space
+// before every text puts none between them. The loss begins where the tokens depart from those
+// of the prompt alone. Special tokens are added only where a text really starts, and the end
+// token only where it really ends, not where it was split.
 func encodeRecord(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err error) {
 	if rec.Answers != nil {
 		return encodeConversation(rec, t, o)
@@ -74,21 +75,21 @@ func encodeRecord(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err e
 	if rec.Prompt == "" && rec.Text == "" {
 		return d, nil
 	}
-	if rec.Prompt != "" {
-		if d.Tokens, err = encode(t, rec.Prompt, true); err != nil {
-			return d, err
-		}
-	}
-	prompt := len(d.Tokens)
-	text, err := encode(t, rec.Text, !rec.Continues && rec.Prompt == "")
-	if err != nil {
+	if d.Tokens, err = encode(t, rec.Prompt+rec.Text, !rec.Continues); err != nil {
 		return d, err
 	}
-	d.Tokens = append(d.Tokens, text...)
+	prompt := 0
+	if rec.Prompt != "" && !o.TrainOnPrompts {
+		alone, err := encode(t, rec.Prompt, true)
+		if err != nil {
+			return d, err
+		}
+		prompt = commonPrefix(d.Tokens, alone)
+	}
 	if n := len(d.Tokens); o.End != nil && !rec.Unfinished && (n == 0 || d.Tokens[n-1] != *o.End) {
 		d.Tokens = append(d.Tokens, *o.End)
 	}
-	if prompt > 0 && !o.TrainOnPrompts {
+	if prompt > 0 {
 		d.InLoss = []Range{{prompt, len(d.Tokens)}}
 	}
 	return d, nil

@@ -28,6 +28,7 @@ type Corpus struct {
 	Steps int64
 	// Sample is the first text, with what of it is in the loss; nil where all files hold tokens.
 	Sample []SamplePart
+	Chats  bool // some of it is conversations
 	// Train and Eval give the batches. Eval is nil where nothing is evaluated.
 	Train, Eval train.Feed
 
@@ -95,6 +96,7 @@ func (c *Corpus) fill(m *spillway.Model, progress Progress) error {
 	if err := in.checkEffects(r); err != nil {
 		return err
 	}
+	c.Chats = in.chats
 	c.whole = r.Data.Packing == recipe.PackWhole || r.Data.Packing == "" && in.answers
 	c.Summary.Documents, c.Summary.Skipped = c.documents.Len(), in.skipped
 	if in.firstBad != nil {
@@ -121,6 +123,9 @@ func (in *reader) checkEffects(r *recipe.Recipe) error {
 	}
 	if r.Data.TrainOnPrompts && !in.answers {
 		return &run.SettingError{Err: errors.New("--train-on-prompts has no effect: the data is plain text, all of which is in the loss; leave it out")}
+	}
+	if r.Given("prompt-separator") && !in.completions {
+		return &run.SettingError{Err: errors.New("--prompt-separator has no effect: no file holds prompts and completions; leave it out")}
 	}
 	return nil
 }
@@ -214,11 +219,13 @@ type reader struct {
 	progress   Progress
 	resumes    bool // the run continues one
 
-	bytes    int64
-	answers  bool // prompts are not in the loss of some of it
-	chats    bool // some of it is conversations
-	skipped  int64
-	firstBad error
+	bytes   int64
+	answers bool // prompts are not in the loss of some of it
+	chats   bool // some of it is conversations
+	// completions says that some of it is prompts and completions
+	completions bool
+	skipped     int64
+	firstBad    error
 }
 
 func newReader(r *recipe.Recipe, m *spillway.Model, progress Progress) (in *reader, err error) {
@@ -271,11 +278,16 @@ func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 	if info, err := os.Stat(path); err == nil {
 		in.bytes += info.Size()
 	}
+	table := true // rows of it are copied as lines
 	switch filepath.Ext(path) {
 	case ".csv", ".tsv":
-		path, err = c.fromCSV(name, path)
+		path, err = c.fromCSV(in, name, path)
 	case ".parquet":
 		path, err = c.fromParquet(in, name, path)
+	case ".json":
+		path, err = c.fromJSON(name, path)
+	default:
+		table = false
 	}
 	if err != nil {
 		return nil, err
@@ -283,8 +295,6 @@ func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 	switch filepath.Ext(path) {
 	case tokensExt:
 		return c.readTokens(in, path)
-	case ".json":
-		return nil, fmt.Errorf("%s: JSON is read from files with an object per line; write it so, with a name that ends in .jsonl", name)
 	case ".arrow":
 		return nil, fmt.Errorf("%s: Arrow is not read; write the data as Parquet or JSON lines, such as with datasets' to_parquet(\"data.parquet\")", name)
 	case ".jsonl", ".ndjson":
@@ -292,13 +302,8 @@ func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 	default:
 		records, err = data.OpenText(path, data.TextOptions{SkipBad: in.SkipBadLines})
 	}
-	var bad *data.BadLineError
-	if errors.As(err, &bad) {
-		bad.File = name // not a copy of it
-		err = fmt.Errorf("%w (--skip-bad-lines leaves them out and counts them)", err)
-	}
 	if err != nil {
-		return nil, err
+		return nil, badData(err, name, table)
 	}
 	c.open = append(c.open, records)
 	if c.Sample == nil {
@@ -308,9 +313,10 @@ func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 	}
 	in.answers = in.answers || records.Format() != data.Plain
 	in.chats = in.chats || records.Format() == data.Chat
+	in.completions = in.completions || records.Format() == data.Completion
 	skipped, first := records.Skipped()
-	if in.skipped += skipped; in.firstBad == nil {
-		in.firstBad = first
+	if in.skipped += skipped; in.firstBad == nil && first != nil {
+		in.firstBad = ofFile(first, name, table)
 	}
 	if records.Format() == data.Chat && c.tokens == nil {
 		if err := c.openCache(); err != nil {
@@ -318,6 +324,35 @@ func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 		}
 	}
 	return data.Tokenize(records, in.tokenizer, data.TokenizeOptions{End: in.end, TrainOnPrompts: in.TrainOnPrompts, Cache: c.tokens}), nil
+}
+
+// ofFile puts the name of a file into the error of a line of a copy of it.
+func ofFile(err error, name string, table bool) error {
+	var bad *data.BadLineError
+	if errors.As(err, &bad) {
+		bad.File, bad.Table = name, table
+	}
+	return err
+}
+
+// badData says which flags help with data that cannot be read.
+func badData(err error, name string, table bool) error {
+	err = ofFile(err, name, table)
+	var bad *data.BadLineError
+	var fields *data.FieldsError
+	switch {
+	case errors.As(err, &fields) && len(fields.Fields) > 0:
+		flags := "--fields " + strings.Join(fields.Fields, ":")
+		if fields.Format == data.Chat || fields.Format == data.Instruct {
+			flags = "--format " + string(fields.Format) + " " + flags
+		}
+		return fmt.Errorf("%w; try %s, and see with --show-sample what comes of it", err, flags)
+	case fields != nil:
+		return fmt.Errorf("%w with --fields", err)
+	case bad != nil || errors.As(err, &bad):
+		return fmt.Errorf("%w (--skip-bad-lines leaves them out and counts them)", err)
+	}
+	return err
 }
 
 // openCache makes the cache for the tokens of conversations. Where there is no place for one,
@@ -360,10 +395,21 @@ func (c *Corpus) readTokens(in *reader, name string) (data.Source, error) {
 
 // lines are the options of a file of JSON lines.
 func (in *reader) lines(name string) data.JSONLOptions {
-	o := data.JSONLOptions{Format: in.Format, PromptSeparator: "\n", SkipBad: in.SkipBadLines, Template: in.template,
+	o := data.JSONLOptions{Format: in.Format, PromptSeparator: in.separator(), SkipBad: in.SkipBadLines, Template: in.template,
 		Progress: func(done, total int64) { in.progress("reading "+filepath.Base(name), done, total) }}
 	if in.Fields != "" {
 		o.Fields = strings.Split(in.Fields, ":")
 	}
 	return o
+}
+
+// separator is what stands between a prompt and its completion.
+func (in *reader) separator() string {
+	switch {
+	case in.PromptSeparator != nil:
+		return *in.PromptSeparator
+	case in.Fields == "" || in.Fields == "prompt:completion":
+		return ""
+	}
+	return "\n"
 }

@@ -12,7 +12,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -114,7 +116,7 @@ func (in *reader) missing(name string, err error) error {
 var gzipMagic, zstdMagic = []byte{0x1f, 0x8b}, []byte{0x28, 0xb5, 0x2f, 0xfd}
 
 // once copies what is read once, decompressed. Without an ending, it is JSON lines where it
-// begins with an object, else plain text.
+// begins with an object, JSON where it begins with a list of them, else plain text.
 func (c *Corpus) once(in *reader, what, ending string, from io.Reader) (path string, err error) {
 	raw := bufio.NewReader(from)
 	head, err := raw.Peek(len(zstdMagic))
@@ -145,8 +147,12 @@ func (c *Corpus) once(in *reader, what, ending string, from io.Reader) (path str
 		if err != nil && !errors.Is(err, io.EOF) {
 			return "", fmt.Errorf("reading %s: %w", what, err)
 		}
-		if ending = ".txt"; bytes.HasPrefix(bytes.TrimSpace(begin), []byte("{")) {
+		begin = bytes.TrimSpace(bytes.TrimPrefix(begin, []byte(byteOrderMark)))
+		switch ending = ".txt"; {
+		case bytes.HasPrefix(begin, []byte("{")):
 			ending = ".jsonl"
+		case listOfObjects.Match(begin):
+			ending = ".json"
 		}
 	}
 	return c.copied(ending, func(w io.Writer) error {
@@ -156,6 +162,9 @@ func (c *Corpus) once(in *reader, what, ending string, from io.Reader) (path str
 		return nil
 	})
 }
+
+// listOfObjects is how a JSON list of objects begins.
+var listOfObjects = regexp.MustCompile(`^\[\s*{`)
 
 // maxWindow is the memory that decompressing may take, in bytes: what zstd --long uses.
 const maxWindow = 128 << 20
@@ -172,16 +181,24 @@ func openSized(path string) (f vfs.File, size int64, err error) {
 }
 
 // fromCSV copies a table with a line of names as JSON lines, an object per line of the table;
-// .tsv has tabs for commas. Errors say its name, which path may be a copy of.
-func (c *Corpus) fromCSV(name, path string) (string, error) {
+// .tsv has tabs for commas, and a first line with semicolons and no comma says that they are the
+// commas. Errors say its name, which path may be a copy of.
+func (c *Corpus) fromCSV(in *reader, name, path string) (string, error) {
 	f, size, err := openSized(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close() // opened for reading
-	r := csv.NewReader(io.NewSectionReader(f, 0, size))
+	text, err := afterMark(io.NewSectionReader(f, 0, size))
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", name, err)
+	}
+	r := csv.NewReader(text)
+	r.FieldsPerRecord = -1 // rows of another length are refused below, with both numbers
 	if filepath.Ext(path) == ".tsv" {
 		r.Comma, r.LazyQuotes = '\t', true
+	} else if head, _ := text.Peek(4096); semicolons(head) {
+		r.Comma = ';'
 	}
 	names, err := r.Read()
 	if err != nil {
@@ -196,14 +213,113 @@ func (c *Corpus) fromCSV(name, path string) (string, error) {
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			object := map[string]string{}
-			for i, cell := range cells {
-				object[names[i]] = cell
+			object, err := row(names, cells)
+			if err != nil {
+				line, _ := r.FieldPos(0)
+				err = fmt.Errorf("%s:%d: %w", name, line, err)
+				if !in.SkipBadLines {
+					return fmt.Errorf("%w; correct it (--skip-bad-lines leaves such rows out and counts them)", err)
+				}
+				if in.skipped++; in.firstBad == nil {
+					in.firstBad = err
+				}
+				continue
 			}
 			if err := json.NewEncoder(w).Encode(object); err != nil {
 				return err
 			}
 		}
+	})
+}
+
+// semicolons says whether the first line of a table separates its columns by semicolons, as
+// spreadsheets do where the comma is part of numbers.
+func semicolons(head []byte) bool {
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	return bytes.ContainsRune(line, ';') && !bytes.ContainsRune(line, ',')
+}
+
+// row is a row of a table by the names of its columns.
+func row(names, cells []string) (map[string]string, error) {
+	if len(cells) != len(names) {
+		return nil, fmt.Errorf("the row has %d columns, the first line names %d", len(cells), len(names))
+	}
+	object := make(map[string]string, len(cells))
+	for i, cell := range cells {
+		if !utf8.ValidString(cell) {
+			return nil, fmt.Errorf("the column %q is not UTF-8; convert the file", names[i])
+		}
+		object[names[i]] = cell
+	}
+	return object, nil
+}
+
+// afterMark skips a byte order mark, which spreadsheets write before UTF-8.
+func afterMark(from io.Reader) (*bufio.Reader, error) {
+	text := bufio.NewReader(from)
+	head, err := text.Peek(len(byteOrderMark))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if string(head) == byteOrderMark {
+		_, err = text.Discard(len(byteOrderMark))
+		return text, err
+	}
+	return text, nil
+}
+
+const byteOrderMark = "\xef\xbb\xbf"
+
+// fromJSON copies the objects of a .json file as JSON lines: those of a list, as Alpaca's data
+// has them, or objects that follow each other.
+func (c *Corpus) fromJSON(name, path string) (string, error) {
+	f, size, err := openSized(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() // opened for reading
+	text, err := afterMark(io.NewSectionReader(f, 0, size))
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", name, err)
+	}
+	return c.copied(".jsonl", func(w io.Writer) error {
+		d := json.NewDecoder(text)
+		head, _ := text.Peek(4096)
+		list := bytes.HasPrefix(bytes.TrimSpace(head), []byte("["))
+		if list {
+			if _, err := d.Token(); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		var line bytes.Buffer
+		rows := 0
+		for d.More() {
+			rows++
+			var value json.RawMessage
+			if err := d.Decode(&value); err != nil {
+				return fmt.Errorf("%s, object %d, before byte %d: %w", name, rows, d.InputOffset(), err)
+			}
+			line.Reset()
+			if err := json.Compact(&line, value); err != nil {
+				return fmt.Errorf("%s, object %d: %w", name, rows, err)
+			}
+			line.WriteByte('\n')
+			if _, err := w.Write(line.Bytes()); err != nil {
+				return err
+			}
+		}
+		if !list && rows == 1 {
+			return fmt.Errorf("%s: it is one JSON object, not a list of them: write the list that it holds to a file of its own", name)
+		}
+		if list {
+			if _, err := d.Token(); err != nil {
+				return fmt.Errorf("%s: the list does not end: %w", name, err)
+			}
+		}
+		if _, err := d.Token(); !errors.Is(err, io.EOF) {
+			return fmt.Errorf("%s: there is more behind the list, at byte %d", name, d.InputOffset())
+		}
+		return nil
 	})
 }
 

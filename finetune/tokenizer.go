@@ -33,7 +33,7 @@ func OpenTokenizer(m *spillway.Model, name string) (*tokenizer.Tokenizer, error)
 	switch {
 	case name == bytesName || name == "" && m.Info.Vocab == byteModel:
 	case name == "":
-		err = fmt.Errorf("%s has no %s; name one with --tokenizer, or bytes for a model that reads bytes", m.Name, tokenizerFile)
+		err = fmt.Errorf("%s has no %s; name one with --tokenizer%s, or bytes for a model that reads bytes", m.Name, tokenizerFile, otherTokenizer(m))
 	case filepath.Ext(name) == ".bin":
 		t, err = tokenizer.OpenLlama2C(name)
 	default:
@@ -46,6 +46,19 @@ func OpenTokenizer(m *spillway.Model, name string) (*tokenizer.Tokenizer, error)
 		return nil, fmt.Errorf("the tokenizer has %d tokens, %s only %d; use the tokenizer the model was made with", t.VocabSize(), m.Name, m.Info.Vocab)
 	}
 	return t, nil
+}
+
+// otherTokenizer names the file of llama2.c in a model's folder, which is not taken by itself; ""
+// where there is none.
+func otherTokenizer(m *spillway.Model) string {
+	if m.Folder == nil {
+		return ""
+	}
+	found, err := filepath.Glob(filepath.Join(m.Folder.Dir, "tok*.bin"))
+	if err != nil || len(found) == 0 {
+		return ""
+	}
+	return ", such as " + found[0]
 }
 
 // openTemplate opens the chat template of the recipe, or the model's own.

@@ -24,8 +24,8 @@ type Message struct {
 func (m *Model) Template() (*chat.Template, error) {
 	var t *chat.Template
 	var err error
-	if m.s.ChatTemplate != "" {
-		t, err = chat.OpenFile(m.s.ChatTemplate, m.Folder.Dir)
+	if file := m.chatTemplate(); file != "" {
+		t, err = chat.OpenFile(file, m.Folder.Dir)
 	} else {
 		t, err = chat.Open(m.Folder.Dir)
 	}

@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -31,11 +32,16 @@ type Evaluation struct {
 // loss is that of training's evaluation, bit for bit where the micro-batches are the same.
 func (m *Model) Perplexity(ctx context.Context, r *recipe.Recipe) (v Evaluation, err error) {
 	r.Model, r.Task, r.Eval.Files = m.Path, spillway.Eval, r.Data.Files
+	r.Data.Tokenizer = cmp.Or(r.Data.Tokenizer, m.s.Tokenizer)
+	r.Data.ChatTemplate = cmp.Or(r.Data.ChatTemplate, m.s.ChatTemplate, m.runsTemplate)
 	corpus, err := finetune.OpenCorpus(r, m.Model, m.s.Progress)
 	if err != nil {
 		return v, err
 	}
 	defer func() { err = errors.Join(err, corpus.Close()) }()
+	if corpus.Chats {
+		m.chatTemplate() // says whose it is
+	}
 	return m.evaluate(ctx, r, func(p *plan.Plan) (train.Feed, finetune.Summary, error) {
 		err := corpus.Pack(p)
 		return corpus.Eval, corpus.Summary, err

@@ -85,6 +85,8 @@ type Model struct {
 	adapter   *lora.Adapter // nil for none
 	closers   []func() error
 	tokenizer *tokenizer.Tokenizer
+	// runsTemplate is the file with the chat template that a run was trained with, "" for none.
+	runsTemplate string
 }
 
 // Open opens a model. The caller closes it.
@@ -147,7 +149,7 @@ func (m *Model) resolve(name string) (string, error) {
 	if notice != "" {
 		m.s.Notice(notice)
 	}
-	m.useRunsTokenizer(path)
+	m.useRunsTexts(path)
 	if !hf.IsAdapter(path) {
 		return path, nil
 	}
@@ -168,21 +170,33 @@ func (m *Model) resolve(name string) (string, error) {
 	return "", fmt.Errorf("%s is an adapter for the model %q, which is not here; give the folder of that model, and --adapter %s", path, a.Base, path)
 }
 
-// useRunsTokenizer takes the tokenizer that a run names in its recipe, where the settings name none:
-// a checkpoint has the model's own alone.
-func (m *Model) useRunsTokenizer(path string) {
-	if m.s.Tokenizer != "" || !checkpoint.Is(path) {
+// useRunsTexts takes the tokenizer and the chat template that a run names in its recipe, where the
+// settings name none: a checkpoint has the model's own alone.
+func (m *Model) useRunsTexts(path string) {
+	if m.s.Tokenizer != "" && m.s.ChatTemplate != "" || !checkpoint.Is(path) {
 		return
 	}
 	r := recipe.New()
 	r.Output.Dir = filepath.Dir(path)
 	if err := r.ReadRun(); err != nil {
-		m.s.Notice(fmt.Sprintf("the recipe of the run is not read, so its tokenizer is not known: %v", err))
+		m.s.Notice(fmt.Sprintf("the recipe of the run is not read, so its tokenizer and chat template are not known: %v", err))
 		return
 	}
-	if m.s.Tokenizer = r.Data.Tokenizer; m.s.Tokenizer != "" {
+	if m.s.Tokenizer == "" && r.Data.Tokenizer != "" {
+		m.s.Tokenizer = r.Data.Tokenizer
 		m.s.Notice(fmt.Sprintf("the run was trained with --tokenizer %s: it is used here too", m.s.Tokenizer))
 	}
+	m.runsTemplate = r.Data.ChatTemplate
+}
+
+// chatTemplate is the file with the chat template: of the settings, or of the run; "" is the
+// model's own.
+func (m *Model) chatTemplate() string {
+	if m.s.ChatTemplate == "" && m.runsTemplate != "" {
+		m.s.ChatTemplate = m.runsTemplate
+		m.s.Notice(fmt.Sprintf("the run was trained with --chat-template %s: it is used here too", m.s.ChatTemplate))
+	}
+	return m.s.ChatTemplate
 }
 
 // openAdapters opens the adapters, and makes one of several.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"spillway/dtype"
+	"spillway/internal/suggest"
 )
 
 // findByName finds an optimizer by any of the names people know: "adamw_8bit",
@@ -37,7 +38,7 @@ func findByName(text string) (*Rule, dtype.Type, error) {
 	}
 	r, err := find(name)
 	if err != nil {
-		return r, storage, fmt.Errorf("there is no optimizer %q; there are %s, with %s for their states", strings.TrimSpace(text), strings.Join(Names(), ", "), StorageEndings())
+		return r, storage, fmt.Errorf("there is no optimizer %q%s; there are %s, with %s for their states", strings.TrimSpace(text), suggest.Hint(name, Names()), strings.Join(Names(), ", "), StorageEndings())
 	}
 	return r, storage, nil
 }

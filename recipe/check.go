@@ -131,7 +131,7 @@ func (r *Recipe) Check() error {
 	has := func(endings ...string) bool {
 		return slices.ContainsFunc(r.endings(), func(e string) bool { return slices.Contains(endings, e) })
 	}
-	lines, tokens := has(".jsonl", ".ndjson", ".csv", ".tsv", ".parquet") || slices.ContainsFunc(r.Data.Files, isPipe), has(".bin")
+	lines, tokens := has(".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet") || slices.ContainsFunc(r.Data.Files, isPipe), has(".bin")
 	texts := slices.ContainsFunc(r.endings(), func(e string) bool { return e != ".bin" })
 	return refuse(r.Given,
 		idle{adapterSettings, r.Training.Adapter == "", "the options of the adapter in " + r.Training.Adapter + " count"},
@@ -139,7 +139,7 @@ func (r *Recipe) Check() error {
 		idle{[]string{"allow-changes"}, r.Output.Resume, "it is about a run that is continued; give --resume"},
 		idle{[]string{"epochs"}, r.Training.MaxSteps == 0, "--max-steps says how long to train; give one of them"},
 		idle{[]string{"eval-batches"}, r.Evaluates(), "nothing is evaluated; give --eval-steps, --eval-split or --eval-data"},
-		idle{[]string{"format", "fields"}, lines, "no file holds JSON lines; their names end in .jsonl"},
+		idle{[]string{"format", "fields", "prompt-separator"}, lines, "no file holds JSON lines; their names end in .jsonl"},
 		idle{[]string{"token-bytes"}, tokens, "no file holds token ids; their names end in .bin"},
 		idle{[]string{"tokenizer", "skip-bad-lines", "chat-template", "train-on-prompts", "today"}, texts, "all files hold token ids"},
 		idle{[]string{"device-map", "optimizer-device", "strategy"}, r.Output.PlanFile == "", "the plan in " + r.Output.PlanFile + " decides that"},

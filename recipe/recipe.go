@@ -57,6 +57,9 @@ type Data struct {
 	// Format of JSON lines and the names of their Fields; "" finds out from the first line.
 	Format data.Format
 	Fields string // colons between them
+	// PromptSeparator stands between a prompt and its completion; nil is nothing, and a newline
+	// where Fields names the two, such as question:answer, since those are texts of their own.
+	PromptSeparator *string
 	// ChatTemplate is a file with a Jinja template, Tokenizer one with a tokenizer, or
 	// "bytes"; "" takes the model's own.
 	ChatTemplate, Tokenizer string
@@ -183,13 +186,18 @@ func (r *Recipe) declare(f *flag.FlagSet) {
 const ModelKey = "model"
 
 func (d *Data) flags(f *flag.FlagSet) {
-	files(f, &d.Files, "data", "train on `FILE` (.jsonl, .parquet, .csv, .txt; also .gz, .zst), - for standard input, or FILE=0.5 for half of its documents in each pass; may be given several times")
+	files(f, &d.Files, "data", "train on `FILE` (.jsonl, .json, .parquet, .csv, .txt; also .gz, .zst), - for standard input, or FILE=0.5 for half of its documents in each pass; may be given several times")
 	formats := map[string]data.Format{"auto": ""}
 	for _, format := range data.Formats {
 		formats[string(format)] = format
 	}
 	enumAs(f, &d.Format, "format", "JSON lines hold `auto|text|completion|instruct|chat`; auto looks at the names of their fields", formats)
 	f.StringVar(&d.Fields, "fields", "", "`NAMES` of the fields of JSON lines, separated by colons: text, or prompt:completion, or instruction:input:output,\nor messages (default: these)")
+	parsed(f, "", "prompt-separator", "put `TEXT` between a prompt and its completion; \\n is a newline (default: nothing, so that both are one text; a newline where --fields names them otherwise)", func(text string) error {
+		text = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\t`, "\t").Replace(text)
+		d.PromptSeparator = &text
+		return nil
+	})
 	f.StringVar(&d.ChatTemplate, "chat-template", "", "write conversations with the Jinja template in `FILE` (default: the model's own)")
 	parsed(f, d.Today.Format(time.DateOnly), "today", "the `DATE` that chat templates see when they ask for it", func(text string) error {
 		day, err := time.Parse(time.DateOnly, text)

@@ -52,7 +52,7 @@ func TestPlanFlagsHaveAnEffect(t *testing.T) {
 func TestTrainFlagsHaveAnEffect(t *testing.T) {
 	idle := map[string]bool{}
 	for _, name := range strings.Fields(`lora-rank lora-alpha lora-dropout target-modules exclude-modules layers-to-transform rank-pattern alpha-pattern modules-to-save use-rslora use-dora
-		lora-bias init-lora-weights quantization llm-int8-threshold no-quantize adapter format fields token-bytes eval-batches patience keep-best journal-every allow-changes`) {
+		lora-bias init-lora-weights quantization llm-int8-threshold no-quantize adapter format fields prompt-separator token-bytes eval-batches patience keep-best journal-every allow-changes`) {
 		idle[name] = true
 	}
 	recipe.New().Flags().VisitAll(func(f *flag.Flag) {
@@ -161,7 +161,7 @@ func TestNothingToLearnIsRefused(t *testing.T) {
 			t.Errorf("%v: %d, %s%s", args, r.code, r.out, r.err)
 		}
 	}
-	if r := train("--data", some); r.code != exitOK || !strings.Contains(r.out, "5 of them have no token in the loss and are left out") {
+	if r := train("--data", some); r.code != exitOK || !strings.Contains(r.out, "5 documents are left out, with no token in the loss") {
 		t.Errorf("%d, %s%s", r.code, r.out, r.err)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"spillway/convert"
 	"spillway/gguf"
 	"spillway/hf"
+	"spillway/recipe"
 )
 
 func newExport(sh shell) *cobra.Command {
@@ -65,6 +67,14 @@ complete; Ctrl-C leaves nothing behind.`,
 		if err != nil {
 			return err
 		}
+		if filepath.Ext(args[1]) == gguf.Extension && tokenizer == "" {
+			if tokenizer, err = runsTokenizer(args[0]); err != nil {
+				return err
+			}
+			if tokenizer != "" {
+				fmt.Fprintf(sh.err, "the run was trained with --tokenizer %s: it goes into the file\n", tokenizer)
+			}
+		}
 		o.Offloaded, o.GGUF, o.Tokenizer, o.Average = offloaded, ggufType, tokenizer, average
 		done, err := convert.Export(cmd.Context(), args[0], args[1], o)
 		line.Done()
@@ -77,6 +87,21 @@ complete; Ctrl-C leaves nothing behind.`,
 		return newFolderResult(args[1], done).write(sh.out, *asJSON)
 	}
 	return cmd
+}
+
+// runsTokenizer is the tokenizer that a run was given; "" where it took the model's
+// own, or this is no run.
+func runsTokenizer(name string) (string, error) {
+	path, _ := checkpoint.Choose(name)
+	if !checkpoint.Is(path) {
+		return "", nil
+	}
+	r := recipe.New()
+	r.Output.Dir = filepath.Dir(path)
+	if err := r.ReadRun(); err != nil || r.Data.Tokenizer == "bytes" {
+		return "", err // bytes are no file
+	}
+	return r.Data.Tokenizer, nil
 }
 
 // ggufFlags refuses flags that have no effect on a GGUF file, and those that have one on

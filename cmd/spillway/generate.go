@@ -74,7 +74,12 @@ Ctrl-C ends the text; what was written stays.`,
   spillway generate ./model --file prompt.txt --max-new-tokens 9 --draft ngram
   spillway generate ./model --file prompt.txt --max-new-tokens 9 --profile
   spillway generate ./model --prompt Once --num-beams 4 --num-samples 2 --logprobs 3 --json`,
-		Args: exactly(1, "MODEL"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageErrorf("%s given, it takes 1: MODEL; the text to continue is --prompt %q", plural(len(args), "argument"), strings.Join(args[1:], " "))
+			}
+			return exactly(1, "MODEL")(cmd, args)
+		},
 	}
 	var o generateFlags
 	asJSON := jsonFlag(cmd)

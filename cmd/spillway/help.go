@@ -28,13 +28,40 @@ var flagGroups = []struct {
 	{"Used most", []string{"data", "task", "method", "machine", "device", "max-memory", "batch-size", "seq-len", "learning-rate", "max-steps", "epochs", "out", "resume"}},
 	{"Steps", []string{"micro-batch-size", "gradient-accumulation-steps", "canonical-sums", "precision", "fp32-modules", "optimizer", "state-policy", "weight-decay", "param-group", "freeze", "ema", "centralize-gradients", "lr-scheduler", "warmup-steps", "max-grad-norm", "seed"}},
 	{"Generation", []string{"all-logits", "context", "streams", "chunk", "cache-type", "exact", "draft", "draft-tokens"}},
-	{"Data", []string{"format", "fields", "chat-template", "today", "tokenizer", "token-bytes", "packing", "document-len", "skip-bad-lines", "train-on-prompts", "show-sample"}},
+	{"Data", []string{"format", "fields", "prompt-separator", "chat-template", "today", "tokenizer", "token-bytes", "packing", "document-len", "skip-bad-lines", "train-on-prompts", "show-sample"}},
 	{"Evaluation", []string{"questions", "windows", "evaluate", "eval-data", "eval-split", "eval-steps", "eval-batches", "patience", "keep-best"}},
 	{"Adapters", []string{"adapter", "lora-rank", "lora-alpha", "lora-dropout", "target-modules", "exclude-modules", "layers-to-transform", "rank-pattern", "alpha-pattern", "modules-to-save",
 		"lora-bias", "init-lora-weights", "use-rslora", "use-dora", "quantization", "no-quantize", "llm-int8-threshold"}},
 	{"Memory and devices", []string{"max-host-memory", "disk", "journal-every", "strategy", "device-map", "optimizer-device", "deepspeed", "plan", "dtype", "layerwise-casting", "skip-casting", "cache-type", "no-cache", "exact"}},
 	{"Advice", []string{"max-batch-size", "max-seq-len", "explain", "compare"}},
 	{"Output", []string{"save", "save-steps", "keep", "allow-changes", "log", "timeline", "profile", "memory-snapshot", "dashboard", "alert-command", "alert-webhook", "instructions", "recipe", "print-recipe", "dry-run", "quiet", "verbose", "json", "help"}},
+}
+
+// exitCodes says what they mean; run gives them.
+const exitCodes = "Exit codes: 0 done; 1 it failed; 2 a mistake in the command line or in a recipe;\n130, 143 and 129 after Ctrl-C, TERM and HUP.\n"
+
+// newHelp is the command help, which says so where it knows no such command.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "what a command does, as COMMAND --help says it",
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+			for _, c := range root.Commands() {
+				if len(args) == 0 && c.IsAvailableCommand() {
+					names = append(names, c.Name())
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return knownVerb(root, args)
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	}
 }
 
 // usage writes what stands below the text of a command's help: examples, commands and flags.
@@ -75,6 +102,7 @@ func usage(cmd *cobra.Command) error {
 		}
 		writeFlags(&b, "Other flags", slices.Sorted(maps.Keys(left)), left, width)
 	}
+	b.WriteString("\n" + exitCodes)
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\n%s COMMAND --help explains a command.\n", cmd.CommandPath())
 	}
@@ -130,9 +158,12 @@ var otherNames = map[string]string{
 	"output-dir": "out", "output": "out", "save-dir": "out", "lr-scheduler-type": "lr-scheduler", "scheduler": "lr-scheduler", "schedule": "lr-scheduler", "warmup": "warmup-steps",
 	"clip": "max-grad-norm", "gradient-clipping": "max-grad-norm", "grad-clip": "max-grad-norm", "rank": "lora-rank", "r": "lora-rank", "alpha": "lora-alpha", "dropout": "lora-dropout",
 	"lora-target-modules": "target-modules", "dataset": "data", "train-file": "data", "validation-file": "eval-data", "val-set-size": "eval-split", "eval-every": "eval-steps",
-	"save-every": "save-steps", "save-total-limit": "keep", "logging-dir": "log", "bf16": "precision bf16", "fp16": "precision fp16", "mixed-precision": "precision", "dtype": "precision",
+	"save-every": "save-steps", "save-total-limit": "keep", "logging-dir": "log", "bf16": "precision bf16", "fp16": "precision fp16", "mixed-precision": "precision", "dtype": "precision", "torch-dtype": "precision|dtype", "precision": "dtype",
 	"load-in-4bit": "method qlora", "load-in-8bit": "method qlora --quantization int8", "resume-from-checkpoint": "resume", "offload-folder": "disk", "nvme-path": "disk", "gpu": "device",
-	"gpus": "device", "base-model": "", "model": "", "gradient-checkpointing": "explain", "durable-every": "journal-every", "learn-prompts": "train-on-prompts",
+	"gpus": "device", "base-model": "", "model": "", "gradient-checkpointing": "explain|strategy checkpointing", "durable-every": "journal-every", "learn-prompts": "train-on-prompts",
+	"p": "prompt", "n": "max-new-tokens", "f": "file", "m": "", "temp": "temperature", "max-tokens": "max-new-tokens", "n-predict": "max-new-tokens", "repeat-penalty": "repetition-penalty", "num-return-sequences": "num-samples",
+	"ngl": "max-memory", "n-gpu-layers": "max-memory", "gpu-layers": "max-memory", "ctx-size": "context|seq-len", "n-ctx": "context|seq-len", "system-prompt": "system", "logging-steps": "log", "lora": "adapter|method lora", "outtype": "gguf-type", "max-samples": "eval-batches",
+	"save": "out", "o": "out", "d": "data", "b": "batch-size",
 }
 
 // flagError says what an unknown flag may have been meant to be.
@@ -147,7 +178,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		return usageError{err}
 	}
 	name := strings.ReplaceAll(strings.TrimLeft(unknown.GetSpecifiedName(), "-"), "_", "-")
-	near, known := otherNames[name]
+	given := "--" + unknown.GetSpecifiedName()
+	if unknown.GetSpecifiedShortnames() != "" {
+		given = "-" + unknown.GetSpecifiedName()
+	}
+	near, known := meantFlag(cmd, name)
 	first, _, _ := strings.Cut(near, " ")
 	switch {
 	case cmd.Flags().Lookup(name) != nil:
@@ -155,14 +190,39 @@ func flagError(cmd *cobra.Command, err error) error {
 	case name == "draft" && cmd.Name() == "plan":
 		return usageErrorf("there is no flag --draft: --task generate --quantization nf4 plans what the model of generate --draft self takes, and a plan of another model has what that one takes")
 	case known && near == "":
-		return usageErrorf("there is no flag --%s: the model is the first argument", unknown.GetSpecifiedName())
+		return usageErrorf("there is no flag %s: the model is the first argument", given)
 	case !known || cmd.Flags().Lookup(first) == nil:
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		near = suggest.Nearest(name, names)
+		near = nearFlag(cmd, name)
 	}
 	if near != "" {
 		near = "; did you mean --" + near + "?"
 	}
-	return usageErrorf("there is no flag --%s%s", unknown.GetSpecifiedName(), near)
+	return usageErrorf("there is no flag %s%s", given, near)
+}
+
+// meantFlag is what a command has for another program's flag, with a value where that is part of
+// it: the first of the names for it that the command knows.
+func meantFlag(cmd *cobra.Command, name string) (near string, known bool) {
+	meant, known := otherNames[name]
+	for near = range strings.SplitSeq(meant, "|") {
+		first, _, _ := strings.Cut(near, " ")
+		if cmd.Flags().Lookup(first) != nil {
+			break
+		}
+	}
+	return near, known
+}
+
+// nearFlag is the only flag that begins with a name, or the one that is spelt most like it.
+func nearFlag(cmd *cobra.Command, name string) string {
+	var names, longer []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if names = append(names, f.Name); len(name) > 2 && strings.HasPrefix(f.Name, name) {
+			longer = append(longer, f.Name)
+		}
+	})
+	if len(longer) == 1 {
+		return longer[0]
+	}
+	return suggest.Nearest(name, names)
 }

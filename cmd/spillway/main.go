@@ -118,6 +118,7 @@ before it starts that the plan fits.`,
 	root.SetOut(sh.out)
 	root.SetErr(sh.err)
 	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(newHelp(root))
 	root.SetUsageFunc(usage)
 	root.Flags().BoolP("version", "v", false, "version for spillway") // by hand: cobra's is a template, see view's reports
 	root.AddCommand(newDemo(sh), newPlan(sh), newEstimate(sh), newDevices(sh), newPull(sh), newInit(sh), newInspect(sh), newTrain(sh), newGenerate(sh), newChat(sh), newEval(sh), newQuantize(sh), newMerge(sh), newExport(sh), newTop(sh), newDashboard(sh), newReplan(sh), newCompare(sh), newReport(sh), newBench(sh), newVersion(sh))
@@ -133,7 +134,10 @@ func knownVerb(cmd *cobra.Command, args []string) error {
 		names = append(names, c.Name())
 	}
 	meant := map[string]string{"finetune": "train", "fine-tune": "train", "fit": "train", "convert": "export", "save": "export", "new": "init", "info": "inspect", "show": "inspect", "gpus": "devices", "nvidia-smi": "top", "monitor": "top", "watch": "top", "diff": "compare", "download": "pull", "fetch": "pull", "memory": "estimate",
-		"run": "generate", "infer": "generate", "sample": "generate", "evaluate": "eval", "perplexity": "eval", "talk": "chat"}
+		"run": "generate", "infer": "generate", "sample": "generate", "complete": "generate", "completions": "completion", "evaluate": "eval", "perplexity": "eval", "talk": "chat"}
+	if args[0] == "serve" || args[0] == "server" || args[0] == "api" {
+		return usageErrorf("there is no command %q, and no server of models: generate and chat run them here, --json for programs", args[0])
+	}
 	if near := meant[args[0]]; near != "" {
 		return usageErrorf("there is no command %q; did you mean %s?", args[0], near)
 	}
@@ -144,7 +148,7 @@ func knownVerb(cmd *cobra.Command, args []string) error {
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usageErrorf("%d arguments given, it takes %d: %s", len(args), n, what)
+			return usageErrorf("%s given, it takes %d: %s", plural(len(args), "argument"), n, what)
 		}
 		return nil
 	}

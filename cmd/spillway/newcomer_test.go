@@ -78,7 +78,7 @@ func TestDryRun(t *testing.T) {
 	if _, err := os.Stat(out); err == nil || r.code != exitOK {
 		t.Errorf("exit code %d, %s; %s is there: %v", r.code, r.err, out, err == nil)
 	}
-	for _, want := range []string{"strategy  ", "12 documents", "what is 0?\n⟦it is \"0\", surely⟧"} {
+	for _, want := range []string{"strategy  ", "12 documents", "what is 0?⟦it is \"0\", surely⟧"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("%q is not in\n%s", want, r.out)
 		}

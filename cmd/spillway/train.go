@@ -29,7 +29,8 @@ and the time left. On a pipe a plain line is printed every ten seconds.
 
 ` + modelHelp + ` A preset starts from random initial weights.
 
-Files that end in .jsonl hold a JSON object per line: a text; a prompt and its
+Files that end in .jsonl hold a JSON object per line, those in .json a list of them: a
+text; a prompt and its
 completion; an instruction, an input and an output; or the messages of a chat, which
 are written with the model's own chat template. In all but the first only answers are
 in the loss. Files that end in .bin hold token ids, others plain text. Documents are
@@ -227,6 +228,14 @@ func replanOnSignal(job *spillway.Run) (end func()) {
 	}
 }
 
+// documentsAre begins a sentence about documents to train on.
+func documentsAre(n int64) string {
+	if n == 1 {
+		return "1 document is"
+	}
+	return grouped(n) + " documents are"
+}
+
 // showCorpus says what is trained on, and where the run goes on from.
 func showCorpus(w io.Writer, run *finetune.Run, sample bool) error {
 	s := run.Corpus.Summary
@@ -240,13 +249,13 @@ func showCorpus(w io.Writer, run *finetune.Run, sample bool) error {
 	var p page
 	p.line("data", "%s", text)
 	if s.Split > 0 {
-		p.line("", "%s of them are longer than a sequence and are split", grouped(s.Split))
+		p.line("", "%s longer than a sequence and split", documentsAre(s.Split))
 	}
 	if s.Unused > 0 {
-		p.line("", "%s of them have no token in the loss and are left out", grouped(s.Unused))
+		p.line("", "%s left out, with no token in the loss", documentsAre(s.Unused))
 	}
 	if s.Skipped > 0 {
-		p.line("", "%s bad lines left out; the first: %s", grouped(s.Skipped), s.FirstSkipped)
+		p.line("", "%s left out; the first: %s", plural(int(s.Skipped), "bad line"), s.FirstSkipped)
 	}
 	p.line("steps", "%s", grouped(run.Corpus.Steps))
 	if run.Resumed != "" {
