@@ -8,13 +8,13 @@ import (
 
 func init() {
 	RegisterNative(op.Copy, copyOrAdd, nil)
-	Register(op.Add, add)
+	RegisterNative(op.Add, add, func(c op.Call) bool { return allWide(c) || worksInParts(c) })
 	Register(op.Mul, mul)
 	Register(op.Scale, scale)
 	Register(op.Unary, unary)
 	Register(op.UnaryGrad, unaryGrad)
-	Register(op.Gated, gated)
-	Register(op.GatedGrad, gatedGrad)
+	RegisterNative(op.Gated, gated, func(c op.Call) bool { return allWide(c) || worksInParts(c) })
+	RegisterNative(op.GatedGrad, gatedGrad, func(c op.Call) bool { return allWide(c) || worksInParts(c) })
 	Register(op.Dropout, dropout)
 }
 
@@ -75,7 +75,10 @@ func scale(c op.Call, _ int) Program {
 }
 
 // add adds the second operand, repeated over the outer dimensions of the first.
-func add(c op.Call, _ int) Program {
+func add(c op.Call, workers int) Program {
+	if worksInParts(c) {
+		return inParts(c, workers, func(v [][]float32) { kernel.Add(v[2], v[0], v[1]) })
+	}
 	o := &triple{}
 	if c.Attr.Accumulate {
 		return elements(c, o.set, func(from, to int) {
@@ -126,14 +129,20 @@ func unaryGrad(c op.Call, _ int) Program {
 	return elements(c, o.set, func(from, to int) { f.SlopeTimes(o.z[from:to], o.x[from:to], o.y[from:to]) })
 }
 
-func gated(c op.Call, _ int) Program {
+func gated(c op.Call, workers int) Program {
 	o, f := &triple{}, kernel.Func(c.Attr.Func)
+	if worksInParts(c) {
+		return inParts(c, workers, func(v [][]float32) { f.Times(v[2], v[0], v[1]) })
+	}
 	return elements(c, o.set, func(from, to int) { f.Times(o.z[from:to], o.x[from:to], o.y[from:to]) })
 }
 
-func gatedGrad(c op.Call, _ int) Program {
+func gatedGrad(c op.Call, workers int) Program {
 	var gate, up, dy, dgate, dup []float32
 	f := kernel.Func(c.Attr.Func)
+	if worksInParts(c) {
+		return inParts(c, workers, func(v [][]float32) { f.GatedGrad(v[3], v[4], v[0], v[1], v[2]) })
+	}
 	set := func(l *device.Launch) {
 		gate, up, dy, dgate, dup = F32(l, 0), F32(l, 1), F32(l, 2), F32(l, 3), F32(l, 4)
 	}

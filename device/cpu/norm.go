@@ -7,16 +7,42 @@ import (
 )
 
 func init() {
-	Register(op.RMSNorm, rmsNorm)
+	RegisterNative(op.RMSNorm, rmsNorm, func(c op.Call) bool { return allWide(c) || normsInParts(c) })
 	Register(op.RMSNormGrad, rmsNormGrad)
 	Register(op.LayerNorm, layerNorm)
 	Register(op.LayerNormGrad, layerNormGrad)
 }
 
-func rmsNorm(c op.Call, _ int) Program {
+func rmsNorm(c op.Call, workers int) Program {
 	var x, w, y []float32
+	if normsInParts(c) {
+		return rmsNormInParts(c, workers)
+	}
 	return normRows(c, func(l *device.Launch) { x, w, y = F32(l, 0), F32(l, 1), F32(l, 2) },
 		func(i, j int) { kernel.RMSNorm(y[i:j], x[i:j], w, c.Attr.Eps) })
+}
+
+// normsInParts says that rows and weight of a norm are of one 16-bit type.
+func normsInParts(c op.Call) bool {
+	of := c.In[0].DType
+	return narrow(of) && c.In[1].DType == of && c.Out[0].DType == of
+}
+
+// rmsNormInParts is the norm of 16-bit rows: each is widened and rounded in buffers of its worker.
+func rmsNormInParts(c op.Call, workers int) Program {
+	width := int(c.In[1].Shape[0])
+	rows := op.Call{In: c.In[:1], Out: c.Out}
+	b, w := newPartBuffers(rows, workers, width), make([]float32, width)
+	norm := func(v [][]float32) { kernel.RMSNorm(v[1], v[0], w, c.Attr.Eps) }
+	work := rowsOf(c.In[0].Shape.Elements()/int64(width), int64(width), func(worker, from, to int) {
+		for i := from * width; i < to*width; i += width {
+			b.compute(worker, i, i+width, norm)
+		}
+	})
+	return work.program(0, func(l *device.Launch) {
+		b.whole[0], b.whole[1] = view[uint16](l.Buffers[0]), view[uint16](l.Buffers[2])
+		c.In[1].DType.Widen(w, view[uint16](l.Buffers[1]))
+	})
 }
 
 func layerNorm(c op.Call, _ int) Program {
