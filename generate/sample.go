@@ -147,6 +147,18 @@ func (p *Picker) fork() *Picker {
 	return twin
 }
 
+// follow has a twin know the same text as the picker that it is one of.
+func (p *Picker) follow(of *Picker) {
+	if !p.counts() {
+		return
+	}
+	p.order = append(p.order[:0], of.order...)
+	clear(p.text)
+	for token, o := range of.text {
+		p.text[token] = &occurrence{o.generated}
+	}
+}
+
 // Pick picks a token. The position in the text selects the random number, so that the
 // same seed and logits give the same text.
 func (p *Picker) Pick(logits []float32, position int) (int32, error) {

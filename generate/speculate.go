@@ -29,8 +29,10 @@ type Speculation struct {
 // Drafter guesses how a text goes on.
 type Drafter interface {
 	// Draft is up to most tokens that may follow a text, which is never empty. The tokens of a text stay
-	// as they are from call to call, but for those that were guessed wrong.
-	Draft(ctx context.Context, text []int32, most int) ([]int32, error)
+	// as they are from call to call, but for those that were guessed wrong. The picker is a twin of the one
+	// that will pick the tokens, and knows the text so far: who has logits of its own guesses best with it, since the same
+	// random number mostly draws the same token from probabilities that are nearly the same.
+	Draft(ctx context.Context, text []int32, most int, as *Picker) ([]int32, error)
 	// Close frees what the drafter holds.
 	Close() error
 }
@@ -44,7 +46,7 @@ type Lookup struct {
 }
 
 // Draft looks the end of the text up in the text.
-func (l Lookup) Draft(_ context.Context, text []int32, most int) ([]int32, error) {
+func (l Lookup) Draft(_ context.Context, text []int32, most int, _ *Picker) ([]int32, error) {
 	longest, shortest := l.Longest, l.Shortest
 	if longest == 0 {
 		longest = 4
@@ -115,7 +117,8 @@ type guesses struct {
 	at      int     // how many of them were right
 	shadow  []int32 // guessed, but not computed: to see whether it would have been right
 	drafter Drafter
-	rested  int // tokens since something was guessed
+	picker  *Picker // a twin of the writer's, for the drafter
+	rested  int     // tokens since something was guessed
 }
 
 // restTokens is after how many tokens a drafter that takes time is asked again, once guessing did not
@@ -140,7 +143,7 @@ func (g *Generation) speculates(w *writer) error {
 	if _, ok := w.q.(guesser); !ok {
 		return fmt.Errorf("guessing tokens with an engine that gives no logits of several tokens at once (%T); use a session", w.q)
 	}
-	w.guess = &guesses{pace: newPace(s), length: w.q.Len(), drafter: s.Drafter}
+	w.guess = &guesses{pace: newPace(s), length: w.q.Len(), drafter: s.Drafter, picker: w.picker.fork()}
 	return nil
 }
 
@@ -194,7 +197,8 @@ func (g *Generation) appendGuessing(ctx context.Context, w *writer, id int32) er
 	} else if u.pace.of.DraftSeconds > 0 && u.rested%restTokens != 0 { // looking would take time
 		return nil
 	}
-	guessed, err := u.drafter.Draft(ctx, w.q.Tokens(), min(max(wanted, 1), max(most, 0)))
+	u.picker.follow(w.picker)
+	guessed, err := u.drafter.Draft(ctx, w.q.Tokens(), min(max(wanted, 1), max(most, 0)), u.picker)
 	if err != nil {
 		return fmt.Errorf("guessing tokens: %w", err)
 	}
@@ -213,8 +217,8 @@ func (g *Generation) appendGuessing(ctx context.Context, w *writer, id int32) er
 	})
 }
 
-// ModelDrafter guesses with another model, or the same one quantized: the most likely token after
-// the text, and so on. It keeps a sequence for each of the texts that it saw last.
+// ModelDrafter guesses with another model, or the same one quantized: the token that would be picked
+// from its logits after the text, and so on. It keeps a sequence for each of the texts that it saw last.
 type ModelDrafter struct {
 	engine Engine
 	texts  []Sequence // the one that was used last is last
@@ -224,7 +228,7 @@ type ModelDrafter struct {
 func NewModelDrafter(e Engine) *ModelDrafter { return &ModelDrafter{engine: e} }
 
 // Draft computes what is new of the text, then token by token.
-func (d *ModelDrafter) Draft(ctx context.Context, text []int32, most int) (guessed []int32, err error) {
+func (d *ModelDrafter) Draft(ctx context.Context, text []int32, most int, as *Picker) (guessed []int32, err error) {
 	most = min(most, d.engine.Context()-len(text))
 	if most <= 0 {
 		return nil, nil
@@ -237,12 +241,15 @@ func (d *ModelDrafter) Draft(ctx context.Context, text []int32, most int) (guess
 		if err := d.engine.Step(ctx); err != nil {
 			return nil, err
 		}
-		logits := q.Logits()
-		guessed = append(guessed, int32(slices.Index(logits, slices.Max(logits))))
-		if len(guessed) == most || guessed[len(guessed)-1] < 0 {
-			return guessed[:slices.IndexFunc(append(guessed, -1), func(id int32) bool { return id < 0 })], nil
+		id, err := as.Pick(q.Logits(), q.Len())
+		if err != nil {
+			return guessed, nil // of numbers that this model cannot compute, nothing is guessed
 		}
-		if err := q.Append(guessed[len(guessed)-1]); err != nil {
+		if guessed = append(guessed, id); len(guessed) == most {
+			return guessed, nil
+		}
+		as.Add(id)
+		if err := q.Append(id); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"spillway/device"
+	"spillway/internal/cores"
 	"spillway/internal/vfs"
 	"spillway/machine"
 	"spillway/units"
@@ -35,8 +36,8 @@ func Describe(devices []device.Device, o Options) (m machine.Machine, err error)
 	if len(devices) > 0 && !onHost {
 		facts.usable = lessForGPUs(facts.usable)
 	}
-	cores := min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // the second knows CPU quotas
-	m.Host.Fill(machine.Host{Cores: cores, Memory: facts.memory, Limit: facts.limit, Usable: facts.usable}, machine.Measured)
+	threads := min(runtime.NumCPU(), cores.Count()) // the second knows CPU quotas
+	m.Host.Fill(machine.Host{Cores: threads, Memory: facts.memory, Limit: facts.limit, Usable: facts.usable}, machine.Measured)
 	if err := describeDisk(&m, o.Disk); err != nil {
 		return m, err
 	}

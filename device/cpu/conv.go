@@ -99,6 +99,10 @@ func conv(c op.Call, workers int) Program {
 		return convTiles(c, v, workers)
 	case v.byStridedTiles():
 		return convStrided(c, v, workers)
+	case v.byPairs():
+		return convPairs(c, v, workers)
+	case v.depthwise() && v.byLines(back) && v.manyEdges(back):
+		return depthwisePlanes(c, v, workers)
 	case v.depthwise() && v.byLines(back):
 		return depthwiseLines(c, v, workers)
 	case v.depthwise():
@@ -299,6 +303,8 @@ func convWeight(c op.Call, workers int) Program {
 		return convTilesWeight(c, v, workers)
 	case v.byStridedTiles():
 		return convStridedWeight(c, v, workers)
+	case v.byPairs():
+		return convPairsWeight(c, v, workers)
 	case v.depthwise() && v.byLines(false) && v.Kernel[2] >= 3:
 		return depthwiseWeightLines(c, v, workers)
 	case v.depthwise():
@@ -366,11 +372,7 @@ func depthwise(c op.Call, v convolution, _ int) Program {
 		if c.Attr.Bias {
 			bias = F32(l, 2)
 		}
-		for k, given := 0, F32(l, 1); k < channels; k++ {
-			for t := range v.taps {
-				w[t*channels+k] = given[k*v.taps+t]
-			}
-		}
+		v.orderDepthwise(w, F32(l, 1))
 	})
 }
 

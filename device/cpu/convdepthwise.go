@@ -12,6 +12,66 @@ func (v convolution) byLines(back bool) bool {
 	return v.C%kernel.DepthwiseLanes == 0 && (!back || v.Stride == [3]int64{1, 1, 1})
 }
 
+// manyEdges says that so many places of a line have windows that lie partly outside that these would take long.
+func (v convolution) manyEdges(back bool) bool {
+	out := v.Out[2]
+	if back {
+		out = v.In[2]
+	}
+	return v.Dilation[2]*(v.Kernel[2]-1)*8 > out
+}
+
+// depthwisePlanes convolves lines of a plane with zeros around, so that no window has an edge. Fills take much less
+// time than large windows.
+func depthwisePlanes(c op.Call, v convolution, workers int) Program {
+	back, channels := c.Kind == op.ConvInput, int(v.C)
+	p := v.aroundPlaces(back)
+	p.Channels, p.Taken = channels, channels
+	cutLines(p, depthwiseRoom)
+	offsets := make([][2]int, v.taps)
+	for t, at := range p.Offsets() {
+		tap := t
+		if back {
+			tap = v.taps - 1 - t
+		}
+		offsets[t] = [2]int{at, tap * channels}
+	}
+	var x, y, w, bias []float32
+	size, weights := alignedFloats(p.Size()), alignedFloats(v.weights())
+	planes := &cleared{own: size, done: make([]bool, workers)}
+	parts := (p.To[1] + p.Lines - 1) / p.Lines
+	work := &rows{n: int(v.B) * p.To[0] * parts, step: 1, do: func(worker, i, _ int) {
+		sample, z, first := i/parts/p.To[0], i/parts%p.To[0], i%parts*p.Lines
+		own, n := planes.of(worker), min(p.Lines, p.To[1]-first)
+		p.Fill(own, size, x[sample*volume(p.From)*channels:], 1, z, first, n)
+		for k := range n {
+			to := y[(i/parts*p.To[1]+first+k)*p.To[2]*channels:][:p.To[2]*channels]
+			kernel.Depthwise(to, p.To[2], channels, own[p.Line(k):], p.Stride[2]*channels, w, offsets, bias, 0, len(to))
+		}
+	}}
+	return work.program(bytesOf(weights+workers*size), func(l *device.Launch) {
+		x, y, w, bias = F32(l, 0), F32(l, len(c.In)), scratch(l), nil
+		planes.start(scratch(l)[weights:])
+		if c.Attr.Bias {
+			bias = F32(l, 2)
+		}
+		v.orderDepthwise(w, F32(l, 1))
+	})
+}
+
+// depthwiseRoom is how many elements a plane has at most, where a line of windows sees fewer.
+const depthwiseRoom = 128 << 10
+
+// orderDepthwise puts weights [C K..] into the order [K.. C].
+func (v convolution) orderDepthwise(to, w []float32) {
+	channels := int(v.C)
+	for k := range channels {
+		for t := range v.taps {
+			to[t*channels+k] = w[k*v.taps+t]
+		}
+	}
+}
+
 // depthwiseLines keeps places of a line in registers while their windows run. The places at its ends, whose
 // windows lie partly outside, come one by one.
 func depthwiseLines(c op.Call, v convolution, workers int) Program {
@@ -72,11 +132,7 @@ func depthwiseLines(c op.Call, v convolution, workers int) Program {
 		if c.Attr.Bias {
 			bias = F32(l, 2)
 		}
-		for k, given := 0, F32(l, 1); k < channels; k++ {
-			for t := range taps {
-				w[t*channels+k] = given[k*taps+t]
-			}
-		}
+		v.orderDepthwise(w, F32(l, 1))
 	})
 }
 

@@ -22,6 +22,15 @@ const planesRoom, runsRoom = 64 << 10, 4 << 10
 // plane is what windows of x look at; back, what those of dy look at for the gradient of x. Its lines do not depend
 // on the number of workers.
 func (v convolution) plane(back bool) *kernel.Plane {
+	p, room := v.aroundPlaces(back), planesRoom/v.groups
+	if p.Runs = v.groups == 1; p.Runs {
+		room = runsRoom
+	}
+	return cutLines(p, room)
+}
+
+// aroundPlaces is a plane of one group, without its lines.
+func (v convolution) aroundPlaces(back bool) *kernel.Plane {
 	p := &kernel.Plane{From: ints(v.In), To: ints(v.Out), Kernel: ints(v.Kernel), Stride: ints(v.Stride), Dilation: ints(v.Dilation),
 		Before: ints(v.Padding), Apart: [3]int{1, 1, 1}, Channels: int(v.C), Taken: v.each}
 	if back {
@@ -30,19 +39,14 @@ func (v convolution) plane(back bool) *kernel.Plane {
 			p.Before[d] = p.Dilation[d]*(p.Kernel[d]-1) - p.Before[d]
 		}
 	}
-	p.Runs = v.groups == 1
-	return v.cutPlane(p)
+	return p
 }
 
-// cutPlane chooses the lines of a plane, about the same number for each.
-func (v convolution) cutPlane(p *kernel.Plane) *kernel.Plane {
+// cutLines chooses the lines of a plane, about the same number for each, so that it has so many elements.
+func cutLines(p *kernel.Plane, room int) *kernel.Plane {
 	p.Lines = p.To[1]
-	room := planesRoom
-	if p.Runs {
-		room = runsRoom
-	}
-	most := room * p.To[1] / v.groups / p.Init().Size()
-	parts := (p.To[1] + max(most, 1) - 1) / max(most, 1)
+	most := max(room*p.To[1]/p.Init().Size(), 1)
+	parts := (p.To[1] + most - 1) / most
 	p.Lines = (p.To[1] + parts - 1) / parts
 	return p.Init()
 }

@@ -250,7 +250,7 @@ func convStridedWeight(c op.Call, v convolution, workers int) Program {
 	n = (count + n - 1) / n
 	inStep, outStep := oddLines(channels), oddLines(made)
 	ins, outs, sum := oddLines(n*inStep), oddLines(n*outStep), oddLines(made*channels)
-	own := alignedFloats(25 * max(channels, made))
+	own := alignedFloats(max(25*max(channels, made), kernel.TransposedRoom(made, n)))
 	var table [terms]int
 	for k := range table {
 		table[k] = k * ins
@@ -268,7 +268,7 @@ func convStridedWeight(c op.Call, v convolution, workers int) Program {
 		}
 	}}
 	half := made / 2 / lanes * lanes
-	multiply := &rows{n: 2 * terms, step: 1, do: func(_, i, _ int) {
+	multiply := &rows{n: 2 * terms, step: 1, do: func(worker, i, _ int) {
 		k, from, to := i/2, 0, half
 		if i%2 == 1 {
 			from, to = half, made
@@ -277,7 +277,7 @@ func convStridedWeight(c op.Call, v convolution, workers int) Program {
 			return
 		}
 		m := kernel.StridedParts[k/5]*3 + kernel.StridedParts[k%5]
-		kernel.MultiplyTransposed(all[k*sum+from*channels:], channels, out[m*outs+from:], outStep, to-from, in[k*ins:], inStep, channels, transform.n, first > 0)
+		kernel.MultiplyTransposed(all[k*sum+from*channels:], channels, out[m*outs+from:], outStep, to-from, in[k*ins:], inStep, channels, transform.n, first > 0, room[worker*own:][:own])
 	}}
 	places := [3][2]int{{0, 2}, {1, 4}, {2, 3}} // terms that a place of a window is in
 	finish := rowsOf(int64(made), int64(channels*25), func(worker, from, to int) {

@@ -222,7 +222,7 @@ func convTilesWeight(c op.Call, v convolution, workers int) Program {
 	n = (count + n - 1) / n
 	inStep, outStep := oddLines(depth), oddLines(made)
 	ins, outs, sum := oddLines(n*inStep), oddLines(n*outStep), oddLines(made*depth)
-	own := alignedFloats(max(t.edge(), kernel.WinogradRoom))
+	own := alignedFloats(max(t.edge(), kernel.WinogradRoom, kernel.TransposedRoom(made, n)))
 	var x, dy, dw, in, out, sums, room []float32
 	var first int
 	transform := &rows{step: 8, do: func(worker, from, to int) {
@@ -232,8 +232,8 @@ func convTilesWeight(c op.Call, v convolution, workers int) Program {
 			t.transformGrad(out[i*outStep:], outs, dy, first+i, edge)
 		}
 	}}
-	multiply := &rows{n: matmuls, step: 1, do: func(_, p, _ int) {
-		kernel.MultiplyTransposed(sums[p*sum:], depth, out[p*outs:], outStep, made, in[p*ins:], inStep, depth, transform.n, first > 0)
+	multiply := &rows{n: matmuls, step: 1, do: func(worker, p, _ int) {
+		kernel.MultiplyTransposed(sums[p*sum:], depth, out[p*outs:], outStep, made, in[p*ins:], inStep, depth, transform.n, first > 0, room[worker*own:][:own])
 	}}
 	finish := rowsOf(int64(made), int64(depth*9), func(worker, from, to int) {
 		windows := room[worker*own:][:9*lanes]

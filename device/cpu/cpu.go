@@ -14,13 +14,13 @@ package cpu
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 
 	"spillway/device"
 	"spillway/device/cpu/kernel"
+	"spillway/internal/cores"
 	"spillway/op"
 	"spillway/units"
 )
@@ -95,7 +95,7 @@ type Device struct {
 // Open opens a device.
 func Open(o Options) *Device {
 	if o.Threads == 0 {
-		o.Threads = runtime.GOMAXPROCS(0)
+		o.Threads = cores.Count()
 	}
 	if o.Limit == 0 {
 		o.Limit = physicalMemory()

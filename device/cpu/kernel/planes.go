@@ -67,6 +67,12 @@ func (p *Plane) Init() *Plane {
 	return p
 }
 
+// Offsets are where the places of a window lie behind its first.
+func (p *Plane) Offsets() []int { return p.offsets }
+
+// Line is where the first window of a line begins.
+func (p *Plane) Line(i int) int { return p.place(0, i*p.Stride[1], 0) }
+
 // place is where a place of the plane begins.
 func (p *Plane) place(z, y, x int) int { return ((z*p.size[1]+y)*p.size[2] + x) * p.Width }
 
@@ -120,7 +126,7 @@ func (p *Plane) fillLine(to []float32, step int, line []float32, groups int) {
 		active.planeFill(&to[0], step, next, &line[0], p.Channels, groups, n)
 		return
 	}
-	if p.Runs && next == p.Channels {
+	if groups == 1 && next == p.Channels && p.Taken == p.Channels {
 		copy(to, line[:n*next])
 		return
 	}

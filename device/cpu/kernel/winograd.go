@@ -120,16 +120,40 @@ func panelAddend(c []float32, cStep, i, j, p0 int) (*float32, int) {
 	return &c[i*cStep+j], cStep
 }
 
-// MultiplyTransposed is C = Aᵀ·B of matrices as they lie, of k rows each; add says that it is added to C.
-func MultiplyTransposed(c []float32, cStep int, a []float32, aStep, rows int, b []float32, bStep, cols, k int, add bool) {
+// TransposedRoom is the room that MultiplyTransposed needs, on any path: for all of A, and some columns of B.
+func TransposedRoom(rows, k int) int { return k * (roundUp(rows, maxRows) + maxCols) }
+
+// nearRows is up to how many elements rows of memory are apart that are multiplied as they lie: more pages than
+// those take are found slowly.
+const nearRows = 384
+
+// MultiplyTransposed is C = Aᵀ·B of matrices of k rows each; add says that it is added to C. Rows that lie far apart
+// are packed first.
+func MultiplyTransposed(c []float32, cStep int, a []float32, aStep, rows int, b []float32, bStep, cols, k int, add bool, room []float32) {
 	r := active
+	near := aStep <= nearRows && bStep <= nearRows
+	left, right := room[:k*roundUp(rows, r.mr)], room[k*roundUp(rows, r.mr):][:k*r.nr]
+	if whole := rows / r.mr; whole > 0 && !near {
+		r.packCopy(&left[0], r.mr, &a[0], aStep, k, r.mr, whole)
+	}
+	if i := rows / r.mr * r.mr; i < rows && !near {
+		r.packCopy(&left[i*k], r.mr, &a[i], aStep, k, rows-i, 1)
+	}
 	for j := 0; j < cols; j += r.nr {
+		wide := min(r.nr, cols-j)
+		if !near {
+			r.packCopy(&right[0], r.nr, &b[j], bStep, k, wide, 1)
+		}
 		for i := 0; i < rows; i += r.mr {
 			at, from, fromStep := &c[i*cStep+j], (*float32)(nil), 0
 			if add {
 				from, fromStep = at, cStep
 			}
-			r.tiles(&r.tileCols, min(r.mr, rows-i), 1, k, &a[i], aStep, &b[j], bStep, at, cStep, min(r.nr, cols-j), from, fromStep, fetch{})
+			if near {
+				r.tiles(&r.tileCols, min(r.mr, rows-i), 1, k, &a[i], aStep, &b[j], bStep, at, cStep, wide, from, fromStep, fetch{})
+			} else {
+				r.tiles(&r.tileCols, min(r.mr, rows-i), 1, k, &left[i*k], r.mr, &right[0], r.nr, at, cStep, wide, from, fromStep, fetch{})
+			}
 		}
 	}
 }

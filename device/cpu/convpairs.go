@@ -1,0 +1,221 @@
+package cpu
+
+import (
+	"spillway/device"
+	"spillway/device/cpu/kernel"
+	"spillway/op"
+)
+
+// Convolutions along one dimension make two places at once where windows have three places and move by one: with d
+// the places of x and g the window, four multiplications instead of six (Winograd's minimal filtering) make
+//
+//	y0 = (d0-d2)·g0 + (d1+d2)·(g0+g1+g2)/2 + (d2-d1)·(g0-g1+g2)/2
+//	y1 = (d1+d2)·(g0+g1+g2)/2 - (d2-d1)·(g0-g1+g2)/2 - (d1-d3)·g2
+//
+// The multiplications of all pairs of places and channels are four matmuls.
+const pairMatmuls = 4
+
+// pairChannels is how many channels make matmuls take much longer than the sums.
+const pairChannels = 128
+
+// byPairs says that a convolution is computed this way. It does not depend on the number of samples.
+func (v convolution) byPairs() bool {
+	one := [3]int64{1, 1, 1}
+	return v.groups == 1 && v.Kernel == [3]int64{1, 1, 3} && v.Stride == one && v.Dilation == one && v.Padding[0] == 0 && v.Padding[1] == 0 && v.Padding[2] <= 2 &&
+		v.C%kernel.StridedLanes == 0 && v.O%kernel.StridedLanes == 0 && v.C >= pairChannels && v.O >= pairChannels && v.Out[2] >= winogradTiles
+}
+
+// pairs is a convolution by pairs, or its gradient of x, which is one too.
+type pairs struct {
+	lines, channels, made int
+	from, to, before      int // places of a line, and how many lie before the first window
+	wide                  int // pairs of a line
+}
+
+func (v convolution) pairs(back bool) pairs {
+	t := pairs{lines: int(v.B * v.In[0] * v.In[1]), channels: int(v.C), made: int(v.O), from: int(v.In[2]), to: int(v.Out[2]), before: int(v.Padding[2])}
+	if back {
+		t.channels, t.made, t.from, t.to, t.before = t.made, t.channels, t.to, t.from, 2-t.before
+	}
+	t.wide = (t.to + 1) / 2
+	return t
+}
+
+func (t pairs) count() int { return t.lines * t.wide }
+
+// placeOf is a place of a line of so many, or zeros where it lies outside.
+func placeOf(x []float32, line, at, size, channels int, zeros []float32) []float32 {
+	if at < 0 || at >= size {
+		return zeros[:channels]
+	}
+	return x[(line*size+at)*channels:][:channels]
+}
+
+// transform makes the rows of pair i, one for each matmul.
+func (t pairs) transform(to []float32, xi int, x []float32, i int, zeros []float32) {
+	line, at := i/t.wide, i%t.wide*2-t.before
+	var d [4][]float32
+	for k := range d {
+		d[k] = placeOf(x, line, at+k, t.from, t.channels, zeros)
+	}
+	less := func(to, x, y []float32) {
+		copy(to, x)
+		kernel.AddScaled(to, y, -1)
+	}
+	less(to[:t.channels], d[0], d[2])
+	kernel.Add(to[xi:][:t.channels], d[1], d[2])
+	less(to[2*xi:][:t.channels], d[2], d[1])
+	less(to[3*xi:][:t.channels], d[1], d[3])
+}
+
+// finish makes the places of pair i out of what the matmuls gave.
+func (t pairs) finish(y, matmuls []float32, xi int, bias []float32, i int) {
+	var m [pairMatmuls][]float32
+	for k := range m {
+		m[k] = matmuls[k*xi:][:t.made]
+	}
+	line, at := i/t.wide, i%t.wide*2
+	left := y[(line*t.to+at)*t.made:][:t.made]
+	kernel.Add(left, m[0], m[1])
+	kernel.Add(left, left, m[2])
+	if bias != nil {
+		kernel.Add(left, left, bias)
+	}
+	if at+1 == t.to {
+		return
+	}
+	right := y[(line*t.to+at+1)*t.made:][:t.made]
+	copy(right, m[1])
+	kernel.AddScaled(right, m[2], -1)
+	kernel.AddScaled(right, m[3], -1)
+	if bias != nil {
+		kernel.Add(right, right, bias)
+	}
+}
+
+// transformGrad makes the rows of pair i of dy for gradients of weights, one for each matmul.
+func (t pairs) transformGrad(to []float32, xi int, dy []float32, i int, zeros []float32) {
+	line, at := i/t.wide, i%t.wide*2
+	left, right := placeOf(dy, line, at, t.to, t.made, zeros), placeOf(dy, line, at+1, t.to, t.made, zeros)
+	copy(to[:t.made], left)
+	kernel.Add(to[xi:][:t.made], left, right)
+	copy(to[2*xi:][:t.made], left)
+	kernel.AddScaled(to[2*xi:][:t.made], right, -1)
+	clear(to[3*xi:][:t.made])
+	kernel.AddScaled(to[3*xi:][:t.made], right, -1)
+}
+
+// orderPairs transforms weights [O C 3] of one vector of columns: number i of them, rows first.
+func (v convolution) orderPairs(to, w []float32, xi, i int, back bool) {
+	const lanes = kernel.StridedLanes
+	rows, cols, rowStep, colStep := int(v.C), int(v.O), 3, int(v.C)*3
+	if back {
+		rows, cols, rowStep, colStep = cols, rows, colStep, rowStep
+	}
+	row, col := i%rows, i/rows*lanes
+	var factors [pairMatmuls][lanes]float32
+	for j := range lanes {
+		g := (*[3]float32)(w[row*rowStep+(col+j)*colStep:])
+		first, middle, last := g[0], g[1], g[2]
+		if back {
+			first, last = last, first
+		}
+		factors[0][j], factors[1][j], factors[2][j], factors[3][j] = first, (first+last+middle)/2, (first+last-middle)/2, last
+	}
+	for k := range factors {
+		kernel.PackRow(to[k*xi:], &factors[k], row, rows, col, cols)
+	}
+}
+
+// pairsTogether is how many pairs a piece of work has at most.
+const pairsTogether = 72
+
+// convPairs is a convolution by pairs, or its gradient of x.
+func convPairs(c op.Call, v convolution, workers int) Program {
+	back := c.Kind == op.ConvInput
+	t := v.pairs(back)
+	pieces := (t.count() + pairsTogether - 1) / pairsTogether
+	pieces = (pieces + workers - 1) / workers * workers
+	n := ((t.count()+pieces-1)/pieces + 5) / 6 * 6
+	each := oddLines(t.channels * kernel.PackedColumns(t.made)) // of the weights of one matmul
+	taken, sums, zeros := oddLines(n*t.channels), oddLines(n*t.made), alignedFloats(t.channels)
+	own := pairMatmuls*(taken+sums) + zeros
+	var x, w, y, bias, ordered, room []float32
+	order := rowsOf(v.C*v.O/kernel.StridedLanes, pairMatmuls*kernel.StridedLanes, func(_, from, to int) {
+		for i := from; i < to; i++ {
+			v.orderPairs(ordered, w, each, i, back)
+		}
+	})
+	work := &rows{n: t.count(), step: n, do: func(worker, from, to int) {
+		mine := room[worker*own:][:own]
+		in, out, none := mine[:pairMatmuls*taken], mine[pairMatmuls*taken:][:pairMatmuls*sums], mine[own-zeros:]
+		clear(none)
+		for i := from; i < to; i++ {
+			t.transform(in[(i-from)*t.channels:], taken, x, i, none)
+		}
+		for k := range pairMatmuls {
+			kernel.MultiplyPanels(out[k*sums:], t.made, in[k*taken:], t.channels, to-from, t.channels, ordered[k*each:], t.made)
+		}
+		for i := from; i < to; i++ {
+			t.finish(y, out[(i-from)*t.made:], sums, bias, i)
+		}
+	}}
+	return Program{Workspace: bytesOf(pairMatmuls*each + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
+		all := scratch(l)
+		x, w, y, bias = F32(l, 0), F32(l, 1), F32(l, len(c.In)), nil
+		if c.Attr.Bias {
+			bias = F32(l, 2)
+		}
+		ordered, room = all, all[pairMatmuls*each:]
+		order.start(pool)
+		work.start(pool)
+	}}
+}
+
+// convPairsWeight is the gradient of weights by pairs: some pairs are transformed by all workers, and then each does
+// parts of the matmuls.
+func convPairsWeight(c op.Call, v convolution, workers int) Program {
+	const parts = 8 // of the rows of a matmul
+	t := v.pairs(false)
+	count, channels, made := t.count(), t.channels, t.made
+	n := (count + weightTiles - 1) / weightTiles
+	n = (count + n - 1) / n
+	inStep, outStep := oddLines(channels), oddLines(made)
+	ins, outs, sum, zeros := oddLines(n*inStep), oddLines(n*outStep), oddLines(made*channels), alignedFloats(max(channels, made))
+	own := alignedFloats(kernel.TransposedRoom(made/parts+1, n))
+	var x, dy, dw, in, out, sums, none, room []float32
+	var first int
+	transform := &rows{step: 8, do: func(_, from, to int) {
+		for i := from; i < to; i++ {
+			t.transform(in[i*inStep:], ins, x, first+i, none)
+			t.transformGrad(out[i*outStep:], outs, dy, first+i, none)
+		}
+	}}
+	multiply := &rows{n: parts * pairMatmuls, step: 1, do: func(worker, i, _ int) {
+		k, from, to := i/parts, i%parts*made/parts, (i%parts+1)*made/parts
+		kernel.MultiplyTransposed(sums[k*sum+from*channels:], channels, out[k*outs+from:], outStep, to-from, in[k*ins:], inStep, channels, transform.n, first > 0, room[worker*own:][:own])
+	}}
+	finish := rowsOf(int64(made), int64(channels*3), func(_, from, to int) {
+		for i := from * channels; i < to*channels; i++ {
+			outer, middle := (sums[sum+i]+sums[2*sum+i])/2, (sums[sum+i]-sums[2*sum+i])/2
+			g, at := [3]float32{sums[i] + outer, middle, outer + sums[3*sum+i]}, (*[3]float32)(dw[3*i:])
+			if c.Attr.Accumulate {
+				g[0], g[1], g[2] = g[0]+at[0], g[1]+at[1], g[2]+at[2]
+			}
+			*at = g
+		}
+	})
+	return Program{Workspace: bytesOf(pairMatmuls*(sum+ins+outs) + zeros + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
+		all := scratch(l)
+		x, dy, dw = F32(l, 0), F32(l, 1), F32(l, 2)
+		sums, in, out, none = all, all[pairMatmuls*sum:], all[pairMatmuls*(sum+ins):], all[pairMatmuls*(sum+ins+outs):][:zeros]
+		room = all[pairMatmuls*(sum+ins+outs)+zeros:]
+		clear(none)
+		for first = 0; first < count; first += n {
+			transform.n = min(n, count-first)
+			transform.start(pool)
+			multiply.start(pool)
+		}
+		finish.start(pool)
+	}}
+}
