@@ -124,7 +124,7 @@ func (r *Reverse) start(outputs []graph.Port, o Options) error {
 			j.Loss = out.Value
 			port = graph.Port{Role: graph.Batch, Name: OutputGradient, Index: len(graph.Ports(j.Program.Inputs, graph.Batch))}
 		case out.Role == graph.Result && (len(outputs) != 1 || !t.Equal(op.Type{DType: dtype.F32, Shape: shape.Of(1)})):
-			return fmt.Errorf("its result is %v among %d, want one loss f32[1]; trace it for training", t, len(outputs))
+			return fmt.Errorf("its result is %v among %d, want one loss f32[1]: the last block returns its loss, such as nn.Mean of what each sample adds to it, where b.Task is not graph.Infer", t, len(outputs))
 		case out.Role == graph.Result:
 			j.Loss = out.Value
 			port = graph.Port{Role: graph.Batch, Name: LossScale, Index: len(graph.Ports(j.Program.Inputs, graph.Batch))}

@@ -169,7 +169,15 @@ func TestOutputIsNotTakenByAccident(t *testing.T) {
 		}
 	}
 	set["resume"] = "true"
-	refused("there is no checkpoint in")
+	refused("to resume from: give the --out of the run")
+	killed := filepath.Join(set["out"], recipe.RunName) // what a run leaves that is killed before it saves
+	if err := errors.Join(os.MkdirAll(set["out"], 0o755), os.WriteFile(killed, []byte("max-steps: 1\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	refused("start it again with --recipe " + killed)
+	if err := os.Remove(killed); err != nil {
+		t.Fatal(err)
+	}
 	delete(set, "resume")
 	losses(t, settings(t, set), Options{})
 	refused("has a checkpoint of step 1: give --resume")

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/device"
+	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/plan"
@@ -76,9 +78,18 @@ func (r *Run) findOutput() error {
 		r.Resumed = fmt.Sprintf("step %d in %s", found[0].Iteration, found[0].Path)
 		r.microBatchSize, _ = train.MicroBatchSize(found[0].Path) // a damaged checkpoint is met when it is opened
 	case out.Resume:
+		if file := filepath.Join(r.out, recipe.RunName); fileThere(file) {
+			return fmt.Errorf("there is no checkpoint in %[1]s to resume from: the run ended before it saved one; start it again with --recipe %[2]s --out %[1]s, and with --save-steps to save on the way", r.out, file)
+		}
 		return fmt.Errorf("there is no checkpoint in %s to resume from: give the --out of the run, or leave --resume out", r.out)
 	}
 	return nil
+}
+
+// fileThere says whether there is a file of that name.
+func fileThere(name string) bool {
+	there, err := vfs.Exists(vfs.OS, name)
+	return err == nil && there
 }
 
 // plan makes the plan, or takes the one in the recipe's file, whose sizes then count.

@@ -155,7 +155,10 @@ func (m *Matched) Counted() (n int64) {
 			n++
 		}
 	}
-	return n + int64(len(m.batch["target"].Floats))
+	for _, t := range []Tensor{{Floats: m.batch["targets"].Floats}, m.batch["target"]} { // of losses of one's own
+		n += int64(len(t.Floats) + len(t.Ints))
+	}
+	return n
 }
 
 // Fill writes the batch to the tensors of a plan's micro-batches: sequences one after

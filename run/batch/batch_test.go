@@ -119,3 +119,23 @@ func TestBatchesThatDoNotFit(t *testing.T) {
 		}
 	}
 }
+
+// Targets of losses of one's own count whatever they are called and hold: numbers, or classes.
+func TestTargetsOfAnyKindCount(t *testing.T) {
+	for name, tensor := range map[string]batch.Tensor{"targets": batch.Floats([]float32{0, 1}, 2), "target": batch.Ints([]int32{0, 1}, 2)} {
+		d := dtype.F32
+		if tensor.Ints != nil {
+			d = dtype.I32
+		}
+		l, err := batch.Trace(func(sequences, _ int64) (*spec.Model, error) {
+			return &spec.Model{Name: name, Batch: []spec.BatchTensor{{Name: name, Type: op.Type{DType: d, Shape: []int64{sequences}}}}}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := l.Match(batch.Batch{name: tensor})
+		if err != nil || m.Counted() != 2 {
+			t.Errorf("%s of %v: %v counted, %v", name, d, m.Counted(), err)
+		}
+	}
+}
