@@ -38,15 +38,23 @@ func divisionText(d *spillway.Division, shared bool) string {
 	}
 	text := fmt.Sprintf("%s of %d %s", plural(d.Device, "block"), d.Blocks, where)
 	if n := d.Stream - d.Disk; n > 0 {
-		text += fmt.Sprintf(", %d stream%s from host memory (%v, %.0f%% of the time)", n, to, units.Bytes(d.StreamBytes-d.DiskBytes), 100*d.Link)
+		text += fmt.Sprintf(", %s%s from host memory (%v, %.0f%% of the time)", streams(n), to, units.Bytes(d.StreamBytes-d.DiskBytes), 100*d.Link)
 	}
 	if d.Disk > 0 {
-		text += fmt.Sprintf(", %d stream%s from the disk (%v, %.0f%% of the time)", d.Disk, to, units.Bytes(d.DiskBytes), 100*d.Reading)
+		text += fmt.Sprintf(", %s%s from the disk (%v, %.0f%% of the time)", streams(d.Disk), to, units.Bytes(d.DiskBytes), 100*d.Reading)
 	}
 	if d.CPU > 0 {
 		text += fmt.Sprintf("; the CPU computes %d from host memory meanwhile (%v, %.0f%%)", d.CPU, units.Bytes(d.CPUBytes), 100*d.CPUTime)
 	}
 	return text
+}
+
+// streams says that so many blocks do.
+func streams(n int) string {
+	if n == 1 {
+		return "1 streams"
+	}
+	return fmt.Sprintf("%d stream", n)
 }
 
 // rate is tokens a second: with a digit behind the point where there are few.
