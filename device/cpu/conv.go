@@ -97,7 +97,7 @@ func conv(c op.Call, workers int) Program {
 		return convGroups(c, v, workers)
 	case v.byTiles():
 		return convTiles(c, v, workers)
-	case v.byStridedTiles():
+	case v.byStridedTiles(back):
 		return convStrided(c, v, workers)
 	case v.byPairs():
 		return convPairs(c, v, workers)
@@ -301,7 +301,7 @@ func convWeight(c op.Call, workers int) Program {
 		return convRunsWeight(c, v, workers)
 	case v.byTiles():
 		return convTilesWeight(c, v, workers)
-	case v.byStridedTiles():
+	case v.byStridedTiles(false):
 		return convStridedWeight(c, v, workers)
 	case v.byPairs():
 		return convPairsWeight(c, v, workers)

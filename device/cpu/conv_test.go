@@ -29,6 +29,7 @@ var manyPieces = []convolved{
 	{"7x7 stride 2 of 3", []int{2, 45, 40, 3}, []int{16, 3, 7, 7}, []int64{2, 2}, []int64{3, 3}, nil, 0},
 	{"runs in 3d", []int{2, 5, 30, 29, 2}, []int{8, 2, 2, 3, 10}, []int64{2, 1, 3}, []int64{1, 1, 4}, []int64{1, 2, 1}, 0},
 	{"3x3 stride 2", []int{3, 20, 23, 40}, []int{32, 40, 3, 3}, []int64{2, 2}, []int64{1, 1}, nil, 0},
+	{"3x3 stride 2 with whole tiles", []int{2, 23, 27, 32}, []int{32, 32, 3, 3}, []int64{2, 2}, []int64{1, 1}, nil, 0},
 	{"3x3 stride 2 without padding", []int{2, 17, 23, 32}, []int{48, 32, 3, 3}, []int64{2, 2}, []int64{0, 2}, nil, 0},
 	{"3d stride 2", []int{1, 4, 41, 33, 3}, []int{8, 3, 3, 7, 7}, []int64{2, 2, 2}, []int64{3, 3, 3}, nil, 0},
 	{"groups of 40 stride 3", []int{1, 40, 31, 80}, []int{72, 40, 3, 4}, []int64{3, 2}, []int64{1, 2}, []int64{1, 2}, 2},

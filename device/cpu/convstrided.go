@@ -8,8 +8,9 @@ import (
 
 // byStridedTiles says that a convolution whose windows of 3 by 3 move by two places is computed by tiles of 2 by 2
 // places, with 25 multiplications instead of 36. It does not depend on the number of samples.
-func (v convolution) byStridedTiles() bool {
-	places, tiles := v.Out[1]*v.Out[2], (v.Out[1]+1)/2*((v.Out[2]+1)/2)
+func (v convolution) byStridedTiles(back bool) bool {
+	t := v.stridedTiles(back)
+	places, tiles := v.Out[1]*v.Out[2], int64(t.high*t.wide)
 	saves := 5*25*tiles <= 4*9*places // a fifth of the multiplications, also where tiles lie partly outside
 	return saves && v.groups == 1 && v.Kernel == [3]int64{1, 3, 3} && v.Stride == [3]int64{1, 2, 2} && v.Dilation == [3]int64{1, 1, 1} &&
 		v.Padding[0] == 0 && v.Padding[1] <= 2 && v.Padding[2] <= 2 && v.C%kernel.StridedLanes == 0 && v.O%kernel.StridedLanes == 0 &&
