@@ -110,6 +110,9 @@ func Open(s Settings) (m *Model, err error) {
 		return m, err
 	}
 	m.closers = append(m.closers, m.Model.Close)
+	if path, err := filepath.Abs(m.Path); err == nil && checkpoint.Is(m.Path) { // step-00000120 is one of every run
+		m.Name = filepath.Base(filepath.Dir(path)) + "-" + filepath.Base(path)
+	}
 	if m.Folder == nil {
 		return m, fmt.Errorf("%s has a config and no weights, so its answers would be random; give a model folder, or make one with spillway init %s --out FOLDER", s.Model, s.Model)
 	}

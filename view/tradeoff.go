@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -41,13 +42,20 @@ const (
 	Asked    PointKind = "asked for"
 )
 
-// PlansOf are the plan of a run and those that were not chosen, with the reasons.
+// PlansOf are the plan of a run and those that were not chosen, with the reasons, each once: the planner meets
+// some on several ways.
 func PlansOf(p *plan.Plan) []plan.Alternative {
 	chosen := plan.Alternative{Strategy: p.Strategy, Strategies: p.Strategies, Reason: "this is the plan: " + p.Reason, Fits: true, PeakBytes: p.Peak()}
 	if p.Forecast != nil {
 		chosen.StepSeconds = p.Forecast.StepSeconds
 	}
-	return append([]plan.Alternative{chosen}, p.Rejected...)
+	list := []plan.Alternative{chosen}
+	for _, a := range p.Rejected {
+		if !slices.ContainsFunc(list, func(b plan.Alternative) bool { return reflect.DeepEqual(a, b) }) {
+			list = append(list, a)
+		}
+	}
+	return list
 }
 
 // TradeoffOf is a run's plan among those that were rejected and those that were asked for, by

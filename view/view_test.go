@@ -342,3 +342,14 @@ func TestDamagedRunsAreShown(t *testing.T) {
 		t.Errorf("%v, %d iterations", err, len(run.Iterations))
 	}
 }
+
+// A plan that the planner met twice is listed once.
+func TestPlansAreListedOnce(t *testing.T) {
+	p := &plan.Plan{Strategy: "a", Rejected: []plan.Alternative{
+		{Strategy: "b", Reason: "slower", StepSeconds: 2, PeakBytes: map[plan.Tier]int64{plan.OnDevice: 5}}, {Strategy: "b", Reason: "slower", StepSeconds: 3},
+		{Strategy: "b", Reason: "slower", StepSeconds: 2, PeakBytes: map[plan.Tier]int64{plan.OnDevice: 5}},
+	}}
+	if list := view.PlansOf(p); len(list) != 3 || list[0].Strategy != "a" || list[1].StepSeconds != 2 || list[2].StepSeconds != 3 {
+		t.Errorf("%+v", list)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -20,6 +21,11 @@ const asProgram = "SPILLWAY_AS_PROGRAM"
 // program is a command line in a process of its own.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		if signal.Ignored(sig) { // as in the background of a script: a program would ignore it too
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 	p := exec.Command(os.Args[0], args...)
 	p.Env = append(os.Environ(), asProgram+"=1", "XDG_CACHE_HOME="+filepath.Dir(cache))
 	return p
