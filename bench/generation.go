@@ -7,17 +7,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"spillway"
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/generate"
-	"spillway/gguf"
 	"spillway/lora"
 	"spillway/machine"
-	"spillway/nn"
 	"spillway/op"
 	"spillway/plan"
 	"spillway/quant"
@@ -47,15 +44,7 @@ type GenerationOptions struct {
 
 // Quantizations names the formats of weights that are made in memory: those of libraries of Python, and
 // mixtures of GGUF files.
-func Quantizations() (names []string) {
-	names = stored.Written()
-	for _, name := range gguf.Recipes() {
-		if strings.HasPrefix(name, "q") {
-			names = append(names, name)
-		}
-	}
-	return names
-}
+func Quantizations() []string { return append(stored.Written(), run.GGUFMixtures()...) }
 
 // GenerationReport is what Generation measured: the object of bench generate --json.
 type GenerationReport struct {
@@ -278,36 +267,10 @@ func (w *generationRun) quantize() error {
 		w.base, err = quant.ParseWeights(name)
 		return err
 	}
-	config, err := w.model.Config()
-	if err != nil {
-		return err
-	}
-	recipe, err := gguf.NewRecipe(name, config.Layers, config.Tied)
-	if err != nil {
-		return err
-	}
-	net, err := w.model.Build()
+	packed, err := w.model.AsGGUF(name)
 	if err == nil {
-		_, err = nn.Bind(net)
+		w.model, w.name = packed, w.name+" "+name
 	}
-	if err != nil {
-		return err
-	}
-	err = nn.Walk(net, func(_ string, part any) error {
-		l, linear := part.(*nn.Linear)
-		if !linear {
-			return nil
-		}
-		file, err := gguf.FileName(l.Weight.Name)
-		if err != nil {
-			return err
-		}
-		if t := recipe.Type(file, l.Weight.Shape); t.Block() {
-			l.Weight.Storage, l.Weight.Frozen = t, true
-		}
-		return nil
-	})
-	w.model, w.name = w.model.WithNetwork(net), w.name+" "+name
 	return err
 }
 

@@ -58,6 +58,12 @@ func (p *Plan) CheckEffects(given func(string) bool, task string) error {
 	if p.CanonicalSums && p.AutoBatch {
 		return settingErrorf("--canonical-sums with --batch-size auto: the size would depend on the machine, and the bits on the size; give a number")
 	}
+	if p.Mixture != "" && p.Task != spillway.Infer && p.Task != spillway.Generate {
+		return settingErrorf("--quantization %s is of GGUF files: to train on one, name the file; a preset with such weights is only planned to be run, with --%s infer or generate", p.Mixture, task)
+	}
+	if err := refuse(given, idle{[]string{"llm-int8-threshold", "no-quantize"}, p.Mixture == "", "the types of a GGUF file are fixed by " + p.Mixture + "; name another --quantization"}); err != nil {
+		return err
+	}
 	return refuse(given,
 		idle{trainSettings, p.Task.Trains(), "nothing is trained; give --" + task + " train, lora or qlora"},
 		idle{adapterSettings, p.Task == spillway.LoRA || p.Task == spillway.QLoRA, "it is for adapters; give --" + task + " lora or qlora"},

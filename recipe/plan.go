@@ -22,6 +22,7 @@ import (
 	"spillway/planner/strategy"
 	"spillway/quant"
 	"spillway/quant/stored"
+	"spillway/run"
 )
 
 // Plan is what a plan is made from. A setting of the planner becomes a flag and a key of
@@ -35,6 +36,8 @@ type Plan struct {
 	// FP32Modules are computed in f32 whatever the precision, NoQuantize are not
 	// quantized by QLoRA: names of modules or their last parts, or re:PATTERN.
 	FP32Modules, NoQuantize []string
+	// Mixture of a GGUF file's types that a preset is planned with, such as q4_k_m; "" for none.
+	Mixture string
 }
 
 // NewPlan is a plan with the defaults: AdamW, a micro-batch of one sequence, and where
@@ -167,11 +170,26 @@ func (p *Plan) adapterFlags(f *flag.FlagSet) {
 	f.BoolVar(&a.DoRA, "use-dora", false, "train the magnitudes of adapted weights too (DoRA)")
 	enum(f, &a.Bias, "lora-bias", "biases of the model to train: `none|all|lora_only`", lora.NoBias, lora.AllBiases, lora.LoRAOnly)
 	enum(f, &a.Init, "init-lora-weights", "how adapters start, `true|gaussian|false`: with true and gaussian they add nothing at first", hf.InitDefault, hf.InitGaussian, hf.InitRandom)
-	parsed(f, "", "quantization", "`FORMAT` of the frozen weights of qlora, or of the linear layers of a model that is only run: "+strings.Join(stored.Written(), ", ")+" (default: that of a quantized folder; else nf4 in qlora, and none)", func(text string) (err error) {
-		a.Base, err = quant.ParseWeights(text)
-		return err
-	}, stored.Written()...)
+	parsed(f, "", "quantization", "`FORMAT` of the frozen weights of qlora, or of the linear layers of a model that is only run: "+strings.Join(stored.Written(), ", ")+"; of a preset\nthat is only run also as in GGUF files: "+strings.Join(mixtures(), ", ")+" (default: that of a quantized folder; else nf4 in qlora, and none)", func(text string) (err error) {
+		if a.Base, err = quant.ParseWeights(text); err == nil {
+			p.Mixture = ""
+			return nil
+		}
+		if !slices.Contains(mixtures(), text) {
+			return fmt.Errorf("unknown format of quantized weights %q: it is %s, or of a preset that is only run %s", text, strings.Join(stored.Written(), ", "), strings.Join(mixtures(), ", "))
+		}
+		p.Mixture = text
+		return nil
+	}, append(stored.Written(), mixtures()...)...)
 	within(f, &a.Outliers, 0, 1e9, "llm-int8-threshold", "with --quantization int8: multiply integers, and inputs of magnitude `X` or more in floating point, as LLM.int8\ndoes with 6 (default: multiply by dequantized weights)")
+}
+
+// mixtures are those of GGUF files that have weights of several types.
+func mixtures() []string {
+	return slices.DeleteFunc(run.GGUFMixtures(), func(name string) bool {
+		_, err := quant.ParseWeights(name)
+		return err == nil
+	})
 }
 
 // modules is a list of module names, or one pattern of full names behind re:.

@@ -39,6 +39,7 @@ model can be planned for any machine.
   spillway plan qwen2.5-7b --task lora --batch-size 4 --machine rtx4090,host:64GiB
   spillway plan llama-3.2-1b --machine rtx3060 --compare --explain     every strategy, and what saves how much
   spillway plan llama-3-8b --task generate --context 32768 --streams 4 --machine rtx4090
+  spillway plan llama-3-70b --task generate --quantization q4_k_m --machine rtx4090,host:64GiB
   spillway plan mistral-7b --machine 2xgpu:24GiB --device-map balanced --task infer
   spillway plan llama-3-8b --disk /mnt/nvme/run --seq-len 512      on this computer, from disk
   spillway plan ./my-model --save plan.json          on this computer; train --plan plan.json runs it`,
@@ -119,6 +120,11 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 		return nil, err
 	}
 	defer m.Close() // opened for reading
+	if p.Mixture != "" {
+		if m, err = m.AsGGUF(p.Mixture); err != nil {
+			return nil, err
+		}
+	}
 	if where.machine == "" {
 		if err := p.DeepSpeedDisk(); err != nil {
 			return nil, err

@@ -77,6 +77,30 @@ func TestPlanQuantizedInference(t *testing.T) {
 	}
 }
 
+// A preset is planned with the types that a GGUF file of it has: its weights take what those of the file do, which
+// convert makes.
+func TestPlanAsGGUF(t *testing.T) {
+	t.Chdir(t.TempDir())
+	works(t, "init", "tiny-llama", "--out", "model")
+	works(t, "export", "model", "model.gguf", "--gguf-type", "q4_k_m")
+	args := []string{"--task", "generate", "--context", "64", "--machine", "h200", "--json"}
+	file := command(t, append([]string{"plan", "model.gguf"}, args...)...).object(t)
+	preset := command(t, append([]string{"plan", "tiny-llama", "--quantization", "q4_k_m"}, args...)...).object(t)
+	if n, want := at(t, preset, "homes.weight.device"), at(t, file, "homes.weight.device"); n != want {
+		t.Errorf("weights of the preset take %v bytes, those of the file %v", n, want)
+	}
+	for flags, want := range map[string]string{
+		"plan tiny-llama --task train --quantization q4_k_m --machine h200":                          "to train on one, name the file",
+		"plan tiny-llama --task generate --quantization q4_k_m --no-quantize lm_head --machine h200": "--no-quantize has no effect",
+		"plan ./model --task generate --quantization q4_k_m --machine h200":                          "has weights of its own",
+		"plan tiny-llama --task generate --quantization q4_k_x --machine h200":                       "q4_k_m",
+	} {
+		if r := command(t, strings.Fields(flags)...); r.code == 0 || !strings.Contains(r.err, want) {
+			t.Errorf("%s: %d %q, want %q in it", flags, r.code, r.err, want)
+		}
+	}
+}
+
 // Where weights come from the disk in every token, nothing but the disk takes time: it reads the next block while the last
 // one goes over the link, and fills memory of a CPU itself.
 func TestPlanFromDisk(t *testing.T) {

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"spillway"
 	"spillway/dtype"
@@ -21,14 +24,17 @@ func describeQuantized(job *spillway.Run) string {
 		}
 		to.add(s, job.Options.Precision)
 	}
-	kind := max(stay.kind, come.kind)
+	kinds := map[string]bool{}
+	maps.Copy(kinds, stay.kinds)
+	maps.Copy(kinds, come.kinds)
+	kind := strings.Join(slices.Sorted(maps.Keys(kinds)), " and ")
 	switch {
 	case stay.blocks+come.blocks == 0:
 		return ""
 	case come.blocks == 0:
-		return fmt.Sprintf("%v weights stay on the device: %v instead of %v in %v", kind, units.Bytes(stay.packed), units.Bytes(stay.plain), job.Options.Precision)
+		return fmt.Sprintf("%s weights stay on the device: %v instead of %v in %v", kind, units.Bytes(stay.packed), units.Bytes(stay.plain), job.Options.Precision)
 	}
-	return fmt.Sprintf("%v weights of %d of %d blocks stream to the device packed: %v per pass instead of %v in %v; the link is %s busy, and %s",
+	return fmt.Sprintf("%s weights of %d of %d blocks stream to the device packed: %v per pass instead of %v in %v; the link is %s busy, and %s",
 		kind, come.blocks, stay.blocks+come.blocks, units.Bytes(come.packed), units.Bytes(come.plain), job.Options.Precision, percent(p.Forecast.Busy[inLink]), streamingCost(job))
 }
 
@@ -47,7 +53,7 @@ func streamingCost(job *spillway.Run) string {
 // quantizedWeights counts quantized weights: their bytes packed, and in the precision of the
 // run.
 type quantizedWeights struct {
-	kind          dtype.Type
+	kinds         map[string]bool
 	blocks        int
 	packed, plain int64
 }
@@ -56,7 +62,10 @@ func (c *quantizedWeights) add(s plan.Slab, as dtype.Type) {
 	some := false
 	for _, q := range s.Params {
 		if q.Type.DType.Block() {
-			some, c.kind = true, q.Type.DType
+			if some = true; c.kinds == nil {
+				c.kinds = map[string]bool{}
+			}
+			c.kinds[q.Type.DType.String()] = true
 			c.packed, c.plain = c.packed+q.Type.Bytes(), c.plain+as.Bytes(q.Type.Shape.Elements())
 		}
 	}
