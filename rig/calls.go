@@ -21,11 +21,11 @@ type callTimes struct {
 	mu    sync.Mutex
 	o     Options
 	key   string
-	dev   device.Device // nil while it is closed
-	bench *bench        // nil until something is measured
-	tf32  bool          // how the known times were measured
-	host  bool          // the device is a CPU: long calls are not measured
-	spent time.Duration // on measuring
+	dev   device.Device          // nil while it is closed
+	bench *bench                 // nil until something is measured
+	tf32  bool                   // how the known times were measured
+	host  bool                   // the device is a CPU: long calls are not measured
+	spent map[bool]time.Duration // on measuring, by waitsForArithmetic: long prompts leave time for steps
 
 	known   map[string]machine.CallTime
 	similar map[string][]sizedTime // of calls bound by memory, by what they have in common, sorted by bytes
@@ -33,7 +33,7 @@ type callTimes struct {
 	single  map[string]time.Time   // of a CPU: when calls were measured that were not confirmed yet
 	// cached are the times of earlier processes, which count once a few were confirmed.
 	cached    map[string]machine.CallTime
-	confirmed int
+	confirmed map[bool]int // by waitsForArithmetic
 	changed   bool
 	forgotten bool
 	mixture   *machine.CallTime // what calls take longer among others; nil until it is measured
@@ -50,7 +50,8 @@ const (
 	callSpan = 1500 * time.Microsecond
 	// callRest is the most time between rows of matmuls.
 	callRest = 3 * time.Millisecond
-	// confirmations is how many cached times of matmuls a process measures again; where one
+	// confirmations is how many cached times of matmuls a process measures again, of many rows and of
+	// few, which wait for arithmetic and for memory; where one
 	// is less than haunted of what is cached, the cache is from a busy minute.
 	confirmations = 3
 	haunted       = 0.85
@@ -78,7 +79,7 @@ const (
 
 // newCallTimes reads what earlier processes have measured on a device.
 func newCallTimes(dev device.Device, o Options) *callTimes {
-	t := &callTimes{o: o, dev: dev, key: callKey(dev), host: dev.Info().OnHost, known: map[string]machine.CallTime{}, similar: map[string][]sizedTime{}, unknown: map[string]bool{}, single: map[string]time.Time{}}
+	t := &callTimes{o: o, dev: dev, key: callKey(dev), host: dev.Info().OnHost, known: map[string]machine.CallTime{}, similar: map[string][]sizedTime{}, unknown: map[string]bool{}, single: map[string]time.Time{}, confirmed: map[bool]int{}, spent: map[bool]time.Duration{}}
 	if e, err := o.load(t.key); err == nil {
 		t.cached = e.Calls
 		if extra, ok := t.cached[mixtureKey]; ok {
@@ -191,7 +192,7 @@ func (w within) repeated(c op.Call) (machine.CallTime, bool) {
 func (w within) again(key string, c op.Call, known machine.CallTime) machine.CallTime {
 	t := w.callTimes
 	first, single := t.single[key]
-	if !single || t.dev == nil || time.Since(first) < cpuLater || t.spent > cpuSpent {
+	if !single || t.dev == nil || time.Since(first) < cpuLater || t.spent[waitsForArithmetic(c)] > cpuSpent {
 		return known
 	}
 	delete(t.single, key)
@@ -206,7 +207,7 @@ func (w within) again(key string, c op.Call, known machine.CallTime) machine.Cal
 func (t *callTimes) anew() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.spent = 0
+	clear(t.spent)
 }
 
 // add remembers the time of a call.
@@ -268,20 +269,23 @@ func (t *callTimes) interpolated(group string, bytes int64) (machine.CallTime, b
 func (w within) fromCache(key string, c op.Call) (machine.CallTime, bool) {
 	t := w.callTimes
 	took, ok := t.cached[key]
-	if !ok || t.confirmed == confirmations || !c.Cost().Matrix || t.dev == nil {
+	if !ok || !c.Cost().Matrix || t.dev == nil || t.confirmed[waitsForArithmetic(c)] == confirmations {
 		return took, ok
 	}
 	now, err := within{t, anyBytes, w.cached}.measure(c)
 	if err != nil {
 		return took, true
 	}
-	return t.confirm(took, now), true
+	return t.confirm(waitsForArithmetic(c), took, now), true
 }
 
-// confirm decides between a cached time and that of now, and whether the other cached ones stay.
-func (t *callTimes) confirm(cached, now machine.CallTime) machine.CallTime {
-	if t.confirmed++; float64(now.Device) < haunted*float64(cached.Device) {
-		t.cached, t.confirmed, t.changed = nil, confirmations, true
+// waitsForArithmetic says whether a call is a matmul of many rows. Those of few take as long as reading their weights.
+func waitsForArithmetic(c op.Call) bool { return c.Cost().Matrix && c.In[0].Shape.Rows() > 16 }
+
+// confirm decides between the cached time of a matmul and that of now, and whether the other cached ones stay.
+func (t *callTimes) confirm(arithmetic bool, cached, now machine.CallTime) machine.CallTime {
+	if t.confirmed[arithmetic]++; float64(now.Device) < haunted*float64(cached.Device) {
+		t.cached, t.changed = nil, true
 		return now
 	}
 	return cached
@@ -290,7 +294,7 @@ func (t *callTimes) confirm(cached, now machine.CallTime) machine.CallTime {
 // long says whether a CPU measures a call no more.
 func (t *callTimes) long(c op.Call) bool {
 	cost := c.Cost()
-	return t.spent > cpuSpent || cost.Flops > cpuFlops || cost.Bytes > cpuBytes
+	return t.spent[waitsForArithmetic(c)] > cpuSpent || cost.Flops > cpuFlops || cost.Bytes > cpuBytes
 }
 
 // cpuWhole says whether a call touches more than the inner caches of a CPU hold, so that nothing of it is there when
@@ -314,7 +318,7 @@ func (w within) measure(c op.Call) (took machine.CallTime, err error) {
 	span := callSpan
 	if t.host {
 		began := time.Now()
-		defer func() { t.spent += time.Since(began) }()
+		defer func() { t.spent[waitsForArithmetic(c)] += time.Since(began) }()
 		t.bench.cold, t.bench.whole, t.bench.typical = cpuCold, cpuWhole(c), true
 		if w.cached {
 			t.bench.cold = min(cpuCold, lastCache()/4)

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -109,7 +110,7 @@ func TestCPUsMeasureShortCalls(t *testing.T) {
 	calls := r.calls[0]
 	rows := callOf(t, op.QuantizedMatmul, op.Attr{}, of(dtype.BF16, 1, 256), of(quant.BF16x32, 64, 256))
 	for _, c := range []op.Call{matmul(1, 64, 64), matmul(64, 64, 64), adam, rows} {
-		calls.spent = 0 // however long the others took
+		clear(calls.spent) // however long the others took
 		if took, ok := calls.Time(c); !ok || took.Device <= 0 {
 			t.Errorf("%v is not measured: %v", c, took)
 		}
@@ -127,9 +128,14 @@ func TestCPUsMeasureShortCalls(t *testing.T) {
 			}
 		}
 	}
-	calls.spent = 2 * cpuSpent
-	if _, ok := calls.Time(matmul(64, 32, 64)); ok {
-		t.Error("calls are measured for ever")
+	for _, arithmetic := range []bool{false, true} { // each kind has time of its own
+		calls.spent = map[bool]time.Duration{arithmetic: 2 * cpuSpent}
+		for rows, most := range map[int64]bool{2: false, 64: true} {
+			if _, ok := calls.Time(matmul(rows, 32, 64)); ok == (arithmetic == most) {
+				t.Errorf("%d rows are measured: %v, when the time of those that wait for arithmetic is spent: %v", rows, ok, arithmetic)
+			}
+		}
+		clear(calls.known)
 	}
 }
 
@@ -204,15 +210,65 @@ func TestTimesOfABusyMinuteAreForgotten(t *testing.T) {
 func TestOneTimeSpeaksForTheCache(t *testing.T) {
 	cached := machine.CallTime{Device: 100 * time.Microsecond}
 	for now, stays := range map[time.Duration]bool{86: true, 99: true, 900: true, 84: false, 1: false} {
-		times := &callTimes{cached: map[string]machine.CallTime{"another": cached}}
-		took := times.confirm(cached, machine.CallTime{Device: now * time.Microsecond})
+		times := &callTimes{cached: map[string]machine.CallTime{"another": cached}, confirmed: map[bool]int{}}
+		took := times.confirm(false, cached, machine.CallTime{Device: now * time.Microsecond})
 		if kept := times.cached != nil; kept != stays || (took == cached) != stays || times.changed == stays {
 			t.Errorf("%d µs now: %v counts, the cache stays: %v", now, took.Device, kept)
 		}
-		if done := times.confirmed == confirmations; done == stays {
-			t.Errorf("%d µs now: nothing more is confirmed: %v", now, done)
+	}
+}
+
+// Matmuls of few rows wait for memory, and those of many for arithmetic: that times of one kind are those of now says
+// nothing of the other.
+func TestBothKindsOfMatmulsAreConfirmed(t *testing.T) {
+	matmul := func(rows int64) op.Call {
+		return callOf(t, op.MatMul, op.Attr{TransB: true}, of(dtype.F32, rows, 64), of(dtype.F32, 64, 64))
+	}
+	cache := t.TempDir()
+	r := quickGPU(t, cache)
+	many := []op.Call{matmul(32), matmul(48), matmul(64), matmul(80), matmul(96)}
+	for _, call := range append(many, matmul(1)) {
+		if _, ok := r.Machine.Devices[0].Calls.Time(call); !ok {
+			t.Fatal(call)
 		}
 	}
+	times := r.calls[0]
+	if err := times.close(); err != nil {
+		t.Fatal(err)
+	}
+	e, err := times.o.load(times.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := newCallTimes(r.Devices[0], r.o)
+	later.cached = maps.Clone(e.Calls)
+	for key, took := range later.cached { // far from what two measurements differ by
+		took.Device /= 1000
+		if key == keyOf(t, later, matmul(1)) {
+			took.Device *= 1000 * 1000
+		}
+		later.cached[key] = took
+	}
+	for _, call := range many {
+		if _, ok := later.Time(call); !ok || later.cached == nil {
+			t.Fatalf("%v: the cache is gone: %v", call, later.cached == nil)
+		}
+	}
+	if _, ok := later.Time(matmul(1)); !ok || later.cached != nil {
+		t.Error("times of a busy minute stay for calls of few rows")
+	}
+	if err := later.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// keyOf is the key of a call among the times of a device.
+func keyOf(t *testing.T, times *callTimes, c op.Call) string {
+	raw, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return times.prefix(c) + string(raw)
 }
 
 // Rates of a host and of a link that a quick look finds much faster were cached in a busy
@@ -408,14 +464,14 @@ func TestCPUsMeasureTwice(t *testing.T) {
 		{short, ago, 0, true, false},
 		{long, ago, 0, false, false},
 	} {
-		calls.known[key], calls.single[key], calls.spent = step.known, step.measured, step.spent
+		calls.known[key], calls.single[key], calls.spent = step.known, step.measured, map[bool]time.Duration{waitsForArithmetic(c): step.spent}
 		got, ok := calls.Time(c)
 		if _, left := calls.single[key]; !ok || (got == step.known) != step.same || left != step.left {
 			t.Errorf("%+v: %v, and waits: %v", step, got, left)
 		}
 	}
-	calls.spent = time.Hour
-	if r.MeasureAnew(); calls.spent != 0 {
+	calls.spent[true] = time.Hour
+	if r.MeasureAnew(); calls.spent[true] != 0 {
 		t.Errorf("another model may measure %v less", calls.spent)
 	}
 }
