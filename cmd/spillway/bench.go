@@ -97,7 +97,7 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 			return err
 		}
 		if *asJSON {
-			return writeJSON(sh.out, r)
+			return written(cmd.Context(), writeJSON(sh.out, r))
 		}
 		var p page
 		switch r := r.(type) {
@@ -109,7 +109,7 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 			writeRandom(&p, r)
 		}
 		_, err = io.WriteString(sh.out, p.String())
-		return err
+		return written(cmd.Context(), err)
 	}
 	return cmd
 }

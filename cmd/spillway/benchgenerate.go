@@ -110,12 +110,12 @@ forecasts are printed next to what was measured, the worst first.`,
 			return err
 		}
 		if *asJSON {
-			return writeJSON(sh.out, r)
+			return written(cmd.Context(), writeJSON(sh.out, r))
 		}
 		var p page
 		writeGenerationBench(&p, r)
 		_, err = io.WriteString(sh.out, p.String())
-		return err
+		return written(cmd.Context(), err)
 	}
 	return cmd
 }

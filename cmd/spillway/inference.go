@@ -335,3 +335,11 @@ func interrupted(ctx context.Context, err error) error {
 	}
 	return err
 }
+
+// written is the error of a command that has written what it has: Ctrl-C may have ended it before it had all.
+func written(ctx context.Context, err error) error {
+	if err == nil && ctx.Err() != nil {
+		return interruption(ctx)
+	}
+	return err
+}
