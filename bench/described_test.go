@@ -63,19 +63,24 @@ func seenRows(t *testing.T, m machine.Machine) (list []seen) {
 		rows[row.Name] = row
 	}
 	for _, measured := range report.Results {
-		row := rows[measured.Name]
-		made, err := openBench(row.model)
-		if err != nil {
-			t.Fatal(err)
-		}
-		job, err := made.Plan(row.request(m, &rig.Rig{}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		made.Close()
-		list = append(list, seen{measured.Name, measured.Seconds, job.Plan.Forecast.StepSeconds})
+		list = append(list, seen{measured.Name, measured.Seconds, forecastOf(t, rows[measured.Name], m)})
 	}
 	return list
+}
+
+// forecastOf is how many seconds a machine is forecast to take for a row.
+func forecastOf(t *testing.T, row *GPURow, m machine.Machine) float64 {
+	t.Helper()
+	made, err := openBench(row.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	job, err := made.Plan(row.request(m, &rig.Rig{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job.Plan.Forecast.StepSeconds
 }
 
 // seenVision are training iterations of 128 images, each of which was copied when its iteration began: docs/performance.md.

@@ -120,16 +120,7 @@ func TestForecastsAreWhatWasMeasured(t *testing.T) {
 			t.Errorf("there is no row %s any more", measured.Name)
 			continue
 		}
-		made, err := openBench(row.model)
-		if err != nil {
-			t.Fatal(err)
-		}
-		job, err := made.Plan(row.request(m, &rig.Rig{}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		made.Close()
-		measured.Forecast = job.Plan.Forecast.StepSeconds
+		measured.Forecast = forecastOf(t, row, m)
 		t.Logf("%-72s took %8.2f ms, forecast %8.2f ms", measured.Name, 1e3*measured.Seconds, 1e3*measured.Forecast)
 		r.Results = append(r.Results, measured)
 	}

@@ -180,19 +180,29 @@ func openSized(path string) (f vfs.File, size int64, err error) {
 	return f, size, nil
 }
 
+// openText opens a file of text behind its byte order mark, if it has one. Errors say its name, which path may be
+// a copy of.
+func openText(name, path string) (vfs.File, *bufio.Reader, error) {
+	f, size, err := openSized(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := afterMark(io.NewSectionReader(f, 0, size))
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("reading %s: %w", name, err), f.Close())
+	}
+	return f, text, nil
+}
+
 // fromCSV copies a table with a line of names as JSON lines, an object per line of the table;
 // .tsv has tabs for commas, and a first line with semicolons and no comma says that they are the
 // commas. Errors say its name, which path may be a copy of.
 func (c *Corpus) fromCSV(in *reader, name, path string) (string, error) {
-	f, size, err := openSized(path)
+	f, text, err := openText(name, path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close() // opened for reading
-	text, err := afterMark(io.NewSectionReader(f, 0, size))
-	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", name, err)
-	}
 	r := csv.NewReader(text)
 	r.FieldsPerRecord = -1 // rows of another length are refused below, with both numbers
 	if filepath.Ext(path) == ".tsv" {
@@ -273,15 +283,11 @@ const byteOrderMark = "\xef\xbb\xbf"
 // fromJSON copies the objects of a .json file as JSON lines: those of a list, as Alpaca's data
 // has them, or objects that follow each other.
 func (c *Corpus) fromJSON(name, path string) (string, error) {
-	f, size, err := openSized(path)
+	f, text, err := openText(name, path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close() // opened for reading
-	text, err := afterMark(io.NewSectionReader(f, 0, size))
-	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", name, err)
-	}
 	return c.copied(".jsonl", func(w io.Writer) error {
 		d := json.NewDecoder(text)
 		head, _ := text.Peek(4096)

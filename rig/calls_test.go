@@ -360,16 +360,7 @@ func TestRatesOfABusyMinuteAreMeasuredAgain(t *testing.T) {
 // Rows of launches go on where the last one has ended, so that weights that a row has read, and a cache holds now, are
 // not read again before all others were.
 func TestRowsOfLaunchesGoOn(t *testing.T) {
-	d, err := device.Open(cpuDriver, device.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	b, err := newBench(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.close()
+	b := cpuBench(t)
 	c := callOf(t, op.MatMul, op.Attr{TransB: true}, of(dtype.F32, 4, 64), of(dtype.F32, 32, 64))
 	b.cold = 9 * c.In[1].Bytes()
 	w, err := b.prepare(c)
@@ -388,16 +379,7 @@ func TestRowsOfLaunchesGoOn(t *testing.T) {
 
 // Where a call lies elsewhere each time, so do its operands and outputs; what it writes in place stays its operand.
 func TestWholeCallsLieElsewhere(t *testing.T) {
-	d, err := device.Open(cpuDriver, device.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	b, err := newBench(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.close()
+	b := cpuBench(t)
 	b.whole, b.cold = true, 1<<20
 	for _, c := range []op.Call{
 		callOf(t, op.MatMul, op.Attr{TransB: true}, of(dtype.F32, 64, 64), of(dtype.F32, 32, 64)),
@@ -513,4 +495,23 @@ func TestWeightsInACache(t *testing.T) {
 			t.Errorf("%q: %d bytes, want %d", text, got, want)
 		}
 	}
+}
+
+// cpuBench is a bench on the CPU, for as long as a test runs.
+func cpuBench(t *testing.T) *bench {
+	t.Helper()
+	d, err := device.Open(cpuDriver, device.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := newBench(d)
+	if err != nil {
+		t.Fatal(errors.Join(err, d.Close()))
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(b.close(), d.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
 }

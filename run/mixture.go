@@ -22,7 +22,7 @@ func GGUFMixtures() (names []string) {
 // measurements without the file.
 func (m *Model) AsGGUF(mixture string) (*Model, error) {
 	if m.Folder != nil {
-		return nil, &SettingError{Err: fmt.Errorf("%s has weights of its own, which %s is not for: name a preset, or the GGUF file that convert or another program wrote", m.Name, mixture)}
+		return nil, &SettingError{Err: fmt.Errorf("%s has weights of its own, which %s is not for: name a preset, or the GGUF file that export or another program wrote", m.Name, mixture)}
 	}
 	config, err := m.Config()
 	if err != nil {

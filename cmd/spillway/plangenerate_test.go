@@ -78,7 +78,7 @@ func TestPlanQuantizedInference(t *testing.T) {
 }
 
 // A preset is planned with the types that a GGUF file of it has: its weights take what those of the file do, which
-// convert makes.
+// export makes.
 func TestPlanAsGGUF(t *testing.T) {
 	t.Chdir(t.TempDir())
 	works(t, "init", "tiny-llama", "--out", "model")

@@ -134,42 +134,31 @@ const pairsTogether = 72
 func convPairs(c op.Call, v convolution, workers int) Program {
 	back := c.Kind == op.ConvInput
 	t := v.pairs(back)
-	pieces := (t.count() + pairsTogether - 1) / pairsTogether
-	pieces = (pieces + workers - 1) / workers * workers
-	n := ((t.count()+pieces-1)/pieces + 5) / 6 * 6
+	n := pieceOf(t.count(), pairsTogether, workers)
 	each := oddLines(t.channels * kernel.PackedColumns(t.made)) // of the weights of one matmul
 	taken, sums, zeros := oddLines(n*t.channels), oddLines(n*t.made), alignedFloats(t.channels)
 	own := pairMatmuls*(taken+sums) + zeros
-	var x, w, y, bias, ordered, room []float32
+	b := new(transformed)
 	order := rowsOf(v.C*v.O/kernel.StridedLanes, pairMatmuls*kernel.StridedLanes, func(_, from, to int) {
 		for i := from; i < to; i++ {
-			v.orderPairs(ordered, w, each, i, back)
+			v.orderPairs(b.ordered, b.w, each, i, back)
 		}
 	})
 	work := &rows{n: t.count(), step: n, do: func(worker, from, to int) {
-		mine := room[worker*own:][:own]
+		mine := b.room[worker*own:][:own]
 		in, out, none := mine[:pairMatmuls*taken], mine[pairMatmuls*taken:][:pairMatmuls*sums], mine[own-zeros:]
 		clear(none)
 		for i := from; i < to; i++ {
-			t.transform(in[(i-from)*t.channels:], taken, x, i, none)
+			t.transform(in[(i-from)*t.channels:], taken, b.x, i, none)
 		}
 		for k := range pairMatmuls {
-			kernel.MultiplyPanels(out[k*sums:], t.made, in[k*taken:], t.channels, to-from, t.channels, ordered[k*each:], t.made)
+			kernel.MultiplyPanels(out[k*sums:], t.made, in[k*taken:], t.channels, to-from, t.channels, b.ordered[k*each:], t.made)
 		}
 		for i := from; i < to; i++ {
-			t.finish(y, out[(i-from)*t.made:], sums, bias, i)
+			t.finish(b.y, out[(i-from)*t.made:], sums, b.bias, i)
 		}
 	}}
-	return Program{Workspace: bytesOf(pairMatmuls*each + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
-		all := scratch(l)
-		x, w, y, bias = F32(l, 0), F32(l, 1), F32(l, len(c.In)), nil
-		if c.Attr.Bias {
-			bias = F32(l, 2)
-		}
-		ordered, room = all, all[pairMatmuls*each:]
-		order.start(pool)
-		work.start(pool)
-	}}
+	return byTransforms(c, b, pairMatmuls*each, workers*own, order, work)
 }
 
 // convPairsWeight is the gradient of weights by pairs: some pairs are transformed by all workers, and then each does

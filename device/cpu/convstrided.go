@@ -107,21 +107,15 @@ func (t stridedTiles) blocks(of [5]int, back bool) (list []blocked, matmul, part
 	return append(list, blocked{weights: weights}), matmul, part
 }
 
-// stridedTogether is how many tiles a piece has: as many as keep what they need in the second-level cache.
+// stridedTogether is how many tiles a piece has at most: as many as keep what they need in the second-level cache.
 const stridedTogether = 60
-
-func (t stridedTiles) together(workers int) int {
-	pieces := (t.count() + stridedTogether - 1) / stridedTogether
-	pieces = (pieces + workers - 1) / workers * workers
-	return ((t.count()+pieces-1)/pieces + 5) / 6 * 6
-}
 
 // convStrided is a convolution by tiles, or its gradient of x.
 func convStrided(c op.Call, v convolution, workers int) Program {
 	const lanes = kernel.StridedLanes
 	back := c.Kind == op.ConvInput
 	t := v.stridedTiles(back)
-	n, of := t.together(workers), kernel.StridedParts
+	n, of := pieceOf(t.count(), stridedTogether, workers), kernel.StridedParts
 	takes, gives := kernel.StridedTerms*t.channels, kernel.StridedSums*t.made // of a tile
 	if back {
 		of, takes, gives = kernel.StridedBackParts, kernel.StridedBack*t.made, kernel.StridedTerms*t.channels
@@ -155,64 +149,54 @@ func convStrided(c op.Call, v convolution, workers int) Program {
 			tables[i][k] = table[k] + i*list[matmul[k]].parts*t.channels
 		}
 	}
-	var x, w, y, bias, ordered, scratches []float32
+	b := new(transformed)
 	order := rowsOf(v.C*v.O/lanes, 25*lanes, func(_, from, to int) {
 		for i := from; i < to; i++ {
-			v.orderStrided(ordered, w, list, &matmul, &part, i, back)
+			v.orderStrided(b.ordered, b.w, list, &matmul, &part, i, back)
 		}
 	})
-	forward := func(in, out, edge []float32, from, to int) {
+	transform := func(in, edge []float32, from, to int) {
 		for i := from; i < to; i++ {
 			plane, top, left := t.at(i)
-			data, row, col := square(edge, x[plane*t.from[0]*t.from[1]*t.channels:], 5, 2*top-t.before[0], 2*left-t.before[1], t.from, t.channels)
+			data, row, col := square(edge, b.x[plane*t.from[0]*t.from[1]*t.channels:], 5, 2*top-t.before[0], 2*left-t.before[1], t.from, t.channels)
 			kernel.StridedIn(in, &tables[i-from], data, row, col, t.channels)
 		}
 	}
 	finish := func(out, edge []float32, from, to int) {
 		for i := from; i < to; i++ {
 			plane, top, left := t.at(i)
-			put(edge, y[plane*t.to[0]*t.to[1]*t.made:], 2, top, left, t.to, t.made, func(to []float32, row, col int) {
-				kernel.StridedOut(to, row, col, out[(i-from)*t.made:], xi, bias, t.made)
+			put(edge, b.y[plane*t.to[0]*t.to[1]*t.made:], 2, top, left, t.to, t.made, func(to []float32, row, col int) {
+				kernel.StridedOut(to, row, col, out[(i-from)*t.made:], xi, b.bias, t.made)
 			})
 		}
 	}
 	if back {
-		forward = func(in, out, edge []float32, from, to int) {
+		transform = func(in, edge []float32, from, to int) {
 			for i := from; i < to; i++ {
 				plane, top, left := t.at(i)
-				data, row, col := square(edge, x[plane*t.to[0]*t.to[1]*t.made:], 3, top-1, left-1, t.to, t.made)
+				data, row, col := square(edge, b.x[plane*t.to[0]*t.to[1]*t.made:], 3, top-1, left-1, t.to, t.made)
 				kernel.StridedBackIn(in[(i-from)*t.made:], xi, data, row, col, t.made)
 			}
 		}
 		finish = func(out, edge []float32, from, to int) {
 			for i := from; i < to; i++ {
 				plane, top, left := t.at(i)
-				put(edge, y[plane*t.from[0]*t.from[1]*t.channels:], 4, 2*top-t.before[0], 2*left-t.before[1], t.from, t.channels, func(to []float32, row, col int) {
+				put(edge, b.y[plane*t.from[0]*t.from[1]*t.channels:], 4, 2*top-t.before[0], 2*left-t.before[1], t.from, t.channels, func(to []float32, row, col int) {
 					kernel.StridedBackOut(to, row, col, out, &tables[i-from], t.channels)
 				})
 			}
 		}
 	}
 	work := &rows{n: t.count(), step: n, do: func(worker, from, to int) {
-		mine := scratches[worker*own:][:own]
+		mine := b.room[worker*own:][:own]
 		in, out, edge := mine[:ins], mine[ins:][:outs], mine[ins+outs:]
-		forward(in, out, edge, from, to)
-		for m := range list {
-			b := &list[m]
-			kernel.MultiplyPanels(out[b.out:], b.to, in[b.in:], b.depth, to-from, b.depth, ordered[b.weights:], b.to)
+		transform(in, edge, from, to)
+		for _, m := range list {
+			kernel.MultiplyPanels(out[m.out:], m.to, in[m.in:], m.depth, to-from, m.depth, b.ordered[m.weights:], m.to)
 		}
 		finish(out, edge, from, to)
 	}}
-	return Program{Workspace: bytesOf(weights + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
-		all := scratch(l)
-		x, w, y, bias = F32(l, 0), F32(l, 1), F32(l, len(c.In)), nil
-		if c.Attr.Bias {
-			bias = F32(l, 2)
-		}
-		ordered, scratches = all, all[weights:]
-		order.start(pool)
-		work.start(pool)
-	}}
+	return byTransforms(c, b, weights, workers*own, order, work)
 }
 
 // orderStrided transforms weights [O C 3 3] of one vector of columns: number i of them, rows first.

@@ -155,13 +155,10 @@ const (
 	tilesRoom             = 192 << 10 // elements
 )
 
-// together is how many tiles a piece has: pieces for all workers, of whole panels of rows.
+// together is how many tiles a piece has.
 func (t tiled) together(workers int) int {
 	most := min(max(tilesRoom/kernel.WinogradMatmuls/(t.deep*t.channels+t.made), tilesLeast), tilesMost)
-	n := t.count()
-	pieces := (n + most - 1) / most
-	pieces = (pieces + workers - 1) / workers * workers
-	return ((n+pieces-1)/pieces + 5) / 6 * 6
+	return pieceOf(t.count(), most, workers)
 }
 
 // convTiles is a convolution by tiles, or its gradient of x.
@@ -173,35 +170,55 @@ func convTiles(c op.Call, v convolution, workers int) Program {
 	each := oddLines(depth * kernel.PackedColumns(t.made)) // of the weights of one matmul
 	taken, sums := oddLines(n*depth), oddLines(n*t.made)
 	own := matmuls*(taken+sums) + alignedFloats(t.edge())
-	var x, w, y, bias, ordered, room []float32
+	b := new(transformed)
 	order := rowsOf(int64(t.made/lanes), int64(depth*9*lanes), func(worker, from, to int) {
 		for i := from; i < to; i++ {
-			v.orderTiles(ordered, w, each, back, i*lanes, room[worker*own:])
+			v.orderTiles(b.ordered, b.w, each, back, i*lanes, b.room[worker*own:])
 		}
 	})
 	work := &rows{n: t.count(), step: n, do: func(worker, from, to int) {
-		mine := room[worker*own:][:own]
+		mine := b.room[worker*own:][:own]
 		in, out, edge := mine[:matmuls*taken], mine[matmuls*taken:][:matmuls*sums], mine[matmuls*(taken+sums):]
 		for i := from; i < to; i++ {
-			t.transform(in[(i-from)*depth:], taken, x, i, edge)
+			t.transform(in[(i-from)*depth:], taken, b.x, i, edge)
 		}
 		for p := range matmuls {
-			kernel.MultiplyPanels(out[p*sums:], t.made, in[p*taken:], depth, to-from, depth, ordered[p*each:], t.made)
+			kernel.MultiplyPanels(out[p*sums:], t.made, in[p*taken:], depth, to-from, depth, b.ordered[p*each:], t.made)
 		}
 		for i := from; i < to; i++ {
-			t.finish(y, out[(i-from)*t.made:], sums, bias, i, edge)
+			t.finish(b.y, out[(i-from)*t.made:], sums, b.bias, i, edge)
 		}
 	}}
-	return Program{Workspace: bytesOf(matmuls*each + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
+	return byTransforms(c, b, matmuls*each, workers*own, order, work)
+}
+
+// transformed are the operands of a convolution whose places and weights are transformed before they are multiplied, and what
+// it needs meanwhile.
+type transformed struct {
+	x, w, y, bias []float32
+	ordered, room []float32 // transformed weights; and what the workers need
+}
+
+// byTransforms is such a convolution: weights are put in order, of so many elements in all, and then pieces are worked on with room
+// for all workers together.
+func byTransforms(c op.Call, b *transformed, weights, room int, order, work *rows) Program {
+	return Program{Workspace: bytesOf(weights + room), Run: func(pool *kernel.Pool, l *device.Launch) {
 		all := scratch(l)
-		x, w, y, bias = F32(l, 0), F32(l, 1), F32(l, len(c.In)), nil
+		b.x, b.w, b.y, b.bias = F32(l, 0), F32(l, 1), F32(l, len(c.In)), nil
 		if c.Attr.Bias {
-			bias = F32(l, 2)
+			b.bias = F32(l, 2)
 		}
-		ordered, room = all, all[matmuls*each:]
+		b.ordered, b.room = all, all[weights:]
 		order.start(pool)
 		work.start(pool)
 	}}
+}
+
+// pieceOf divides so many transforms into pieces of most at most: as many for each worker, of whole panels of rows.
+func pieceOf(count, most, workers int) int {
+	pieces := (count + most - 1) / most
+	pieces = (pieces + workers - 1) / workers * workers
+	return ((count+pieces-1)/pieces + 5) / 6 * 6
 }
 
 // weightTiles is how many tiles are multiplied at a time for gradients of weights: both factors of a tile of

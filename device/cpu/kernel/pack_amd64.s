@@ -76,6 +76,24 @@ narrowPanel:
 	VZEROUPPER
 	RET
 
+// Transpose the 4 by 4 blocks in the lanes of a to d, and store a row of them all at a time, R12 apart from DI on.
+// p to s are free.
+#define TRANSPOSED(a, b, c, d, p, q, r, s) \
+	VUNPCKLPS b, a, p; \
+	VUNPCKHPS b, a, q; \
+	VUNPCKLPS d, c, r; \
+	VUNPCKHPS d, c, s; \
+	VUNPCKLPD r, p, a; \
+	VUNPCKHPD r, p, b; \
+	VUNPCKLPD s, q, c; \
+	VUNPCKHPD s, q, d; \
+	VMOVUPS a, (DI); \
+	VMOVUPS b, (DI)(R12*1); \
+	LEAQ (DI)(R12*2), DI; \
+	VMOVUPS c, (DI); \
+	VMOVUPS d, (DI)(R12*1); \
+	LEAQ (DI)(R12*2), DI
+
 // Gather four k of rows i, i+4, i+8 and i+12, at o bytes from where k stands, into
 // the four lanes of z.
 #define GATHER4(o, off, z, x) \
@@ -90,20 +108,7 @@ narrowPanel:
 	GATHER4(o, R8*1, Z1, X1); \
 	GATHER4(o, R8*2, Z2, X2); \
 	GATHER4(o, R13*1, Z3, X3); \
-	VUNPCKLPS Z1, Z0, Z4; \
-	VUNPCKHPS Z1, Z0, Z5; \
-	VUNPCKLPS Z3, Z2, Z6; \
-	VUNPCKHPS Z3, Z2, Z7; \
-	VUNPCKLPD Z6, Z4, Z0; \
-	VUNPCKHPD Z6, Z4, Z1; \
-	VUNPCKLPD Z7, Z5, Z2; \
-	VUNPCKHPD Z7, Z5, Z3; \
-	VMOVUPS Z0, (DI); \
-	VMOVUPS Z1, (DI)(R12*1); \
-	LEAQ (DI)(R12*2), DI; \
-	VMOVUPS Z2, (DI); \
-	VMOVUPS Z3, (DI)(R12*1); \
-	LEAQ (DI)(R12*2), DI
+	TRANSPOSED(Z0, Z1, Z2, Z3, Z4, Z5, Z6, Z7)
 
 // Prefetch the cache lines of four rows of the strip that comes next.
 #define AHEAD(row) PREFETCHT0 (row); PREFETCHT0 (row)(R8*1); PREFETCHT0 (row)(R8*2); PREFETCHT0 (row)(R13*1); ADDQ $64, row
@@ -253,20 +258,7 @@ sixPanel:
 	GATHER2(o, R8*1, Y1, X1); \
 	GATHER2(o, R8*2, Y2, X2); \
 	GATHER2(o, R13*1, Y3, X3); \
-	VUNPCKLPS Y1, Y0, Y4; \
-	VUNPCKHPS Y1, Y0, Y5; \
-	VUNPCKLPS Y3, Y2, Y6; \
-	VUNPCKHPS Y3, Y2, Y7; \
-	VUNPCKLPD Y6, Y4, Y0; \
-	VUNPCKHPD Y6, Y4, Y1; \
-	VUNPCKLPD Y7, Y5, Y2; \
-	VUNPCKHPD Y7, Y5, Y3; \
-	VMOVUPS Y0, (DI); \
-	VMOVUPS Y1, (DI)(R12*1); \
-	LEAQ (DI)(R12*2), DI; \
-	VMOVUPS Y2, (DI); \
-	VMOVUPS Y3, (DI)(R12*1); \
-	LEAQ (DI)(R12*2), DI
+	TRANSPOSED(Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7)
 
 // func packTransposeAVX2(dst *float32, dstStep int, src *float32, srcStep, k int)
 // dst[p*dstStep+i] = src[i*srcStep+p] for p < k, i < 8. k is a multiple of 4. The strip that comes
