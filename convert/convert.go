@@ -13,11 +13,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"spillway/arch"
+	"spillway/chat"
 	"spillway/dtype"
 	"spillway/hf"
 	"spillway/internal/vfs"
@@ -27,6 +29,7 @@ import (
 	"spillway/quant/stored"
 	"spillway/spec"
 	"spillway/tensorfile"
+	"spillway/tokenizer"
 	"spillway/weights"
 )
 
@@ -57,7 +60,7 @@ type Options struct {
 	GGUF string
 	// Average has Export write the average of the weights that a run kept, instead of the weights.
 	Average bool
-	// Tokenizer is the file of the tokenizer that goes into a GGUF file: a tokenizer.json or a
+	// Tokenizer is the file of the tokenizer that is written: a tokenizer.json or, into GGUF files alone, a
 	// .bin of llama2.c; "" is the one of the model's folder.
 	Tokenizer string
 }
@@ -82,6 +85,12 @@ func Folder(ctx context.Context, from *hf.Folder, dir string, o Options) (Result
 		return Result{}, fmt.Errorf("converting %s: %w", from.Path, err)
 	}
 	m := hf.Model{Config: c.config, Generation: from.Generation, Files: from.TokenizerPaths()}
+	if o.Tokenizer != "" {
+		m.Files = nil
+		if m.Texts, err = tokenizerTexts(from, o.Tokenizer); err != nil {
+			return Result{}, err
+		}
+	}
 	for _, t := range c.list {
 		outputs, err := c.outputs(t)
 		if err != nil {
@@ -92,6 +101,34 @@ func Folder(ctx context.Context, from *hf.Folder, dir string, o Options) (Result
 	err = o.write(ctx, m, dir, &c.result)
 	c.result.Took = time.Since(start)
 	return c.result, err
+}
+
+// tokenizerTexts are the files of a folder that has the tokenizer of a file instead of its own, and its template for
+// conversations still.
+func tokenizerTexts(from *hf.Folder, path string) (map[string][]byte, error) {
+	if filepath.Ext(path) == ".bin" {
+		return nil, fmt.Errorf("the tokenizer %s is a .bin of llama2.c, which model folders do not have: name a tokenizer.json, or write a GGUF file", path)
+	}
+	raw, err := vfs.ReadFile(vfs.OS, path, maxTokenizer)
+	if err != nil {
+		return nil, err
+	}
+	t, err := tokenizer.Parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("the tokenizer %s: %w", path, err)
+	}
+	if n := from.Config.VocabSize; t.VocabSize() > n {
+		return nil, fmt.Errorf("the tokenizer %s has %d tokens, the model %d: it is of another model", path, t.VocabSize(), n)
+	}
+	texts := map[string][]byte{"tokenizer.json": raw}
+	template, err := chat.Open(from.Dir)
+	if errors.Is(err, chat.ErrNoTemplate) {
+		return texts, nil
+	}
+	if err == nil {
+		texts["chat_template.jinja"] = []byte(template.Source)
+	}
+	return texts, err
 }
 
 // write writes a model folder as the options say, and counts its bytes.

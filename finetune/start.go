@@ -33,10 +33,7 @@ func (r *Run) optionsOn(m machine.Machine, open []device.Device) (o spillway.Opt
 		return o, nil, err
 	}
 	o = r.Recipe.Complete(m.Devices[0])
-	o.Machine, o.On = m, open
-	if limit := r.Recipe.MaxHostMemory; limit > 0 {
-		o.Machine.Host.Usable = min(o.Machine.Host.Usable, limit)
-	}
+	o.Machine, o.On = r.Recipe.Within(m), open
 	o.Optimizer, o.Evaluates = r.Recipe.OptimizerConfig(), r.Recipe.Evaluates()
 	if dir := r.Recipe.Training.Adapter; dir != "" {
 		if r.adapter, err = lora.Open(checkpoint.Newest(dir)); err != nil {

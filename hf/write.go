@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -17,8 +18,9 @@ import (
 // writing, so they need not be in memory.
 type Model struct {
 	Config     *Config
-	Generation []byte   // the text of generation_config.json, nil for none
-	Files      []string // paths of files to copy in, such as a tokenizer's
+	Generation []byte            // the text of generation_config.json, nil for none
+	Files      []string          // paths of files to copy in, such as a tokenizer's
+	Texts      map[string][]byte // other files, by their names
 	Tensors    []tensorfile.Output
 	ShardBytes int64 // size of the largest file of weights; 0 means safetensors.DefaultShard
 	Offloaded  bool  // write one file per weight, as accelerate's offload folders have
@@ -111,6 +113,11 @@ func (m Model) Fill(disk vfs.FS, dir string) error {
 	}
 	if m.Generation != nil {
 		if err := writeBytes(disk, filepath.Join(dir, GenerationName), m.Generation); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Texts)) {
+		if err := writeBytes(disk, filepath.Join(dir, name), m.Texts[name]); err != nil {
 			return err
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"spillway/quant"
 	"spillway/quant/stored"
 	"spillway/run"
+	"spillway/units"
 )
 
 // Plan is what a plan is made from. A setting of the planner becomes a flag and a key of
@@ -36,6 +37,9 @@ type Plan struct {
 	// FP32Modules are computed in f32 whatever the precision, NoQuantize are not
 	// quantized by QLoRA: names of modules or their last parts, or re:PATTERN.
 	FP32Modules, NoQuantize []string
+	// MaxHostMemory limits the host memory that is used; 0 is no limit.
+	MaxHostMemory units.Bytes
+	hostMemory    units.Bytes // that could be used without the limit
 	// Mixture of a GGUF file's types that a preset is planned with, such as q4_k_m; "" for none.
 	Mixture string
 }
@@ -50,7 +54,7 @@ func NewPlan() *Plan {
 }
 
 // Aliases are other programs' names of some settings. They are read, not written.
-var Aliases = map[string]string{"lr": "learning-rate", "optim": "optimizer", "lora-r": "lora-rank"}
+var Aliases = map[string]string{"lr": "learning-rate", "optim": "optimizer", "lora-r": "lora-rank", "dtype": "precision"}
 
 func addAliases(f *flag.FlagSet) {
 	for alias, name := range Aliases {
@@ -111,6 +115,10 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 	}, strategy.Askable()...)
 	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB; of a GPU it is what the driver counts, context and libraries included (default: all)")
 	enum(f, &o.Constraints.Updates, "optimizer-device", "run the optimizer step on `device|cpu|split`; cpu: the CPU updates weights whose optimizer state is in host memory, during the\nbackward pass (default: what is fastest)", strategy.Updaters...)
+	parsed(f, "", "max-host-memory", "use at most `SIZE` of host memory; the memory of a CPU device is part of it (default: all that is available)", func(text string) (err error) {
+		p.MaxHostMemory, err = units.ParseBytes(text)
+		return err
+	})
 	f.StringVar(&o.Disk, "disk", "", "store in the folder `DIR` what device and host memory cannot hold (default: no disk)")
 }
 
@@ -218,7 +226,7 @@ func (p *Plan) setBatchSize(text string) error {
 
 // setPrecision takes a precision by the name users know.
 func (p *Plan) setPrecision(text string) error {
-	of, ok := map[string]dtype.Type{"fp32": dtype.F32, "bf16": dtype.BF16, "pure-bf16": dtype.BF16, "fp16": dtype.F16}[text]
+	of, ok := map[string]dtype.Type{"fp32": dtype.F32, "f32": dtype.F32, "bf16": dtype.BF16, "pure-bf16": dtype.BF16, "fp16": dtype.F16, "f16": dtype.F16}[text]
 	if !ok {
 		return fmt.Errorf("it is fp32, bf16, pure-bf16 or fp16")
 	}
@@ -241,6 +249,17 @@ func (p *Plan) readDeviceMap(text string) error {
 	m, err := placement.ParseMap(text)
 	p.DeviceMap = &m
 	return err
+}
+
+// Within is a machine of whose host memory no more is used than the settings allow.
+func (p *Plan) Within(m machine.Machine) machine.Machine {
+	if p.MaxHostMemory > 0 {
+		if p.hostMemory == 0 {
+			p.hostMemory = m.Host.Usable
+		}
+		m.Host.Usable = min(m.Host.Usable, p.MaxHostMemory)
+	}
+	return m
 }
 
 // Complete fills in what depends on other settings: the type to compute in by the kind of

@@ -27,7 +27,6 @@ import (
 	"spillway/data"
 	"spillway/internal/vfs"
 	"spillway/optim"
-	"spillway/units"
 )
 
 // Recipe is a fine-tuning run: a model, what to train it on, and how. New gives one with
@@ -37,8 +36,6 @@ type Recipe struct {
 	Plan
 	// Device to run on: "cpu", "cuda:0"; "" is the first GPU that opens, else the CPU.
 	Device string
-	// MaxHostMemory limits the host memory that is used; 0 is no limit.
-	MaxHostMemory units.Bytes
 
 	Data     Data
 	Eval     Eval
@@ -170,10 +167,6 @@ func (r *Recipe) declare(f *flag.FlagSet) {
 	r.methodFlag(f)
 	r.Plan.Flags(f)
 	f.StringVar(&r.Device, "device", "", DeviceHelp)
-	parsed(f, "", "max-host-memory", "use at most `SIZE` of host memory; the memory of a CPU device is part of it (default: all that is available)", func(text string) (err error) {
-		r.MaxHostMemory, err = units.ParseBytes(text)
-		return err
-	})
 	r.Data.flags(f)
 	r.Eval.flags(f)
 	r.Training.flags(f)

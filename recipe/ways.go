@@ -52,7 +52,7 @@ func (p *Plan) WaysOut(m *spillway.Model, o spillway.Options, fit *planner.FitEr
 		return true
 	}
 	if o.Task == spillway.Generate {
-		for _, ways := range append(p.smallerCaches(m, o), memory(o, fit, described)) {
+		for _, ways := range append(p.smallerCaches(m, o), p.memory(o, fit, described)) {
 			tries = 0
 			_ = slices.ContainsFunc(ways, func(w way) bool { return try(w) })
 		}
@@ -60,7 +60,7 @@ func (p *Plan) WaysOut(m *spillway.Model, o spillway.Options, fit *planner.FitEr
 	}
 	small, short, states, methods := p.smaller(o), p.shorter(m, o), p.states(o), p.methods(o, task)
 	one := false
-	for _, w := range slices.Concat(memory(o, fit, described), methods, states) {
+	for _, w := range slices.Concat(p.memory(o, fit, described), methods, states) {
 		one = try(w) || one
 	}
 	for _, list := range [][]way{small, short} {
@@ -137,10 +137,14 @@ func (p *Plan) methods(o spillway.Options, task string) (list []way) {
 }
 
 // memory is more of it: within a limit that was given, or on a machine that was described.
-func memory(o spillway.Options, fit *planner.FitError, described string) (list []way) {
+func (p *Plan) memory(o spillway.Options, fit *planner.FitError, described string) (list []way) {
 	if n := fit.DeviceNeed(); o.MaxMemory != "" && !strings.Contains(o.MaxMemory, "=") && n > 0 {
 		limit := fmt.Sprintf("%dMiB", (n+fit.Context+int64(units.MiB)-1)/int64(units.MiB))
 		list = append(list, way{"--max-memory " + limit, func(o *spillway.Options) { o.MaxMemory = limit }})
+	}
+	if n := units.Bytes(fit.NeededHost); p.MaxHostMemory > 0 && n > p.MaxHostMemory && n <= p.hostMemory {
+		limit := (n + units.MiB - 1) / units.MiB * units.MiB
+		list = append(list, way{fmt.Sprintf("--max-host-memory %dMiB", limit/units.MiB), func(o *spillway.Options) { o.Machine.Host.Usable = min(limit, p.hostMemory) }})
 	}
 	if described == "" {
 		if o.Disk == "" && o.Task.Trains() {
@@ -156,7 +160,7 @@ func memory(o spillway.Options, fit *planner.FitError, described string) (list [
 	}
 	add := func(text string) {
 		if m, err := machine.Parse(text); err == nil {
-			list = append(list, way{"--machine " + text, func(o *spillway.Options) { o.Machine = m }})
+			list = append(list, way{"--machine " + text, func(o *spillway.Options) { o.Machine = p.Within(m) }})
 		}
 	}
 	d := o.Machine.Devices[0]

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -52,7 +53,7 @@ complete; Ctrl-C leaves nothing behind.`,
 	f.BoolVar(&average, "average", false, "write the average of the weights that a run with --ema kept, or that schedule_free_adamw is evaluated with, instead of the weights")
 	f.StringVar(&ggufType, "gguf-type", "", "store the tensors of a GGUF file as `"+strings.Join(gguf.Recipes(), "|")+"` (default: the type of the model)")
 	complete(cmd, "gguf-type", gguf.Recipes())
-	f.StringVar(&tokenizer, "tokenizer", "", "put the tokenizer in `FILE` into a GGUF file: a tokenizer.json or a .bin of llama2.c (default: that of the model)")
+	f.StringVar(&tokenizer, "tokenizer", "", "write the tokenizer in `FILE`: a tokenizer.json or, into a GGUF file, a .bin of llama2.c (default: the one that the run was trained with, or the model's)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := ggufFlags(cmd, filepath.Ext(args[1]) == gguf.Extension); err != nil {
 			return err
@@ -60,19 +61,32 @@ complete; Ctrl-C leaves nothing behind.`,
 		if offloaded && f.Changed("shard-size") {
 			return usageErrorf("--shard-size has no effect with --offload-folder, which writes a file for each weight")
 		}
-		if f.Changed("shard-size") && hf.IsAdapter(checkpoint.Newest(args[0])) {
-			return usageErrorf("--shard-size has no effect: %s has an adapter, which is one file", args[0])
+		for name, because := range map[string]string{"shard-size": "which is one file", "tokenizer": "which has no tokenizer"} {
+			if f.Changed(name) && hf.IsAdapter(checkpoint.Newest(args[0])) {
+				return usageErrorf("--%s has no effect: %s has an adapter, %s", name, args[0], because)
+			}
 		}
 		o, line, err := newWriting(sh, asType, shard)
 		if err != nil {
 			return err
 		}
-		if filepath.Ext(args[1]) == gguf.Extension && tokenizer == "" {
+		if !hf.IsAdapter(checkpoint.Newest(args[0])) && tokenizer == "" {
 			if tokenizer, err = runsTokenizer(args[0]); err != nil {
 				return err
 			}
+			what := "it is written too"
+			if filepath.Ext(args[1]) != gguf.Extension && tokenizer != "" {
+				if _, err := os.Stat(tokenizer); err != nil {
+					what = "it is not there any more, so the folder has none of it; --tokenizer names another"
+				} else if filepath.Ext(tokenizer) == ".bin" {
+					what = "no model folder can have it, only a GGUF file"
+				}
+			}
 			if tokenizer != "" {
-				fmt.Fprintf(sh.err, "the run was trained with --tokenizer %s: it goes into the file\n", tokenizer)
+				fmt.Fprintf(sh.err, "the run was trained with --tokenizer %s: %s\n", tokenizer, what)
+			}
+			if what != "it is written too" {
+				tokenizer = ""
 			}
 		}
 		o.Offloaded, o.GGUF, o.Tokenizer, o.Average = offloaded, ggufType, tokenizer, average
@@ -108,10 +122,8 @@ func runsTokenizer(name string) (string, error) {
 // nothing else.
 func ggufFlags(cmd *cobra.Command, isGGUF bool) error {
 	f := cmd.Flags()
-	for _, name := range []string{"gguf-type", "tokenizer"} {
-		if !isGGUF && f.Changed(name) {
-			return usageErrorf("--%s has no effect: the name of a GGUF file ends in %s", name, gguf.Extension)
-		}
+	if name := "gguf-type"; !isGGUF && f.Changed(name) {
+		return usageErrorf("--%s has no effect: the name of a GGUF file ends in %s", name, gguf.Extension)
 	}
 	for _, name := range []string{"dtype", "shard-size", "offload-folder"} {
 		if isGGUF && f.Changed(name) {

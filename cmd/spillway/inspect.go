@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -63,7 +64,11 @@ const shownProblems = 12
 // writeFolder shows what a folder holds.
 func writeFolder(w io.Writer, r *inspect.Report) error {
 	var p page
-	p.line("folder", "%s", r.Path)
+	kind := "folder"
+	if info, err := os.Stat(r.Path); err == nil && !info.IsDir() {
+		kind = "file"
+	}
+	p.line(kind, "%s", r.Path)
 	if r.Model != nil {
 		p.line("model", "%s, %s, context %s", r.Model.Arch, modelLine(*r.Model), grouped(r.Model.Context))
 	}

@@ -148,6 +148,7 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 		return nil, err
 	}
 	o := p.Complete(device)
+	at.Machine = p.Within(at.Machine)
 	o.Machine, o.On = at.Machine, at.Devices // a plan for this computer can be run on it
 	job, largest, err := ask.planned(m, p, o)
 	var misfit *planner.FitError

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"spillway/plan"
@@ -115,5 +116,29 @@ func TestPlanOfAFolder(t *testing.T) {
 	}
 	if r := command(t, "plan", filepath.Join(dir, "none"), "--machine", "cpu:64MiB"); r.code != exitFailed {
 		t.Errorf("a missing folder gives %d", r.code)
+	}
+}
+
+// Limits of host memory bind a plan as they bind a training run, and what is offered when nothing fits can be pasted; the type to compute in
+// has the name that generate gives it too.
+func TestPlanWithinHostMemory(t *testing.T) {
+	args := []string{"plan", "llama-3.2-1b", "--task", "generate", "--dtype", "f16", "--machine", "rtx3060,host:16GiB", "--max-memory", "2GiB", "--json"}
+	v := command(t, args...).object(t)
+	if at(t, v, "goal.precision") != command(t, append(append([]string{}, args[:4]...), append([]string{"--precision", "fp16"}, args[6:]...)...)...).object(t)["goal"].(map[string]any)["precision"] {
+		t.Error("--dtype f16 is not --precision fp16")
+	}
+	r := command(t, append(args, "--max-host-memory", "1GiB")...)
+	refused := r.object(t)
+	if r.code != exitFailed || at(t, refused, "fits") != false {
+		t.Fatalf("exit %d: %s", r.code, r.out)
+	}
+	_, limit, found := strings.Cut(r.out, "--max-host-memory ")
+	if !found {
+		t.Fatalf("no larger limit is offered: %s", r.out)
+	}
+	limit = limit[:strings.Index(limit, "MiB")+3]
+	fits := command(t, append(args, "--max-host-memory", limit)...).object(t)
+	if host := at(t, fits, "forecast.peak_bytes.pinned").(float64); host > 16<<30 || at(t, fits, "fits") != true {
+		t.Errorf("with %s it takes %v of host memory", limit, host)
 	}
 }
