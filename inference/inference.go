@@ -12,6 +12,7 @@
 package inference
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -24,6 +25,7 @@ import (
 	"spillway/hf"
 	"spillway/hub"
 	"spillway/lora"
+	"spillway/quant"
 	"spillway/recipe"
 	"spillway/rig"
 	"spillway/tokenizer"
@@ -85,6 +87,9 @@ type Model struct {
 	adapter   *lora.Adapter // nil for none
 	closers   []func() error
 	tokenizer *tokenizer.Tokenizer
+	// base is how a run that trained an adapter held its linear weights, for which it was trained; nil where they were
+	// as they are stored.
+	base *spillway.Options
 	// runsTemplate is the file with the chat template that a run was trained with, "" for none.
 	runsTemplate string
 }
@@ -122,6 +127,7 @@ func Open(s Settings) (m *Model, err error) {
 	if err := m.openAdapters(); err != nil {
 		return m, err
 	}
+	m.asTrained()
 	m.Defaults, err = readDefaults(m.Model)
 	return m, err
 }
@@ -152,7 +158,7 @@ func (m *Model) resolve(name string) (string, error) {
 	if notice != "" {
 		m.s.Notice(notice)
 	}
-	m.useRunsTexts(path)
+	m.useRun(path)
 	if !hf.IsAdapter(path) {
 		return path, nil
 	}
@@ -173,16 +179,16 @@ func (m *Model) resolve(name string) (string, error) {
 	return "", fmt.Errorf("%s is an adapter for the model %q, which is not here; give the folder of that model, and --adapter %s", path, a.Base, path)
 }
 
-// useRunsTexts takes the tokenizer and the chat template that a run names in its recipe, where the
-// settings name none: a checkpoint has the model's own alone.
-func (m *Model) useRunsTexts(path string) {
-	if m.s.Tokenizer != "" && m.s.ChatTemplate != "" || !checkpoint.Is(path) {
+// useRun takes what a run names in its recipe: tokenizer and chat template, where the settings name none, since a
+// checkpoint has the model's own alone, and how it held the weights next to its adapter.
+func (m *Model) useRun(path string) {
+	if !checkpoint.Is(path) {
 		return
 	}
 	r := recipe.New()
 	r.Output.Dir = filepath.Dir(path)
 	if err := r.ReadRun(); err != nil {
-		m.s.Notice(fmt.Sprintf("the recipe of the run is not read, so its tokenizer and chat template are not known: %v", err))
+		m.s.Notice(fmt.Sprintf("the recipe of the run is not read, so its tokenizer, chat template and quantization are not known: %v", err))
 		return
 	}
 	if m.s.Tokenizer == "" && r.Data.Tokenizer != "" {
@@ -190,6 +196,24 @@ func (m *Model) useRunsTexts(path string) {
 		m.s.Notice(fmt.Sprintf("the run was trained with --tokenizer %s: it is used here too", m.s.Tokenizer))
 	}
 	m.runsTemplate = r.Data.ChatTemplate
+	if r.Task == spillway.QLoRA {
+		m.base = &spillway.Options{Adapters: lora.Options{Base: r.Adapters.Base, Outliers: r.Adapters.Outliers}}
+		if len(r.NoQuantize) > 0 {
+			m.base.Exceptions = []spillway.Exception{{Modules: r.NoQuantize}}
+		}
+	}
+}
+
+// asTrained holds the weights next to the adapter of a run as the run did: its numbers are for those.
+func (m *Model) asTrained() {
+	if m.base == nil {
+		return
+	}
+	usual, stored := m.QuantizedType()
+	m.base.Adapters.Base = cmp.Or(m.base.Adapters.Base, usual)
+	if held := m.base.Adapters.Base; !stored {
+		m.s.Notice(fmt.Sprintf("the run trained next to weights in %s: they are held so here too; give %s and --adapter %s to take them as they are stored", quant.Of(held).Alias, m.Path, m.s.Adapters[0].Dir))
+	}
 }
 
 // chatTemplate is the file with the chat template: of the settings, or of the run; "" is the

@@ -112,6 +112,9 @@ func (m *Model) options(o spillway.Options, on *rig.Rig) spillway.Options {
 	}
 	if m.adapter != nil {
 		o.Adapter, o.Adapters = m.adapter, lora.Options{}
+		if m.base != nil {
+			o.Adapters, o.Exceptions = m.base.Adapters, append(o.Exceptions, m.base.Exceptions...)
+		}
 	}
 	return o
 }

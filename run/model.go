@@ -358,18 +358,18 @@ func hasOutliers(net nn.Model, o Options) error {
 	return nil
 }
 
-// quantizedType is the format of QLoRA's frozen weights where none is given: the
-// folder's own, or NF4.
-func (m *Model) quantizedType() dtype.Type {
+// QuantizedType is the format of QLoRA's frozen weights where none is given: the
+// folder's own, or NF4. isStored says that the folder has it.
+func (m *Model) QuantizedType() (t dtype.Type, isStored bool) {
 	if m.Folder != nil {
 		list, _ := stored.Collect(m.Folder.Tensors()) // what is wrong with them is reported when they are read
 		for _, w := range list {
 			if w.Type.Block() {
-				return w.Type
+				return w.Type, true
 			}
 		}
 	}
-	return quant.NF4
+	return quant.NF4, false
 }
 
 // Values is where the params of a traced model come from: the folder, and random ones

@@ -229,7 +229,7 @@ func (o Options) withDefaults(m *Model) (Options, error) {
 		o.Adapters.Rank, o.Adapters.Alpha, o.Adapters.Targets = 8, 16, []string{lora.AllLinear}
 	}
 	if o.Task == QLoRA && o.Adapters.Base == dtype.Invalid {
-		o.Adapters.Base = m.quantizedType()
+		o.Adapters.Base, _ = m.QuantizedType()
 	}
 	o.compressed = o.compressed || o.StatePolicy.Begin().Active
 	if o.Device == "" && len(o.Machine.Devices) > 0 {

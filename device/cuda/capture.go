@@ -61,7 +61,8 @@ func (c *capturedGraph) record(queues []*queue, issue func() error) error {
 		q.setCapture(c)
 		defer q.setCapture(nil)
 	}
-	if err := d.within(func() error { return d.lib.CUDA.BeginCapture(c.first.stream) }); err != nil {
+	begin := func() error { return errors.Join(d.closeGraphEvents(), d.lib.CUDA.BeginCapture(c.first.stream)) }
+	if err := d.within(begin); err != nil {
 		return err
 	}
 	err := c.follow(c.first, queues[1:]...)

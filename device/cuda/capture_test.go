@@ -184,3 +184,46 @@ func BenchmarkSmallIterations(b *testing.B) {
 		})
 	}
 }
+
+// The handle of an event that a graph has recorded is not given to others, who would wait for an event that only its graph
+// knows; it is closed before the next capture.
+func TestEventsOfGraphsAreNotReused(t *testing.T) {
+	r := newRig(t, Options{})
+	record := func() *event {
+		e, err := r.d.Event()
+		if err == nil {
+			err = r.q.Record(e)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.(*event)
+	}
+	var inside *event
+	capture := func() {
+		t.Helper()
+		run, err := r.d.Capture([]device.Queue{r.q}, func() error {
+			inside = record()
+			return nil
+		})
+		if err == nil {
+			err = run.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	capture()
+	outside := record()
+	r.d.spare.add(outside.recorded)
+	r.d.spare.add(inside.recorded)
+	next, other := record(), record()
+	if next.handle != outside.handle || other.handle == inside.handle {
+		t.Errorf("handles %d and %d follow %d of a queue and %d of a graph", next.handle, other.handle, outside.handle, inside.handle)
+	}
+	n := len(r.log)
+	capture()
+	if closed := slices.Index(r.since(n), "CloseEvent"); closed < 0 || closed > slices.Index(r.since(n), "BeginCapture") {
+		t.Errorf("calls %v", r.since(n))
+	}
+}

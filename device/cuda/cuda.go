@@ -83,8 +83,8 @@ type Device struct {
 	queues  map[*queue]bool
 	gemms   []*driver.Prepared
 	events  []driver.Event // all there are
-	spare   []driver.Event // those nobody uses any more
-	lost    error          // what ended the context
+	spare   spareEvents
+	lost    error // what ended the context
 }
 
 // gpuInfo describes the hardware.

@@ -1,8 +1,11 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,9 +15,16 @@ import (
 
 // event is an event of the driver. Its handle is reused when nobody refers to it any more.
 type event struct {
-	device  *Device
-	handle  driver.Event
+	device *Device
+	*recorded
 	records atomic.Uint64 // asked for
+}
+
+// recorded is the handle of an event, and whether its latest record is a part of a graph: outside of that graph the driver refuses to wait
+// for such an event, so its handle is not given to others.
+type recorded struct {
+	handle  driver.Event
+	inGraph atomic.Bool
 }
 
 // Event makes an event, not yet recorded. A queue that waits for an event that was
@@ -24,8 +34,8 @@ func (d *Device) Event() (device.Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: an event: %w", d.name, err)
 	}
-	e := &event{device: d, handle: h}
-	runtime.AddCleanup(e, d.spareEvent, h)
+	e := &event{device: d, recorded: &recorded{handle: h}}
+	runtime.AddCleanup(e, d.spare.add, e.recorded)
 	return e, nil
 }
 
@@ -40,9 +50,7 @@ func (d *Device) eventHandle() (driver.Event, error) {
 	if d.closed {
 		return 0, fmt.Errorf("the device is closed")
 	}
-	if n := len(d.spare); n > 0 {
-		h := d.spare[n-1]
-		d.spare = d.spare[:n-1]
+	if h := d.spare.take(); h != 0 {
 		return h, nil
 	}
 	h, err := d.lib.CUDA.NewEvent()
@@ -52,10 +60,45 @@ func (d *Device) eventHandle() (driver.Event, error) {
 	return h, err
 }
 
-func (d *Device) spareEvent(h driver.Event) {
+// spareEvents are handles that nobody refers to any more.
+type spareEvents struct {
+	mu               sync.Mutex
+	usable, ofGraphs []driver.Event
+}
+
+func (s *spareEvents) add(r *recorded) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.inGraph.Load() {
+		s.ofGraphs = append(s.ofGraphs, r.handle)
+	} else {
+		s.usable = append(s.usable, r.handle)
+	}
+}
+
+// take gives a handle to use, 0 for none.
+func (s *spareEvents) take() (h driver.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.usable); n > 0 {
+		h, s.usable = s.usable[n-1], s.usable[:n-1]
+	}
+	return h
+}
+
+// closeGraphEvents closes the handles whose latest record is a part of a graph. The context must be current.
+func (d *Device) closeGraphEvents() (err error) {
+	d.spare.mu.Lock()
+	list := d.spare.ofGraphs
+	d.spare.ofGraphs = nil
+	d.spare.mu.Unlock()
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.spare = append(d.spare, h)
+	d.events = slices.DeleteFunc(d.events, func(e driver.Event) bool { return slices.Contains(list, e) })
+	d.mu.Unlock()
+	for _, h := range list {
+		err = errors.Join(err, d.quiet(d.lib.CUDA.CloseEvent(h)))
+	}
+	return err
 }
 
 // Time is when it was last recorded, since the device was opened; zero if it was not. The driver

@@ -167,6 +167,7 @@ func (q *queue) Record(e device.Event) error {
 	}
 	defer q.leave()
 	own.records.Add(1)
+	own.inGraph.Store(q.capturing != nil)
 	return q.device.lib.CUDA.Record(own.handle, q.stream)
 }
 
@@ -247,7 +248,7 @@ func (q *queue) end() error {
 	}
 	q.closed = true
 	for _, e := range q.marks.events[:min(q.marks.made, openMarks)] {
-		q.device.spareEvent(e)
+		q.device.spare.add(&recorded{handle: e})
 	}
 	return errors.Join(q.shut(), q.device.quiet(q.device.lib.CUDA.CloseStream(q.stream)))
 }
