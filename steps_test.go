@@ -107,8 +107,13 @@ func TestStepsAreSteps(t *testing.T) {
 			t.Errorf("%s: losses %v, want %v", name, got, want)
 		}
 	}
-	if want := []int{2, 3, 4, 5, 6, 7, 7}; !slices.Equal(asked, want) {
-		t.Errorf("batches had been asked for when steps ended: %v, want %v", asked, want)
+	for _, single := range []bool{false, true} { // also where the device has no memory for a second batch
+		if got, weights := train(single, ahead); !slices.Equal(got, want) || !sameDict(weights, dict) {
+			t.Errorf("for single batches %v: losses %v, want %v", single, got, want)
+		}
+		if want := []int{2, 3, 4, 5, 6, 7, 7}; !slices.Equal(asked, want) {
+			t.Errorf("for single batches %v they had been asked for when steps ended: %v, want %v", single, asked, want)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 // batch is what is known of what goes into an iteration and comes out.
 type batch struct {
+	writes int               // see BatchWrites
 	result dtype.Type        // of what the last block gives
 	ids    map[string]op.IDs // by tensor of the batch that holds ids: those allowed
 }
@@ -70,6 +71,7 @@ func (e *Executor) BatchTensor(micro int, name string) ([]byte, error) {
 	if err := e.awaitBatchCopies(); err != nil {
 		return nil, fmt.Errorf("the batch before: %w", err)
 	}
+	e.batch.writes++
 	for _, t := range e.Plan().Batch {
 		if t.Name != name {
 			continue
@@ -82,6 +84,10 @@ func (e *Executor) BatchTensor(micro int, name string) ([]byte, error) {
 	}
 	return nil, fmt.Errorf("batches have no tensor %q", name)
 }
+
+// BatchWrites counts the tensors of batches that were given to be filled: who put a batch in place for later finds it there if
+// no other was put in place since.
+func (e *Executor) BatchWrites() int { return e.batch.writes }
 
 // Result of a micro-batch, valid until the next Iterate: the loss or the logits.
 func (e *Executor) Result(micro int) []float32 {

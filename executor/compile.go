@@ -111,7 +111,7 @@ func (c *compiler) events() (err error) {
 			done[end.until] = true
 		}
 	}
-	if of := &c.out.copies; len(of.brings) > 0 {
+	if of := &c.out.copies; len(of.brings) > 0 || of.prepares {
 		for _, i := range of.reads {
 			done[i] = true
 		}

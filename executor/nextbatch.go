@@ -12,6 +12,9 @@ import (
 // (IterationArgs.Meanwhile), and Upload sends it on its way. The iteration after it takes it from where it
 // landed. A batch that was not sent before is sent when its iteration begins.
 //
+// Where the devices have no memory for a second batch, the host may put the next one in place as soon as the copies of the one
+// before are done (PreparesBatch).
+//
 // Copies of batches are given to queues apart from everything else, so that they are no part of a captured
 // graph: those that take a batch before it, those that bring the next one behind it.
 
@@ -25,6 +28,8 @@ type nextBatch struct {
 type batchCopies struct {
 	takes, brings []int
 	reads         []int // from the host, for their own iteration
+	// prepares: when the copies from the host are done nothing looks there any more, and one learns of it.
+	prepares bool
 }
 
 func findBatchCopies(p *plan.Plan) (b batchCopies) {
@@ -38,8 +43,13 @@ func findBatchCopies(p *plan.Plan) (b batchCopies) {
 			b.reads = append(b.reads, i)
 		}
 	}
+	b.prepares = len(b.brings) == 0 && len(b.reads) > 0 && !p.Captured && !p.UsesHostBatch()
 	return b
 }
+
+// PreparesBatch says whether the batch of the next iteration can be put in place while one runs (BatchTensor), though it is not sent
+// before that iteration begins. Whoever puts another batch there meanwhile puts it in place of that one: see BatchWrites.
+func (r *runner) PreparesBatch() bool { return r.main.copies.prepares }
 
 // PrefetchesBatch says whether the batch of the next iteration can come while one runs.
 func (r *runner) PrefetchesBatch() bool { return len(r.main.copies.brings) > 0 }
@@ -64,6 +74,9 @@ func (r *runner) DropUpload() { r.next.sent = false }
 
 // takeBatch has an iteration begin with the batch that was sent, or that is sent now.
 func (r *runner) takeBatch(p *program) error {
+	if p == r.main && r.PreparesBatch() {
+		r.next.running = true
+	}
 	if p != r.main || !r.PrefetchesBatch() {
 		return nil
 	}

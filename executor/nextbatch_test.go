@@ -105,6 +105,11 @@ func TestNextBatchIsTheBatch(t *testing.T) {
 	for _, micros := range []int{1, 3} {
 		for _, streams := range []bool{false, true} {
 			want := trainAhead(t, prepared(t, prefetching(t, micros, streams, false), cpu.Open(cpu.Options{Threads: 1})), n, never)
+			host := prepared(t, prefetching(t, micros, streams, false), cpu.Open(cpu.Options{Threads: 1}))
+			before := host.BatchWrites()
+			if got := trainAhead(t, host, n, func(int) bool { return true }); !slices.Equal(got, want) || !host.PreparesBatch() || host.BatchWrites() <= before {
+				t.Errorf("%d micro-batches, streamed %v, put in place on the host (%v): losses %v, want %v", micros, streams, host.PreparesBatch(), got, want)
+			}
 			p := prefetching(t, micros, streams, true)
 			for name, ahead := range map[string]func(int) bool{"never": never, "always": func(int) bool { return true }, "sometimes": func(i int) bool { return i%3 != 1 }} {
 				if got := trainAhead(t, prepared(t, p, cpu.Open(cpu.Options{Threads: 1})), n, ahead); !slices.Equal(got, want) {

@@ -37,6 +37,19 @@ func (p *Plan) ReadsHostBatch(s *Instruction) bool {
 	return s.Verb == Move && !p.BringsNextBatch(s) && p.isHostBatch(s.Src)
 }
 
+// UsesHostBatch says whether something else than copies to devices looks at where the host puts batches.
+func (p *Plan) UsesHostBatch() bool {
+	for i, accesses := range p.Accesses() {
+		s := &p.Instructions[i]
+		for _, a := range accesses {
+			if s.Verb != Free && p.isHostBatch(a.Buffer) && !(s.Verb == Move && a.Buffer == s.Src && p.TierOf(s.Dst) == OnDevice) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // verifyNextBatch: P13, what comes for the next iteration is taken by it.
 func verifyNextBatch(p *Plan) error {
 	brings, takes := make([]int, len(p.Buffers)), make([]int, len(p.Buffers)) // by buffer: 1 + the instruction

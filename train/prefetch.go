@@ -11,7 +11,7 @@ import (
 )
 
 // Where the plan has memory for it (plan.PrefetchesBatch), the batch of the next iteration is made and sent to
-// the device while one runs. Nothing depends on whether it was: a checkpoint has the position before a batch
+// the device while one runs. Where it has not, a batch whose copying takes long is at least put in place on the host. Nothing depends on whether it was: a checkpoint has the position before a batch
 // that no iteration has had, and a batch that cannot be made meanwhile is made again, with the error, when its
 // iteration begins.
 
@@ -19,6 +19,7 @@ import (
 type prefetched struct {
 	at       *executor.Executor // that has it
 	filled   Filled
+	writes   int             // of batches, of that executor; where it is only in place on the host
 	position json.RawMessage // of the feed before it
 }
 
@@ -29,9 +30,23 @@ type SometimesReady interface {
 	Ready() bool
 }
 
-// Prefetched says whether the batch of the next iteration is on its way to the device.
+// leastPrepared is the size of batches from which on they are put in place during the iteration before, where they are not sent then:
+// below, that takes some microseconds.
+const leastPrepared = 1 << 20
+
+// Prefetched says whether the batch of the next iteration is on its way to the device, or in place.
 func (t *Trainer) Prefetched() bool {
-	return t.ahead != nil && t.ahead.at == t.run.Executor()
+	e := t.run.Executor()
+	return t.ahead != nil && t.ahead.at == e && (e.PrefetchesBatch() || t.ahead.writes == e.BatchWrites())
+}
+
+// prepares says whether the next batch is made while an iteration runs.
+func (t *Trainer) prepares() bool {
+	e, bytes := t.run.Executor(), int64(0)
+	for _, tensor := range t.run.Plan.Batch {
+		bytes += tensor.Type.Bytes()
+	}
+	return e.PrefetchesBatch() || e.PreparesBatch() && bytes*int64(t.run.Plan.MicroBatches) >= leastPrepared
 }
 
 // DropPrefetched has the next iteration work on a batch that is made when it begins. The feed goes back to it.
@@ -90,7 +105,7 @@ func (t *Trainer) makeBatch() (Filled, error) {
 func (t *Trainer) prefetch() {
 	e := t.run.Executor()
 	feed, sometimes := t.feed.(SometimesReady)
-	if sometimes && !feed.Ready() || !e.PrefetchesBatch() || t.done+1 == t.c.Iterations || t.evaluationDue(t.done+1) {
+	if sometimes && !feed.Ready() || !t.prepares() || t.done+1 == t.c.Iterations || t.evaluationDue(t.done+1) {
 		return
 	}
 	position, err := t.feed.Position()
@@ -108,7 +123,7 @@ func (t *Trainer) prefetch() {
 		t.missed = t.feed.Seek(position)
 		return
 	}
-	t.ahead = &prefetched{e, filled, position}
+	t.ahead = &prefetched{e, filled, e.BatchWrites(), position}
 }
 
 // setBatchScalars sets the numbers that the loop adds to a batch, whose gradients are multiplied by a weight. The
