@@ -62,7 +62,7 @@ func WithSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.P
 		}
 		ph.Seconds = f.StepSeconds
 		_, captures := site.Kernels.(device.GraphCapturer)
-		if n := view.Launches(); (captures || site.Device.Kernel > 0) && view.CanCapture() && n <= left && steps[i].Rows <= p.Cache.Streams*(1+p.Cache.Drafts) {
+		if n := view.Launches(); (captures || site.Device.Kernel > 0) && view.CanCapture() && n <= left && steps[i].Rows <= p.Cache.Slots()*(1+p.Cache.Drafts) {
 			view.Captured = true
 			if f, err = forecast.Of(view, site); err != nil {
 				return nil, err
