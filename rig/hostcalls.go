@@ -222,6 +222,19 @@ func (h *hostCalls) release() (err error) {
 	return err
 }
 
+// held is what measuring has of the GPU and of page-locked host memory, until it is released. Bytes.
+func (h *hostCalls) held() (gpu, host int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if m := h.bench; m != nil && m.to != nil {
+		gpu = m.to.Size()
+	}
+	if m := h.bench; m != nil && m.from != nil {
+		host = m.from.Size()
+	}
+	return gpu, host
+}
+
 // Release implements machine.Releaser.
 func (h *hostCalls) Release() error {
 	h.mu.Lock()

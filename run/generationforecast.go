@@ -337,8 +337,19 @@ func (r *Run) step(rows, positions int64) (s StepForecast, err error) {
 		return s, err
 	}
 	s, err = r.forecastOf(p, name, positions)
+	s.Seconds += r.noticed(p)
 	s.TokensPerSec = float64(rows) / s.Seconds
 	return s, err
+}
+
+// noticed is the time until the host, which waits for each step, knows that one has ended and the device has the next: of a captured one that is
+// all, of others each launch is counted too. Seconds.
+func (r *Run) noticed(p *plan.Plan) float64 {
+	seconds := r.site.Device.Handoff.Seconds()
+	if !p.Captured {
+		seconds /= 2
+	}
+	return seconds
 }
 
 // forecastOf forecasts a phase.
