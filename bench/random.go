@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"spillway"
+	"spillway/eventlog"
 	"spillway/executor"
 	"spillway/finetune"
 	"spillway/internal/vfs"
@@ -31,6 +32,7 @@ import (
 type RandomReport struct {
 	Device  string       `json:"device"`
 	Seed    uint64       `json:"seed"`
+	Drawn   bool         `json:"-"`       // from the seed
 	Results []*RandomRow `json:"results"` // the worst forecast of time first
 	// TimeOff is how far the forecasts of time are off, as a share of the measured time: the
 	// median, the most of nine in ten, and the most of all.
@@ -59,6 +61,12 @@ type RandomRow struct {
 	// layer forward", "cuda:0 in move", "host compute update", and what each lane waited.
 	Spent         map[string]float64 `json:"spent"`
 	ForecastSpent map[string]float64 `json:"forecast_spent"`
+	// Ops are what the ops of a step took one by one, and what the forecast has them take.
+	Ops []eventlog.ProfileRow `json:"ops"`
+	// Prepare is how many seconds passed until the first step, or the last of two plans where memory
+	// is limited, Run how many the steps took.
+	Prepare float64 `json:"prepare_seconds"`
+	Run     float64 `json:"run_seconds"`
 	finetune.Memory
 
 	timelines [2][]trace.Event // measured and forecast
@@ -75,25 +83,74 @@ type issued struct {
 // randomStep bounds the forecast of a step, in seconds, so that many runs take minutes.
 var randomStep = [2]float64{2e-3, 1.2}
 
+// Differences says in which kinds of work the time of a step differs most from its forecast.
+func (r *RandomRow) Differences() string {
+	type difference struct {
+		of   string
+		more float64
+	}
+	var list []difference
+	for of := range union(r.Spent, r.ForecastSpent) {
+		if more := r.Spent[of] - r.ForecastSpent[of]; math.Abs(more) > leastDifference*r.Seconds {
+			list = append(list, difference{of, more})
+		}
+	}
+	slices.SortFunc(list, func(a, b difference) int {
+		return cmp.Or(cmp.Compare(math.Abs(b.more), math.Abs(a.more)), cmp.Compare(a.of, b.of))
+	})
+	var texts []string
+	for _, d := range list[:min(len(list), mostDifferences)] {
+		texts = append(texts, fmt.Sprintf("%s %+.3g ms", d.of, 1e3*d.more))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// At most so many differences are named, of at least such a share of the step.
+const (
+	mostDifferences = 4
+	leastDifference = 0.01
+)
+
+// union has the keys of both.
+func union(a, b map[string]float64) map[string]bool {
+	keys := map[string]bool{}
+	for _, m := range []map[string]float64{a, b} {
+		for k := range m {
+			keys[k] = true
+		}
+	}
+	return keys
+}
+
 // Random draws n training runs from a seed, carries each out as spillway train does, on packed
 // documents, and compares forecasts with measurements. Run i depends on the seed and on i
 // alone.
 func Random(ctx context.Context, n int, seed uint64, o Options) (*RandomReport, error) {
-	r := &RandomReport{Device: o.Device, Seed: seed, Results: []*RandomRow{}, Notes: []string{}}
+	var list []func() (*RandomRow, error)
 	for i := range n {
-		if o.Only != "" && !slices.Contains(strings.Split(o.Only, ","), strconv.Itoa(i)) {
-			continue
+		if o.Only == "" || slices.Contains(strings.Split(o.Only, ","), strconv.Itoa(i)) {
+			list = append(list, func() (*RandomRow, error) { return randomRow(ctx, i, seed, o) })
 		}
-		row, err := interruptible(ctx, func() (*RandomRow, error) { return randomRow(ctx, i, seed, o) })
+	}
+	r, err := compare(ctx, list, o)
+	r.Drawn, r.Seed = true, seed
+	return r, err
+}
+
+// compare carries out training runs and compares their forecasts with what is measured.
+func compare(ctx context.Context, list []func() (*RandomRow, error), o Options) (*RandomReport, error) {
+	r := &RandomReport{Device: o.Device, Results: []*RandomRow{}, Notes: []string{}}
+	for i, run := range list {
+		row, err := interruptible(ctx, run)
 		if ctx.Err() != nil {
-			r.Notes = append(r.Notes, fmt.Sprintf("interrupted in run %d", i))
+			r.Notes = append(r.Notes, fmt.Sprintf("interrupted in run %d of %d", i+1, len(list)))
 			break
 		}
 		if err != nil {
 			r.Notes = append(r.Notes, fmt.Sprintf("run %s was not measured: %v", row.Name, err))
 			continue
 		}
-		o.report(fmt.Sprintf("%s: %.4g ms a step, %.4g forecast", row.Name, 1e3*row.Seconds, 1e3*row.Forecast))
+		o.report(fmt.Sprintf("%s: %.4g ms a step, %.4g forecast; prepared in %.2g s, ran for %.2g", row.Name, 1e3*row.Seconds, 1e3*row.Forecast, row.Prepare, row.Run))
 		r.Results = append(r.Results, row)
 	}
 	if err := saveTimelines(o.Timeline, r.Results); err != nil {
@@ -133,7 +190,7 @@ const randomTries = 40
 // randomRow draws a run until one fits and its steps are neither too short nor too long to be
 // measured, and carries it out.
 func randomRow(ctx context.Context, i int, seed uint64, o Options) (*RandomRow, error) {
-	d := drawing{rand.New(rand.NewPCG(seed, uint64(i))), o.Device != "cpu"}
+	d := drawing{Rand: rand.New(rand.NewPCG(seed, uint64(i))), gpu: o.Device != "cpu"}
 	dir, remove, err := vfs.TempDir("spillway-random")
 	if err != nil {
 		return &RandomRow{Name: strconv.Itoa(i)}, err
@@ -158,6 +215,11 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 	if err := errors.Join(os.WriteFile(model, r.Model, 0o644), os.WriteFile(tokens, d.tokens(r), 0o644)); err != nil {
 		return err
 	}
+	var preset string
+	if json.Unmarshal(r.Model, &preset) == nil {
+		model = preset
+	}
+	began := time.Now()
 	var times []float64
 	timeline := func(_ int64, events []trace.Event) { r.timelines[0] = events }
 	prepare := func(limit string) (*finetune.Run, error) {
@@ -170,7 +232,7 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 				}
 			}
 		}
-		return finetune.Prepare(s, finetune.Options{Rig: o.Rig, NoSave: true, Timeline: timeline, Report: func(p train.Report) {
+		return finetune.Prepare(s, finetune.Options{Rig: o.Rig, NoSave: true, Timeline: timeline, Profile: true, Report: func(p train.Report) {
 			times = append(times, p.SecondsPerIteration)
 			if e := r.job.Executor(); e != nil {
 				r.issued = append(r.issued, issued{e.Counters(), e.Issuing()})
@@ -181,7 +243,7 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 	if err != nil {
 		return err
 	}
-	if share := one(d, 1, d.between(0.1, 1)); share < 1 { // half of the runs are not limited
+	if share := d.share(); share < 1 {
 		arenas := int64(share * float64(finetune.StandardPeak(run.Job.Plan)))
 		limit := fmt.Sprintf("%dMiB", max((arenas+run.Job.Plan.Devices[0].Context)>>20, 1))
 		if err := run.Close(); err != nil {
@@ -195,7 +257,7 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 	}
 	defer func() { err = errors.Join(err, run.Close()) }()
 	f := run.Job.Plan.Forecast
-	if r.Forecast = f.StepSeconds; r.Forecast < randomStep[0] || r.Forecast > randomStep[1] {
+	if r.Forecast = f.StepSeconds; !d.named && (r.Forecast < randomStep[0] || r.Forecast > randomStep[1]) {
 		return fmt.Errorf("%w: a step of %.4g s is forecast", errUnmeasurable, r.Forecast)
 	}
 	o.report(r.Name)
@@ -203,12 +265,15 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 	if r.timelines[1], err = run.Job.Timeline(); err != nil {
 		return err
 	}
-	warm := int(math.Ceil(warmUp(f).Seconds()/r.Forecast)) + 4 // the first ones prepare the others, and one is traced
-	run.Corpus.Steps = int64(warm + max(5, int(math.Ceil(randomTimed/r.Forecast))))
+	warm := max(int(math.Ceil(warmUp(f).Seconds()/r.Forecast)), randomFirst)
+	run.Corpus.Steps = int64(warm + max(randomLeast, int(math.Ceil(randomTimed/r.Forecast))))
+	start := time.Now()
+	r.Prepare = start.Sub(began).Seconds()
 	done, err := run.Train(ctx)
 	if err != nil || len(times) <= warm {
 		return err
 	}
+	r.Run = time.Since(start).Seconds()
 	times = times[warm:]
 	if n := len(r.issued); n > warm+1 {
 		from, to := r.issued[warm], r.issued[n-1]
@@ -218,6 +283,11 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 	slices.Sort(times)
 	r.Strategy, r.Memory, r.Steps, r.Seconds = done.Strategy, done.Memory, len(times), times[len(times)/2]
 	r.Off = (r.Seconds - r.Forecast) / r.Seconds
+	if done.Profile != nil {
+		r.Ops = done.Profile.Merge(func(o eventlog.ProfileRow) eventlog.ProfileRow {
+			return eventlog.ProfileRow{Op: o.Op, Pass: o.Pass, Lane: o.Lane}
+		})
+	}
 	r.Spent, r.ForecastSpent = timeByLane(r.timelines[0]), timeByLane(r.timelines[1])
 	return nil
 }
@@ -236,13 +306,27 @@ func timeByLane(events []trace.Event) map[string]float64 {
 	return sums
 }
 
-// randomTimed is how many seconds of steps are timed.
-const randomTimed = 1.0
+// randomTimed is how many seconds of steps are timed, in at least randomLeast of them. The first
+// few prepare the others, one of them is traced and one profiled.
+const (
+	randomTimed = 0.7
+	randomLeast = 3
+	randomFirst = 5
+)
 
 // drawing draws runs. Every figure comes from its random numbers, in a fixed order.
 type drawing struct {
 	*rand.Rand
-	gpu bool
+	gpu   bool
+	named bool // the run is given, its data alone are drawn
+}
+
+// share of the memory that everything on the device would take; half of the runs are not limited.
+func (d drawing) share() float64 {
+	if d.named {
+		return 1
+	}
+	return one(d, 1, d.between(0.1, 1))
 }
 
 // one of some values.
@@ -320,16 +404,19 @@ func (d drawing) run(i int) *RandomRow {
 	return &RandomRow{Name: name, Model: a.config, Settings: settings, Documents: documents}
 }
 
+// presetVocabulary is no larger than that of any preset that is trained.
+const presetVocabulary = 32000
+
 // randomEnd is the token at the end of documents.
 const randomEnd = 2
 
 // tokens are documents whose lengths fall off exponentially from the mean, as a file of
 // token ids of 4 bytes.
 func (d drawing) tokens(r *RandomRow) []byte {
-	var of struct {
+	of := struct {
 		Vocab int32 `json:"vocab_size"`
-	}
-	if err := json.Unmarshal(r.Model, &of); err != nil { // written by run
+	}{presetVocabulary}
+	if err := json.Unmarshal(r.Model, &of); err != nil && !d.named { // written by run
 		panic(err)
 	}
 	const total = 1 << 18

@@ -44,7 +44,7 @@ func TestInterruptedRandomRunsAreReported(t *testing.T) {
 		t.Error("an interrupted run counts")
 	}
 	r, err := Random(ctx, 3, 3, Options{Device: "cpu"})
-	if err != nil || len(r.Results) > 0 || len(r.Notes) != 1 || r.Notes[0] != "interrupted in run 0" {
+	if err != nil || len(r.Results) > 0 || len(r.Notes) != 1 || r.Notes[0] != "interrupted in run 1 of 3" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -55,7 +55,7 @@ func TestRandomRunsAreDrawn(t *testing.T) {
 	for _, gpu := range []bool{false, true} {
 		kinds := map[string]int{}
 		for i := range 60 {
-			draw := func() *RandomRow { return drawing{rand.New(rand.NewPCG(9, uint64(i))), gpu}.run(i) }
+			draw := func() *RandomRow { return drawing{Rand: rand.New(rand.NewPCG(9, uint64(i))), gpu: gpu}.run(i) }
 			row := draw()
 			if !reflect.DeepEqual(row, draw()) {
 				t.Errorf("run %d is drawn in two ways", i)
@@ -78,7 +78,7 @@ func TestRandomRunsAreDrawn(t *testing.T) {
 
 // Documents are as long on average as the run says.
 func TestRandomDocumentsHaveTheirLength(t *testing.T) {
-	d := drawing{rand.New(rand.NewPCG(1, 2)), false}
+	d := drawing{Rand: rand.New(rand.NewPCG(1, 2))}
 	for _, mean := range []int{0, 40, 700} {
 		raw := d.tokens(&RandomRow{Model: []byte(`{"vocab_size": 1000}`), Documents: mean})
 		ends := 0

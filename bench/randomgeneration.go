@@ -48,7 +48,7 @@ func RandomGeneration(ctx context.Context, n int, seed uint64, o GenerationOptio
 			continue
 		}
 		here.MeasureAnew()
-		row, err := randomTexts(ctx, i, drawing{rand.New(rand.NewPCG(seed, uint64(i))), device.Kind == machine.GPU}, dir, here, o, r.Reads)
+		row, err := randomTexts(ctx, i, drawing{Rand: rand.New(rand.NewPCG(seed, uint64(i))), gpu: device.Kind == machine.GPU}, dir, here, o, r.Reads)
 		if ctx.Err() != nil {
 			r.Notes = append(r.Notes, fmt.Sprintf("interrupted in run %d", i))
 			break

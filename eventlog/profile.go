@@ -30,6 +30,8 @@ type ProfileRow struct {
 	Flops   float64 `json:"flops"`
 	Bytes   int64   `json:"bytes"`                 // of memory traffic, or that crossed a link
 	Saved   int64   `json:"saved_bytes,omitempty"` // of the outputs, saved for the backward pass
+	// Forecast is what the plan's forecast has all calls take, each by itself; 0 where it has none.
+	Forecast float64 `json:"forecast_seconds,omitempty"`
 }
 
 // Share of the roofline: Bound over Seconds, 0 where nothing bounds it.
@@ -62,6 +64,7 @@ func (p Profile) Merge(key func(ProfileRow) ProfileRow) []ProfileRow {
 		sum.Flops += r.Flops
 		sum.Bytes += r.Bytes
 		sum.Saved += r.Saved
+		sum.Forecast += r.Forecast
 		if r.Bound > longest[i] {
 			longest[i], sum.By = r.Bound, r.By
 		}

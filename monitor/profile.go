@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"spillway/eventlog"
 	"spillway/executor"
@@ -22,7 +23,7 @@ import (
 // too. Events are those of all instructions of p, in their order, and ops are the ops that were
 // timed within them; without any, each run is a row.
 func ProfileOf(p *plan.Plan, site planner.Site, events []trace.Event, ops []executor.OpTime) eventlog.Profile {
-	f := profiler{plan: p, site: site, rows: map[profileKey]*eventlog.ProfileRow{}}
+	f := profiler{plan: p, site: site, rows: map[profileKey]*eventlog.ProfileRow{}, times: map[string]func(op.Call) time.Duration{}}
 	var begin, end int64
 	timed := map[int]bool{}
 	for _, o := range ops {
@@ -51,6 +52,8 @@ type profiler struct {
 	plan *plan.Plan
 	site planner.Site
 	rows map[profileKey]*eventlog.ProfileRow
+	// times are those of calls in forecasts, by the name of the device.
+	times map[string]func(op.Call) time.Duration
 }
 
 type profileKey struct{ module, op, pass, lane string }
@@ -77,7 +80,17 @@ func (f *profiler) op(o executor.OpTime) {
 	r := f.row(moduleOf(g, node, block), string(node.Kind), pass, s)
 	r.Calls++
 	r.Seconds += float64(o.End-o.Start) / 1e9
-	f.cost(r, g.Call(node).Cost(), s)
+	f.call(r, g.Call(node), s)
+}
+
+// call adds what a call takes at least, and what the forecast has it take.
+func (f *profiler) call(r *eventlog.ProfileRow, c op.Call, s *plan.Instruction) {
+	f.cost(r, c.Cost(), s)
+	name := f.plan.Devices[s.Device].Name
+	if f.times[name] == nil {
+		f.times[name] = planner.CallTimes(f.site, name, f.plan.Cache != nil)
+	}
+	r.Forecast += f.times[name](c).Seconds()
 }
 
 // cost adds what a call takes at least.
@@ -128,7 +141,7 @@ func (f *profiler) instruction(i int, e trace.Event, timed bool) {
 		r.Calls++
 		r.Seconds += seconds
 		for _, n := range g.Nodes {
-			f.cost(r, g.Call(n).Cost(), s)
+			f.call(r, g.Call(n), s)
 		}
 	case plan.Move:
 		b := f.plan.Buffers[s.Src]
@@ -137,7 +150,7 @@ func (f *profiler) instruction(i int, e trace.Event, timed bool) {
 		r.Seconds += seconds
 		r.Bytes += b.Bytes
 		r.Bound += over(float64(b.Bytes), float64(f.link(s)))
-		r.By = "link"
+		r.By, r.Forecast = "link", r.Bound
 	case plan.Update:
 		slab := &f.plan.Slabs[s.Slab]
 		r := f.row(starred(slab.Name), string(f.plan.Optimizer.Rule), "update", s)
@@ -145,7 +158,7 @@ func (f *profiler) instruction(i int, e trace.Event, timed bool) {
 		r.Seconds += seconds
 		for _, span := range f.plan.Optimizer.Spans(slab, slab.Pieces[s.Piece]) {
 			if call, err := f.plan.Optimizer.Call(span); err == nil { // the plan is verified
-				f.cost(r, call.Cost(), s)
+				f.call(r, call, s)
 			}
 		}
 	case plan.Reduce:

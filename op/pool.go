@@ -220,6 +220,8 @@ func (l *CaseList) pools() {
 		{"max ceil dilated", []int{1, 10, 9, 3}, Spatial{Kernel: []int64{2, 3}, Stride: []int64{3, 2}, Dilation: []int64{2, 1}, Ceil: true}, ReduceMax},
 		{"max 3x3 stride 2 wide", []int{2, 9, 8, 24}, Spatial{Kernel: []int64{3, 3}, Stride: []int64{2, 2}, Padding: []int64{1, 1}}, ReduceMax},
 		{"max ceil dilated wide", []int{1, 10, 9, 16}, Spatial{Kernel: []int64{2, 3}, Stride: []int64{3, 2}, Dilation: []int64{2, 1}, Ceil: true}, ReduceMax},
+		{"max 3x3 stride 2 ceil wide", []int{2, 10, 11, 16}, Spatial{Kernel: []int64{3, 3}, Stride: []int64{2, 2}, Ceil: true}, ReduceMax},
+		{"max 2 padded wide", []int{2, 7, 10, 16}, Spatial{Kernel: []int64{2, 2}, Padding: []int64{1, 1}}, ReduceMax},
 		{"max 1d", []int{2, 11, 4}, Spatial{Kernel: []int64{3}, Stride: []int64{1}}, ReduceMax},
 		{"mean 2", []int{2, 8, 9, 5}, Spatial{Kernel: []int64{2, 2}, CountPadding: true}, ReduceMean},
 		{"mean padded", []int{2, 8, 9, 5}, Spatial{Kernel: []int64{3, 3}, Stride: []int64{2, 2}, Padding: []int64{1, 1}, CountPadding: true, Ceil: true}, ReduceMean},

@@ -65,6 +65,7 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 	var o bench.Options
 	f := cmd.Flags()
 	random := f.Int("random", 0, "compare forecasts of `N` training runs drawn at random with what is measured, instead of the rows")
+	trained := f.Bool("train", false, "of bench gpu: measure training runs of known sizes as train carries them out, and compare their forecasts, instead of the rows; --only picks some")
 	seed := f.Uint64("seed", 0, "with --random: draw the runs from `N`; run 3 of a seed is always the same, --only 3 measures it alone")
 	f.StringVar(&o.Python, "python", "python3", "run the baselines with `PROGRAM`")
 	f.StringVar(&o.Baselines, "baselines", "bench/baselines", "find the programs of the baselines in `DIR`")
@@ -78,11 +79,13 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 			return usageErrorf("--rounds %d; one at least", o.Rounds)
 		}
 		for _, name := range []string{"python", "baselines", "rounds", "rates"} {
-			if *random > 0 && f.Changed(name) {
-				return usageErrorf("--%s has no effect with --random, which measures ours alone; leave it out", name)
+			if (*random > 0 || *trained) && f.Changed(name) {
+				return usageErrorf("--%s has no effect with --random and --train, which measure ours alone; leave it out", name)
 			}
 		}
 		switch {
+		case *trained && (args[0] == "cpu" || *random > 0):
+			return usageErrorf("--train is of bench gpu, without --random")
 		case *random < 0:
 			return usageErrorf("--random %d; a number of runs", *random)
 		case *random == 0 && f.Changed("seed"):
@@ -92,7 +95,7 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 		case args[0] == "cpu":
 			o.Device = "cpu"
 		}
-		r, err := runBench(cmd.Context(), sh, args[0], *random, *seed, o)
+		r, err := runBench(cmd.Context(), sh, args[0], *trained, *random, *seed, o)
 		if err != nil {
 			return err
 		}
@@ -115,11 +118,13 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 }
 
 // runBench measures the CPU or a GPU, and reports on the way what comes next.
-func runBench(ctx context.Context, sh shell, what string, random int, seed uint64, o bench.Options) (any, error) {
+func runBench(ctx context.Context, sh shell, what string, trained bool, random int, seed uint64, o bench.Options) (any, error) {
 	line := term.NewLine(sh.err)
 	defer line.Done()
 	o.Rig, o.Report = sh.rigOptions(line), line.Print
 	switch {
+	case trained:
+		return bench.Trained(ctx, o)
 	case random > 0:
 		return bench.Random(ctx, random, seed, o)
 	case what == "gpu":
@@ -130,7 +135,11 @@ func runBench(ctx context.Context, sh shell, what string, random int, seed uint6
 
 // writeRandom shows forecasts next to what was measured.
 func writeRandom(p *page, r *bench.RandomReport) {
-	p.line("bench "+r.Device, "%d training runs drawn from seed %d, the worst forecast first", len(r.Results), r.Seed)
+	from := ""
+	if r.Drawn {
+		from = fmt.Sprintf(" drawn from seed %d", r.Seed)
+	}
+	p.line("bench "+r.Device, "%d training runs%s, the worst forecast first", len(r.Results), from)
 	p.WriteString("\n")
 	var t term.Table
 	t.Row("", "forecast", "measured", "off by", "predicted", "allocated", "driver, predicted", "strategy")
@@ -143,6 +152,12 @@ func writeRandom(p *page, r *bench.RandomReport) {
 	}
 	t.Write(p) // a page takes everything
 	p.WriteString("\n")
+	for _, row := range r.Results {
+		if d := row.Differences(); d != "" {
+			number, _, _ := strings.Cut(row.Name, ":")
+			p.line(number, "measured against forecast: %s", d)
+		}
+	}
 	p.line("forecasts", "time off by %s at the median, in nine of ten runs by at most %s, at worst by %s", percent(r.TimeOff), percent(r.TimeOffMost), percent(r.TimeOffWorst))
 	if len(r.Notes) > 0 {
 		p.list("notes", r.Notes)

@@ -151,7 +151,9 @@ func TestTrainProfile(t *testing.T) {
 	busy := map[string]float64{}
 	for i, row := range p.Rows {
 		if row.Pass == "forward" || row.Pass == "backward" || row.Pass == "training" {
-			flops += row.Flops
+			if flops += row.Flops; row.Calls > 0 && row.Forecast <= 0 {
+				t.Errorf("no forecast of %s in %s", row.Op, row.Module)
+			}
 		}
 		busy[row.Lane] += row.Seconds
 		saved += row.Saved

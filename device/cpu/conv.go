@@ -101,6 +101,8 @@ func conv(c op.Call, workers int) Program {
 		return convStrided(c, v, workers)
 	case v.byPairs():
 		return convPairs(c, v, workers)
+	case v.byHalves():
+		return convHalves(c, v, workers)
 	case v.depthwise() && v.byLines(back) && v.manyEdges(back):
 		return depthwisePlanes(c, v, workers)
 	case v.depthwise() && v.byLines(back):
@@ -305,6 +307,8 @@ func convWeight(c op.Call, workers int) Program {
 		return convStridedWeight(c, v, workers)
 	case v.byPairs():
 		return convPairsWeight(c, v, workers)
+	case v.byHalves():
+		return convHalvesWeight(c, v, workers)
 	case v.depthwise() && v.byLines(false) && v.Kernel[2] >= 3:
 		return depthwiseWeightLines(c, v, workers)
 	case v.depthwise():

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 
 	"spillway/device/cuda/driver"
@@ -116,12 +117,19 @@ func (d *Device) convOfSquares(c op.Call, v op.Convolution) (p program, err erro
 		return p, err
 	}
 	places := v.B * square.In[1] * square.In[2] * square.C
+	if places >= 1<<31 {
+		return p, nil
+	}
 	made := v.O * square.C * square.Kernel[1] * square.Kernel[2]
 	weights := aligned(plan.Workspace)
 	x := weights + aligned(t.Bytes(made))
 	p.workspace = x + t.Bytes(places)
 	u, packs := unitFor("conv", t), places/elementsPerLoad(t)
-	err = p.add(d.line(u, "squares", d.strideBlocks(packs), threads, buffer(0), scratchAt(x), i64(packs), i64(v.In[1]), i64(v.In[2]), i64(v.C), i64(s),
+	name := "squares"
+	if v.C == 3 && s == 2 && square.C == 16 {
+		name = "squaresOfImages"
+	}
+	err = p.add(d.line(u, name, d.strideBlocks(packs), threads, buffer(0), scratchAt(x), i64(packs), i64(v.In[1]), i64(v.In[2]), i64(v.C), i64(s),
 		i64(v.Padding[1]), i64(v.Padding[2]), i64(square.In[1]), i64(square.In[2]), i64(square.C)))
 	err = cmp.Or(err, p.add(d.line(u, "squareWeights", d.strideBlocks(made), threads, buffer(1), scratchAt(weights), i64(made),
 		i64(v.C), i64(s), i64(v.Kernel[1]), i64(v.Kernel[2]), i64(square.Kernel[1]), i64(square.Kernel[2]), i64(square.C))))
@@ -220,9 +228,20 @@ func (d *Device) largest(c op.Call, w op.Windows, geometry []arg) (p program, er
 		return single(d.line(u, "poolLargest", blocks, threads, append([]arg{buffer(0), buffer(1), {}}, geometry...)...))
 	}
 	p.workspace = out
-	err = cmp.Or(p.add(d.line(u, "poolLargest", blocks, threads, append([]arg{buffer(0), {}, scratchAt(0)}, geometry...)...)),
-		p.add(d.line(u, "poolLargestGrad", ceilDiv(in/each, threads), threads, append([]arg{scratchAt(0), buffer(1), buffer(2)}, geometry...)...)))
-	return p, err
+	err = p.add(d.line(u, "poolLargest", blocks, threads, append([]arg{buffer(0), {}, scratchAt(0)}, geometry...)...))
+	size, _, before, _, _, _ := w.Kernel()
+	if rows := w.B * ((w.In[1] + before[1] + 1) / 2); halves(w) && rows < 1<<16 {
+		across := ceilDiv((w.In[2]+before[2]+1)/2*w.C/each, threads)
+		return p, cmp.Or(err, p.add(d.grid(u, fmt.Sprint("poolHalvedGrad", size[2]), [3]int64{across, rows, 1}, [3]int64{threads, 1, 1}, 0, scratchAt(0), buffer(1), buffer(2),
+			i64(w.C), i64(w.In[1]), i64(w.In[2]), i64(w.Out[1]), i64(w.Out[2]), i64(before[1]), i64(before[2]))))
+	}
+	return p, cmp.Or(err, p.add(d.line(u, "poolLargestGrad", ceilDiv(in/each, threads), threads, append([]arg{scratchAt(0), buffer(1), buffer(2)}, geometry...)...)))
+}
+
+// halves says that windows are two or three places wide and high, and move by two.
+func halves(w op.Windows) bool {
+	size, stride, _, apart, _, _ := w.Kernel()
+	return w.In[0] == 1 && w.Out[0] == 1 && (size == [3]int64{1, 2, 2} || size == [3]int64{1, 3, 3}) && stride[1] == 2 && stride[2] == 2 && apart[1] == 1 && apart[2] == 1
 }
 
 // resampled is resampling along a dimension and its gradient.

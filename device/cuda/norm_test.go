@@ -89,6 +89,9 @@ func TestCopiesOfManyBytes(t *testing.T) {
 	for _, element := range []dtype.Type{dtype.BF16, dtype.F32} {
 		most := map[dtype.Type]float64{dtype.BF16: 1.6e-2, dtype.F32: 3e-6}[element]
 		agrees(t, d, made(t, op.Permute, op.Attr{Axes: []int64{0, 2, 1, 3}}, element, shape.Shape{3, 5, 7, 24}), most)
+		agrees(t, d, made(t, op.Permute, op.Attr{Axes: []int64{0, 2, 3, 1}}, element, shape.Shape{5, 3, 12, 16}), most)
+		agrees(t, d, made(t, op.Permute, op.Attr{Axes: []int64{0, 2, 3, 1}}, element, shape.Shape{1, 3, 8, 8}), most)
+		agrees(t, d, made(t, op.Permute, op.Attr{Axes: []int64{0, 2, 3, 1}}, element, shape.Shape{5, 3, 5, 7}), most)
 		agrees(t, d, made(t, op.Slice, op.Attr{Axis: 1, Start: 2, Length: 3, Step: 2}, element, shape.Shape{5, 9, 16}), most)
 		agrees(t, d, made(t, op.Slice, op.Attr{Axis: 0, Start: 3, Length: 8, Step: 1}, element, shape.Shape{5, 9, 16}), most)
 		agrees(t, d, made(t, op.Pad, op.Attr{Axis: 1, Start: 1, Length: 9, Step: 2}, element, shape.Shape{5, 4, 16}), most)

@@ -70,8 +70,32 @@ func (d *Device) move(t dtype.Type, w shape.Walk, from, to arg, starts ...int64)
 		}
 		name = "move16"
 	}
+	if samples, ok := planes(w, lane, starts); ok {
+		n := w.Dims.Elements() / samples / 3 / lane
+		return d.line(plainUnit("strided", t), bySize("interleave", t), d.strideBlocks(samples*n), threads, from, to, i64(samples), i64(n))
+	}
 	n := w.Dims.Elements()
 	return d.line(plainUnit("strided", t), name, d.strideBlocks(n), threads, append([]arg{from, to, i64(n)}, walkArgs(w, 0, 1)...)...)
+}
+
+// planes says that a walk makes places of three elements out of three planes, and of how many samples: images as files have them,
+// which become channels last.
+func planes(w shape.Walk, lane int64, starts []int64) (samples int64, ok bool) {
+	last := len(w.Dims) - 1
+	if last < 1 || last > 2 || w.Dims[last] != 3 {
+		return 0, false
+	}
+	n := w.Dims[last-1]
+	whole := shape.Walk{Dims: shape.Shape{1, n, 3}, Strides: [][]int64{{3 * n, 1, n}, {3 * n, 3, 1}}}
+	if last == 2 {
+		whole.Dims[0] = w.Dims[0]
+	}
+	for i := range w.Strides {
+		if !slices.Equal(w.Strides[i], whole.Strides[i][2-last:]) {
+			return 0, false
+		}
+	}
+	return whole.Dims[0], n%lane == 0 && !slices.ContainsFunc(starts, func(at int64) bool { return at%lane != 0 })
 }
 
 // together says that a walk over two tensors goes over runs of so many neighbours, which begin at multiples of

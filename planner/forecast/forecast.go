@@ -14,6 +14,7 @@ import (
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/machine"
+	"spillway/op"
 	"spillway/plan"
 	"spillway/planner/goal"
 	"spillway/trace"
@@ -231,6 +232,16 @@ var diskResources = map[plan.Lane]string{plan.In: "disk read", plan.Out: "disk w
 
 // virtual is a device of a plan in virtual time. For a disk, what it takes in is written.
 func virtual(s goal.Site, name string, generates bool) *sim.Virtual {
+	d, t := described(s, name, generates)
+	v := sim.NewVirtual(d, t, 0, s.Alignment)
+	if name != plan.DiskName && name != plan.HostName {
+		v.Peer = s.Peer
+	}
+	return v
+}
+
+// described is a device of a plan with its rates, and the type that it computes in.
+func described(s goal.Site, name string, generates bool) (machine.Device, dtype.Type) {
 	d, t := s.Device, s.DType
 	switch {
 	case name == plan.DiskName:
@@ -241,11 +252,13 @@ func virtual(s goal.Site, name string, generates bool) *sim.Virtual {
 		}
 	}
 	d.Name = name
-	v := sim.NewVirtual(d, t, 0, s.Alignment)
-	if name != plan.DiskName && name != plan.HostName {
-		v.Peer = s.Peer
-	}
-	return v
+	return d, t
+}
+
+// CallTimes is how long forecasts have calls take on a device of a plan, each by itself.
+func CallTimes(s goal.Site, device string, generates bool) func(op.Call) time.Duration {
+	d, t := described(s, device, generates)
+	return sim.NewTiming(d, t).Time
 }
 
 // diskLatency is the time a copy takes beyond its bytes.

@@ -90,6 +90,11 @@ func PackedColumns(cols int) int { return roundUp(cols, maxCols) }
 
 // MultiplyPanels is the matmul of rows of A and a matrix packed by panels.
 func MultiplyPanels(c []float32, cStep int, a []float32, aStep, rows, depth int, b []float32, cols int) {
+	AddPanels(c, cStep, nil, 0, a, aStep, rows, depth, b, cols)
+}
+
+// AddPanels is that matmul added to rows of addend, which nil stands for zeros of.
+func AddPanels(c []float32, cStep int, addend []float32, addendStep int, a []float32, aStep, rows, depth int, b []float32, cols int) {
 	r := active
 	for p0 := 0; p0 < depth; p0 += slabK {
 		kc := min(slabK, depth-p0)
@@ -99,12 +104,12 @@ func MultiplyPanels(c []float32, cStep int, a []float32, aStep, rows, depth int,
 			for i := 0; i < rows; i += r.mr {
 				j, h := j0, min(r.mr, rows-i)
 				if whole := (jEnd - j) / r.nr; r.lineRows != nil && h == r.mr && whole > 0 {
-					add, addStep := panelAddend(c, cStep, i, j, p0)
+					add, addStep := panelAddend(c, cStep, addend, addendStep, i, j, p0)
 					r.lineRows(kc, &a[i*aStep+p0], aStep, &b[panelAt(p0, depth, j, cols, r.nr)], &c[i*cStep+j], cStep, add, addStep, whole, later{})
 					j += whole * r.nr
 				}
 				for ; j < jEnd; j += r.nr {
-					add, addStep := panelAddend(c, cStep, i, j, p0)
+					add, addStep := panelAddend(c, cStep, addend, addendStep, i, j, p0)
 					r.tiles(&r.tileRows, h, aStep, kc, &a[i*aStep+p0], aStep, &b[panelAt(p0, depth, j, cols, r.nr)], r.nr,
 						&c[i*cStep+j], cStep, min(r.nr, jEnd-j), add, addStep, fetch{})
 				}
@@ -113,9 +118,12 @@ func MultiplyPanels(c []float32, cStep int, a []float32, aStep, rows, depth int,
 	}
 }
 
-func panelAddend(c []float32, cStep, i, j, p0 int) (*float32, int) {
-	if p0 == 0 {
+func panelAddend(c []float32, cStep int, addend []float32, addendStep, i, j, p0 int) (*float32, int) {
+	if p0 == 0 && addend == nil {
 		return nil, 0
+	}
+	if p0 == 0 {
+		return &addend[i*addendStep+j], addendStep
 	}
 	return &c[i*cStep+j], cStep
 }
@@ -123,15 +131,15 @@ func panelAddend(c []float32, cStep, i, j, p0 int) (*float32, int) {
 // TransposedRoom is the room that MultiplyTransposed needs, on any path: for all of A, and some columns of B.
 func TransposedRoom(rows, k int) int { return k * (roundUp(rows, maxRows) + maxCols) }
 
-// nearRows is up to how many elements rows of memory are apart that are multiplied as they lie: more pages than
+// NearRows is up to how many elements rows of memory are apart that are multiplied as they lie: more pages than
 // those take are found slowly.
-const nearRows = 384
+const NearRows = 384
 
 // MultiplyTransposed is C = Aᵀ·B of matrices of k rows each; add says that it is added to C. Rows that lie far apart
 // are packed first.
 func MultiplyTransposed(c []float32, cStep int, a []float32, aStep, rows int, b []float32, bStep, cols, k int, add bool, room []float32) {
 	r := active
-	near := aStep <= nearRows && bStep <= nearRows
+	near := aStep <= NearRows && bStep <= NearRows
 	left, right := room[:k*roundUp(rows, r.mr)], room[k*roundUp(rows, r.mr):][:k*r.nr]
 	if whole := rows / r.mr; whole > 0 && !near {
 		r.packCopy(&left[0], r.mr, &a[0], aStep, k, r.mr, whole)

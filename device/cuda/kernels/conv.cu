@@ -17,13 +17,14 @@ extern "C" __global__ void toWeights(const Element *from, Element *w, i64 n, i64
 
 // Squares of side s as single places: channel (i·s + j)·C + c of the D that a place then has is channel c of place (i, j) of
 // its square; zeros lie behind them, and around the image. A thread has LANES channels of a place.
-extern "C" __global__ void squares(const Element *x, Element *y, i64 n, i64 high, i64 across, i64 C, i64 S, i64 up, i64 left, i64 h, i64 w, i64 D) {
-    int c = (int)C, s = (int)S, d = (int)D;
-    EACH(i, n) {
-        int each = d / LANES, first = (int)(i % each) * LANES;
-        i64 r = i / each;
-        int v = (int)(r / w % h) * s - up, u = (int)(r % w) * s - left;
-        const Element *image = x + r / ((i64)w * h) * high * across * c;
+template <int CHANNELS, int SIDE, int DEPTH> __device__ __forceinline__ void asSquares(const Element *x, Element *y, u32 n, int high, int across, int c, int s, int up, int left, u32 h, u32 w, int d) {
+    if (CHANNELS > 0) c = CHANNELS, s = SIDE, d = DEPTH; // what is divided by is known to the compiler
+    u32 each = d / LANES;
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        int first = (int)(i % each) * LANES;
+        u32 r = i / each, line = r / w;
+        int v = (int)(line % h) * s - up, u = (int)(r % w) * s - left;
+        const Element *image = x + (i64)(line / h) * high * across * c;
         Pack<Element, LANES> to;
 #pragma unroll
         for (int k = 0; k < LANES; k++) {
@@ -33,9 +34,12 @@ extern "C" __global__ void squares(const Element *x, Element *y, i64 n, i64 high
             else
                 narrow(0.0f, &to.x[k]);
         }
-        *(Pack<Element, LANES> *)(y + i * LANES) = to;
+        *(Pack<Element, LANES> *)(y + (i64)i * LANES) = to;
     }
 }
+#define SQUARES i64 n, i64 high, i64 across, i64 C, i64 S, i64 up, i64 left, i64 h, i64 w, i64 D
+extern "C" __global__ void squares(const Element *x, Element *y, SQUARES) { asSquares<0, 0, 0>(x, y, n, high, across, C, S, up, left, h, w, D); }
+extern "C" __global__ void squaresOfImages(const Element *x, Element *y, SQUARES) { asSquares<3, 2, 16>(x, y, n, high, across, C, S, up, left, h, w, D); }
 // Weights [O C kh kw] for such places: [O h w D].
 extern "C" __global__ void squareWeights(const Element *weights, Element *to, i64 n, i64 C, i64 S, i64 kh, i64 kw, i64 h, i64 w, i64 D) {
     int c = (int)C, s = (int)S, d = (int)D;
@@ -274,6 +278,42 @@ extern "C" __global__ void __launch_bounds__(256) poolLargestGrad(const u8 *whic
     }
     store(dx + (i64)r * C + c, sum);
 }
+
+// The same for windows of K by K places, two or three, that move by two: a thread has the two by two places that begin a
+// window. They lie in it and, where K is three, in those before it.
+template <int K> __device__ __forceinline__ void halvedGrad(const u8 *which, const Element *dy, Element *dx, int C, int in1, int in2, int out1, int out2, int p1, int p2) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, each = C / LANES, t = i / each, c = i % each * LANES, u = 2 * t - p2;
+    int high = (in1 + p1 + 1) / 2, q = blockIdx.y % high, b = blockIdx.y / high, v = 2 * q - p1;
+    if (u >= in2) return;
+    float sum[2][2][LANES] = {};
+#pragma unroll
+    for (int up = K - 2; up >= 0; up--)
+#pragma unroll
+        for (int left = K - 2; left >= 0; left--) {
+            int ov = q - up, ou = t - left;
+            if (ov < 0 || ov >= out1 || ou < 0 || ou >= out2) continue;
+            i64 from = ((i64)(b * out1 + ov) * out2 + ou) * C + c;
+            Pack<u8, LANES> w = *(const Pack<u8, LANES> *)(which + from);
+            float f[LANES];
+            load(dy + from, f);
+#pragma unroll
+            for (int at = 0; at < 4; at++) {
+                int kv = at / 2 + 2 * up, ku = at % 2 + 2 * left;
+                if (kv >= K || ku >= K) continue;
+#pragma unroll
+                for (int k = 0; k < LANES; k++)
+                    if (w.x[k] == kv * K + ku) sum[at / 2][at % 2][k] += f[k];
+            }
+        }
+#pragma unroll
+    for (int at = 0; at < 4; at++) {
+        int y = v + at / 2, x = u + at % 2;
+        if (y >= 0 && y < in1 && x >= 0 && x < in2) store(dx + ((i64)(b * in1 + y) * in2 + x) * C + c, sum[at / 2][at % 2]);
+    }
+}
+#define HALVED i64 C, i64 in1, i64 in2, i64 out1, i64 out2, i64 p1, i64 p2
+extern "C" __global__ void __launch_bounds__(256) poolHalvedGrad2(const u8 *which, const Element *dy, Element *dx, HALVED) { halvedGrad<2>(which, dy, dx, C, in1, in2, out1, out2, p1, p2); }
+extern "C" __global__ void __launch_bounds__(256) poolHalvedGrad3(const u8 *which, const Element *dy, Element *dx, HALVED) { halvedGrad<3>(which, dy, dx, C, in1, in2, out1, out2, p1, p2); }
 
 // Resampling: what place o of the new ones reads.
 enum { Nearest = 1, NearestExact, Linear, Cubic };

@@ -44,6 +44,24 @@ extern "C" __global__ void move16(const Sixteen *from, Sixteen *to, i64 n, EIGHT
     moveAll(from, to, n, dd, xx, yy);
 }
 
+// Planes of n packs of 16 bytes to places with COUNT elements each: images as files have them to channels last. A thread has a
+// pack of each plane.
+template <class E, int COUNT> __device__ __forceinline__ void interleaved(const E *from, E *to, i64 samples, i64 n) {
+    const int each = 16 / sizeof(E);
+    EACH(i, samples * n) {
+        i64 sample = samples * n < (1ll << 31) ? (i64)((u32)i / (u32)n) : i / n, at = i - sample * n;
+        Pack<E, each> in[COUNT], out[COUNT];
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) in[k] = ((const Pack<E, each> *)from)[(sample * COUNT + k) * n + at];
+#pragma unroll
+        for (int k = 0; k < COUNT * each; k++) out[k / each].x[k % each] = in[k % COUNT].x[k / COUNT];
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) ((Pack<E, each> *)to)[i * COUNT + k] = out[k];
+    }
+}
+extern "C" __global__ void interleave2(const u16 *from, u16 *to, i64 samples, i64 n) { interleaved<u16, 3>(from, to, samples, n); }
+extern "C" __global__ void interleave4(const u32 *from, u32 *to, i64 samples, i64 n) { interleaved<u32, 3>(from, to, samples, n); }
+
 // A piece of zeros with elements put in: of n along the middle dimension, element start + k·step is
 // element k of count.
 template <class E> __device__ __forceinline__ void padAll(const E *from, E *to, i64 outer, i64 n, i64 inner, i64 count, i64 start, i64 step) {
