@@ -313,7 +313,7 @@ func (q *question) generation(b planner.Batch) (*Run, error) {
 	if context, made := q.options.Generation.Context, q.model.Info.Context; made > 0 && context > made {
 		notices = append(slices.Clone(notices), fmt.Sprintf("a context of %d tokens, and the model was made for %d: what it writes beyond may make no sense", context, made))
 	}
-	one, err := q.Trace(1, 1)
+	decode, err := q.Trace(1, min(q.options.Generation.Streams, q.options.Generation.Chunk))
 	if err != nil {
 		return nil, err
 	}
@@ -326,7 +326,7 @@ func (q *question) generation(b planner.Batch) (*Run, error) {
 			fit.Needed, fit.Budget = fit.Needed+less, fit.Budget+less
 		}
 		if err == nil {
-			p, err = planner.ForDecoding(p, s, one, q.Goal, q.Site, more)
+			p, err = planner.ForDecoding(p, s, decode, q.Goal, q.Site, more)
 		}
 		if err != nil {
 			return nil, err
