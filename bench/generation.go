@@ -339,8 +339,17 @@ func (w *generationRun) load() (err error) {
 	return err
 }
 
-// row times some texts at once, twice: the first time prepares what is made when it is first
-// needed, memory among it that steps of these sizes touch.
+// warmUps is how often texts are made before they are timed. The first time prepares what is made when it is first
+// needed, memory among it that steps of these sizes touch; steps that are captured are when they run again.
+func (w *generationRun) warmUps() int {
+	p := w.job.Plan
+	if p.Captured || slices.ContainsFunc(p.Phases, func(ph plan.Phase) bool { return ph.Captured }) {
+		return 2
+	}
+	return 1
+}
+
+// row times some texts at once, after others like them.
 func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRow, err error) {
 	o := w.options
 	g = w.newRow(streams)
@@ -351,8 +360,10 @@ func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRo
 	if err := w.forecast(g); err != nil {
 		return nil, err
 	}
-	if _, err := w.texts(ctx, streams, g.Prompt, 3); err != nil {
-		return nil, err
+	for range w.warmUps() {
+		if _, err := w.texts(ctx, streams, g.Prompt, 3); err != nil {
+			return nil, err
+		}
 	}
 	t, err := w.texts(ctx, streams, g.Prompt, g.New)
 	if err != nil {

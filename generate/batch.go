@@ -72,6 +72,7 @@ func (b *Batch) Statistics() Statistics {
 	for _, g := range b.list {
 		s.NewTokens += g.statistics.NewTokens
 		s.Guessed, s.Accepted = s.Guessed+g.statistics.Guessed, s.Accepted+g.statistics.Accepted
+		s.Passes, s.Branches = s.Passes+g.statistics.Passes, s.Branches+g.statistics.Branches
 	}
 	return s
 }

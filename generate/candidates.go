@@ -200,3 +200,65 @@ func (c *candidates) draw(scores []float32, u float64) int32 {
 func (c *candidates) weight(score float32) float64 {
 	return math.Exp(float64(score) - float64(c.top))
 }
+
+// spread is how far the sums of probabilities of a model differ from those of another one that guesses for it, as a
+// share of all.
+const spread = 0.03
+
+// near are tokens that may be drawn with a random number from probabilities like these, the most probable first: the one that it draws
+// from these, and those whose places in the sum are not far. Half of the chance is that the same is drawn,
+// the other half that of a number which differs by a logistic distribution.
+func (c *candidates) near(scores []float32, u float64, n int) (list []Candidate) {
+	const far, least = 8 * spread, 1e-4
+	drawn := c.draw(scores, u)
+	var total float64
+	for _, w := range c.weights {
+		total += w
+	}
+	below := func(at float64) float64 { return 1 / (1 + math.Exp((u-at)/spread)) }
+	all, low := 2*(below(1)-below(0)), 0.0
+	for i, w := range c.weights {
+		w /= total
+		high, token := low+w, c.tokens[i]
+		if high > u-far && low < u+far && w > least || token == drawn {
+			chance := (below(high) - below(low)) / all
+			if token == drawn {
+				chance += 0.5
+			}
+			list = ranked(list, Candidate{token, chance}, n)
+		}
+		low = high
+	}
+	return list
+}
+
+// most are the tokens with the highest scores. Their chances are those among a few of them.
+func most(scores []float32, n int) (list []Candidate) {
+	const few = 8
+	for t, s := range scores {
+		if s != forbidden && (len(list) < few || float64(s) > list[len(list)-1].Chance) {
+			list = ranked(list, Candidate{int32(t), float64(s)}, few)
+		}
+	}
+	var total float64
+	for i := range list {
+		total += math.Exp(list[i].Chance - list[0].Chance)
+	}
+	top := list[0].Chance
+	for i := range list {
+		list[i].Chance = math.Exp(list[i].Chance-top) / total
+	}
+	return list[:min(n, len(list))]
+}
+
+// ranked adds a candidate to the best n so far, behind those that are as good.
+func ranked(list []Candidate, c Candidate, n int) []Candidate {
+	at := len(list)
+	for at > 0 && list[at-1].Chance < c.Chance {
+		at--
+	}
+	if at >= n {
+		return list
+	}
+	return slices.Insert(list[:min(len(list), n-1)], at, c)
+}

@@ -184,6 +184,9 @@ func (g *Generation) sample(ctx context.Context, first Sequence, yield func(Piec
 	writers, err := g.writers(first)
 	defer func() {
 		for _, w := range writers {
+			if w.guess != nil {
+				w.q.(guesser).Each(nil) // no branch stays
+			}
 			err = errors.Join(err, g.close(w.q))
 		}
 	}()
@@ -292,7 +295,7 @@ func (g *Generation) textOf(tokens []Token) (text string, err error) {
 // advance picks the next token of a continuation, and more as long as they were guessed right.
 func (g *Generation) advance(ctx context.Context, i int, w *writer, yield func(Piece) bool) error {
 	right := 0
-	if w.guess != nil && len(w.guess.tokens) > 0 {
+	if w.guess != nil && w.guess.tree != nil && len(w.guess.tree.leaves) > 0 {
 		defer func() { w.q.(guesser).Guessed(right) }()
 	}
 	for {
@@ -310,6 +313,11 @@ func (g *Generation) advance(ctx context.Context, i int, w *writer, yield func(P
 			w.result.End = Length
 		}
 		if w.result.End != "" {
+			if w.guess != nil {
+				if err := w.guess.settle(w.q.(guesser), w.guess.length); err != nil {
+					return err
+				}
+			}
 			rest, err := w.flush()
 			if err != nil {
 				return err

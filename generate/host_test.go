@@ -50,7 +50,7 @@ func hostOnly(tb testing.TB, streams, context int) *Session {
 	s := &Session{cache: c, tables: []*pageTable{table}, slots: make([]*cachedSequence, streams), steps: []executor.Step{{Rows: int64(streams), Outputs: int64(streams),
 		Batch: map[string][]byte{"tokens": rows(), "positions": rows(), "sequences": rows(), "pages": make([]byte, 4*len(table.entries))}}}}
 	for range streams {
-		q, err := s.open()
+		q, err := s.open(nil)
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -14,7 +14,8 @@ import (
 // Position p of a sequence is in the page of its entry p/page mod P. With P pages for the
 // longest sequence each entry has one page of the text; with fewer, of layers that see a
 // window, entries are used again and again. Sequences that were forked share pages, which
-// are counted; there is always a free one, since a sequence has at most P.
+// are counted; there is always a free one, since a sequence has at most P, and a branch differs
+// in no more of them than the cache was made for.
 type pageTable struct {
 	name       string
 	page       int // positions of a page
@@ -29,7 +30,8 @@ type pageTable struct {
 }
 
 func newPageTable(name string, streams, width int, c *graph.KVCache, steps int) (*pageTable, error) {
-	t := &pageTable{name: name, page: int(c.Page), width: width, entries: make([]int32, streams*width), references: make([]int32, streams*width),
+	pages := int(c.Stored(int64(width)))
+	t := &pageTable{name: name, page: int(c.Page), width: width, entries: make([]int32, streams*width), references: make([]int32, pages),
 		changed: make([]uint64, streams), filled: make([]uint64, steps), now: 1}
 	if window, ok := strings.CutPrefix(name, graph.PagesPrefix+"_"); ok {
 		var err error
@@ -39,7 +41,9 @@ func newPageTable(name string, streams, width int, c *graph.KVCache, steps int) 
 	}
 	for i := range t.entries {
 		t.entries[i] = -1
-		t.free = append(t.free, int32(len(t.entries)-1-i))
+	}
+	for i := range pages {
+		t.free = append(t.free, int32(pages-1-i))
 	}
 	for s := range t.changed {
 		t.changed[s] = 1

@@ -96,9 +96,11 @@ type Statistics struct {
 	NewTokens    int // of all continuations, stop tokens and those of stop strings too
 	// Guessed tokens were computed before they were known to be right, and Accepted are those that were.
 	Guessed, Accepted int
-	Prefill           time.Duration
-	Decode            time.Duration
-	decoded           int // tokens that took decode time
+	// Passes are steps of a text with guesses, and Branches the continuations that were guessed in all of them.
+	Passes, Branches int
+	Prefill          time.Duration
+	Decode           time.Duration
+	decoded          int // tokens that took decode time
 }
 
 // PrefillRate is how many tokens of the prompt were computed in a second.
@@ -119,6 +121,14 @@ func (s Statistics) PerStep() float64 {
 		return 0
 	}
 	return float64(s.NewTokens-s.Texts) / float64(s.Steps())
+}
+
+// PerPass is how many continuations were guessed at once on average; 0 where none were.
+func (s Statistics) PerPass() float64 {
+	if s.Passes == 0 {
+		return 0
+	}
+	return float64(s.Branches) / float64(s.Passes)
 }
 
 func perSecond(n int, d time.Duration) float64 {
@@ -158,8 +168,8 @@ func (r *Request) check(e Engine, t *tokenizer.Tokenizer) error {
 			}
 		}
 	}
-	if s := r.Speculation; s != nil && (s.Drafter == nil || s.Most < 1) {
-		return fmt.Errorf("guessing %d tokens at once, by %v; give a drafter and at least one", s.Most, s.Drafter)
+	if s := r.Speculation; s != nil && (s.Drafter == nil || s.Most < 1 || s.Branches < 0) {
+		return fmt.Errorf("guessing %d tokens at once in %d more branches, by %v; give a drafter and at least one", s.Most, s.Branches, s.Drafter)
 	}
 	if r.Speculation != nil && r.Beams != nil {
 		return errors.New("guessed tokens have no effect on beams, which need all of their logits; leave one out")

@@ -172,6 +172,22 @@ func (p *Picker) Pick(logits []float32, position int) (int32, error) {
 	return p.left.draw(scores, float64(p.random.Uniform(uint64(position)))), nil
 }
 
+// Candidates are the tokens that would most probably be picked from logits which are nearly these, at most n, the
+// most probable first.
+func (p *Picker) Candidates(logits []float32, position, n int) ([]Candidate, error) {
+	scores, err := p.Process(logits)
+	if err != nil {
+		return nil, err
+	}
+	if p.s.Temperature > 0 {
+		return p.left.near(scores, float64(p.random.Uniform(uint64(position))), n), nil
+	}
+	if _, err := largest(scores); err != nil {
+		return nil, err
+	}
+	return most(scores, n), nil
+}
+
 // Process gives the logits after all that changes them; those of tokens that must not be
 // picked are -Inf. They are valid until the next call. Nothing is drawn.
 func (p *Picker) Process(logits []float32) ([]float32, error) {

@@ -63,7 +63,7 @@ func NewSession(r *run.Run) (*Session, error) {
 	if r.Executor() == nil {
 		return nil, fmt.Errorf("generating with a run of %s that is not started", p.Model)
 	}
-	s := &Session{run: r, cache: *p.Cache, executor: r.Executor(), slots: make([]*cachedSequence, p.Cache.Streams)}
+	s := &Session{run: r, cache: *p.Cache, executor: r.Executor(), slots: make([]*cachedSequence, p.Cache.Slots())}
 	var err error
 	if s.steps, err = s.executor.Steps(); err != nil {
 		return nil, fmt.Errorf("generating with %s: %w", p.Model, err)
@@ -112,7 +112,7 @@ func drawsFirst(s executor.Step) int {
 }
 
 // Streams is how many sequences the plan has memory for.
-func (s *Session) Streams() int { return len(s.slots) }
+func (s *Session) Streams() int { return int(s.cache.Streams) }
 
 // Context is how many tokens a sequence may have.
 func (s *Session) Context() int { return int(s.cache.Context) }
@@ -130,7 +130,7 @@ func (s *Session) Add(prompt []int32) (Sequence, error) {
 	if len(prompt) == 0 {
 		return nil, errEmptyPrompt
 	}
-	q, err := s.open()
+	q, err := s.open(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -141,13 +141,21 @@ func (s *Session) Add(prompt []int32) (Sequence, error) {
 	return q, nil
 }
 
-// open takes a free slot.
-func (s *Session) open() (*cachedSequence, error) {
-	slot := slices.Index(s.slots, nil)
-	if slot < 0 {
-		return nil, &FullError{len(s.slots)}
+// open takes a free slot, for a sequence or for a branch of one.
+func (s *Session) open(of *cachedSequence) (*cachedSequence, error) {
+	taken, most := len(s.order), s.Streams()
+	if of != nil {
+		taken, most = len(of.branches), int(s.cache.Branches)
+	} else {
+		for _, q := range s.order {
+			taken -= len(q.branches)
+		}
 	}
-	q := &cachedSequence{session: s, slot: slot, highest: -1}
+	if taken >= most {
+		return nil, &FullError{most}
+	}
+	slot := slices.Index(s.slots, nil)
+	q := &cachedSequence{session: s, slot: slot, highest: -1, guessing: guessing{of: of}}
 	s.slots[slot] = q
 	s.order = append(s.order, q)
 	return q, nil
@@ -344,7 +352,7 @@ func (s *Session) smallest(rows, outputs int) int {
 // prepare gives all rows pages and fills the batch of a step.
 func (s *Session) prepare(step int) error {
 	for _, q := range s.order { // whose logits the step would overwrite
-		if q.ready && q.step == step {
+		if q.ready && q.step == step && q.of == nil {
 			q.fetch()
 		}
 	}
@@ -435,7 +443,7 @@ type cachedSequence struct {
 	isDrawn bool // drawn is the token after the last
 	drawn   int32
 	each    func(position int, logits []float32) // wants those of every token
-	guesses int                                  // of its last tokens, those that were guessed
+	guessing
 }
 
 // Draw asks for the next tokens to be drawn on the device where it can; nil asks for logits. It says
@@ -462,16 +470,10 @@ func (q *cachedSequence) outputs(rows int) int {
 }
 
 // Each has the logits after every token that is computed from now on given to f, which must not
-// keep them; nil ends that. A plan with more Outputs computes more of them in a step.
-func (q *cachedSequence) Each(f func(position int, logits []float32)) { q.each, q.guesses = f, 0 }
-
-// Guess appends tokens that were guessed, and has the logits after every token that waits given to f.
-func (q *cachedSequence) Guess(tokens []int32, f func(position int, logits []float32)) error {
-	err := q.Append(tokens...)
-	if q.each = f; err == nil {
-		q.guesses = len(tokens)
-	}
-	return err
+// keep them; nil ends that. A plan with more Outputs computes more of them in a step. Branches end.
+func (q *cachedSequence) Each(f func(position int, logits []float32)) {
+	q.endBranches()
+	q.each, q.guesses = f, 0
 }
 
 // Guessed says how many of the guesses of the last step were right.
@@ -490,8 +492,10 @@ func (q *cachedSequence) shared(texts int) {
 
 func (q *cachedSequence) waits() bool { return q.computed < len(q.tokens) }
 
-// Ready says whether logits are there.
-func (q *cachedSequence) Ready() bool { return q.ready }
+// Ready says whether logits are there, those of branches too.
+func (q *cachedSequence) Ready() bool {
+	return q.ready && !slices.ContainsFunc(q.branches, (*cachedSequence).waits)
+}
 
 // Tokens is the text so far.
 func (q *cachedSequence) Tokens() []int32 { return q.tokens }
@@ -549,6 +553,7 @@ func (q *cachedSequence) Append(tokens ...int32) error {
 // Truncate forgets all but the first n tokens. In a layer with a window the keys that those
 // see may be gone already; then all of them are computed again.
 func (q *cachedSequence) Truncate(n int) error {
+	q.endBranches()
 	if n < 0 || n > len(q.tokens) {
 		return fmt.Errorf("truncating a text of %d tokens to %d", len(q.tokens), n)
 	}
@@ -567,19 +572,24 @@ func (q *cachedSequence) Truncate(n int) error {
 // Fork begins another sequence with the same tokens. Both share their pages until one of
 // them writes to a page, which is copied then.
 func (q *cachedSequence) Fork() (Sequence, error) {
-	f, err := q.session.open()
+	f, err := q.session.open(nil)
 	if err != nil {
 		return nil, err
 	}
-	f.tokens, f.computed, f.highest = slices.Clone(q.tokens), q.computed, q.highest
-	for _, t := range q.session.tables {
-		t.share(q.slot, f.slot)
-	}
+	f.from(q)
 	f.isDrawn, f.drawn = q.isDrawn, q.drawn
 	if q.ready && q.Logits() != nil {
 		f.ready, f.fetched, f.step, f.logits = true, true, q.step, slices.Clone(q.logits)
 	}
 	return f, nil
+}
+
+// from gives a new sequence the tokens and pages of another one.
+func (q *cachedSequence) from(other *cachedSequence) {
+	q.tokens, q.computed, q.highest = slices.Clone(other.tokens), other.computed, other.highest
+	for _, t := range q.session.tables {
+		t.share(other.slot, q.slot)
+	}
 }
 
 // Close frees the slot and the pages.
@@ -591,7 +601,11 @@ func (q *cachedSequence) Close() error {
 	for _, t := range s.tables {
 		t.release(q.slot, 0)
 	}
-	s.closed++
+	q.endBranches()
+	if q.of == nil {
+		s.closed++
+	}
+	q.leave()
 	s.slots[q.slot], q.ready, q.tokens, q.computed = nil, false, nil, 0
 	s.order = slices.DeleteFunc(s.order, func(other *cachedSequence) bool { return other == q })
 	return nil

@@ -11,21 +11,27 @@ import (
 	"spillway/run"
 )
 
-// oracle guesses a text that it knows, and now and then something else.
+// oracle guesses a text that it knows, and now and then something else first.
 type oracle struct {
 	text  []int32
-	wrong int // every so many tokens a guess is wrong; 0: never
-	asked int
+	wrong int // every so many tokens the first guess is wrong; 0: never
+	deep  int // continuations that were asked for at once, at most
 }
 
-func (o *oracle) Draft(_ context.Context, text []int32, most int, _ *generate.Picker) (list []int32, err error) {
-	o.asked++
-	for i := len(text); i < len(o.text) && len(list) < most; i++ {
-		id := o.text[i]
-		if o.wrong > 0 && i%o.wrong == 0 {
-			id ^= 1
+func (o *oracle) Follow(_ context.Context, text []int32, after [][]int32, most int, _ *generate.Picker) (list [][]generate.Candidate, err error) {
+	o.deep = max(o.deep, len(after))
+	for _, path := range after {
+		var guessed []generate.Candidate
+		at := len(text) + len(path)
+		if right := slices.Equal(path, o.text[len(text):min(at, len(o.text))]); right && at < len(o.text) {
+			guessed = []generate.Candidate{{Token: o.text[at], Chance: 0.9}}
+			if o.wrong > 0 && at%o.wrong == 0 {
+				guessed = []generate.Candidate{{Token: o.text[at] ^ 1, Chance: 0.6}, {Token: o.text[at] ^ 2, Chance: 0.3}, {Token: o.text[at], Chance: 0.2}}
+			}
+		} else if o.wrong > 0 && at < len(o.text) {
+			guessed = []generate.Candidate{{Token: int32(at % 50), Chance: 0.3}}
 		}
-		list = append(list, id)
+		list = append(list, guessed[:min(most, len(guessed))])
 	}
 	return list, nil
 }
@@ -61,12 +67,13 @@ func TestSpeculationChangesNoText(t *testing.T) {
 				r := c.r
 				r.Prompt = append(text(3, 9), text(3, 9)...) // repeats itself
 				want, tokens, plain := spoken(t, session(t, model, run.Generation{Context: 64, Streams: 3, Chunk: 16, Page: 4}), r)
-				for _, most := range []int{1, 3, 7} {
-					e := session(t, model, run.Generation{Context: 64, Streams: 3, Chunk: 16, Page: 4, Drafts: int64(most)})
-					small := session(t, model, run.Generation{Context: 64, Streams: 2, Chunk: 16})
+				for _, shape := range []struct{ most, branches int }{{1, 0}, {3, 0}, {7, 0}, {1, 3}, {4, 2}, {7, 5}} {
+					most := shape.most
+					e := session(t, model, run.Generation{Context: 64, Streams: 3, Chunk: 16, Page: 4, Drafts: int64(most), Branches: int64(shape.branches)})
+					small := session(t, model, run.Generation{Context: 64, Streams: 2, Chunk: 16, Branches: int64(shape.branches), Apart: int64(most * min(shape.branches, 1))})
 					for name, d := range map[string]generate.Drafter{"lookup": generate.Lookup{}, "right": &oracle{text: tokens}, "mostly right": &oracle{text: tokens, wrong: 5},
 						"wrong": &oracle{text: tokens, wrong: 1}, "itself": generate.NewModelDrafter(small)} {
-						r.Speculation = &generate.Speculation{Drafter: d, Most: most}
+						r.Speculation = &generate.Speculation{Drafter: d, Most: most, Branches: shape.branches}
 						got, _, s := spoken(t, e, r)
 						if got != want {
 							t.Fatalf("%s, %d at once: got %s, want %s", name, most, got, want)
@@ -77,8 +84,11 @@ func TestSpeculationChangesNoText(t *testing.T) {
 						switch all := s.NewTokens - s.Texts; {
 						case name == "right" && r.Samples == 0 && s.Steps() > (all+most)/(most+1)+1:
 							t.Errorf("%d at once, all right: %d steps, %+v", most, s.Steps(), s)
-						case name == "wrong" && r.Samples == 0 && s.Accepted > 0:
+						case name == "wrong" && r.Samples == 0 && shape.branches < 2 && s.Accepted > 0:
 							t.Errorf("%d wrong guesses were taken", s.Accepted)
+						case name == "mostly right" && r.Samples == 0 && shape.branches >= 2 && s.Steps() > (all+most)/(most+1)+1:
+							t.Errorf("%d at once in %d more branches, one of them right: %d steps, %+v", most, shape.branches, s.Steps(), s)
+						case shape.branches > 0: // most are wrong, and only one can be right
 						case name == "itself" && s.Accepted < s.Guessed*9/10: // those after the end of a text are in vain
 							t.Errorf("%d at once: of what the model itself guesses, sampled by the same random numbers, %d of %d are right", most, s.Accepted, s.Guessed)
 						}

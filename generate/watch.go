@@ -68,7 +68,7 @@ func (s *Session) runStep(ctx context.Context, at *executor.Step) error {
 		return s.executor.RunStep(ctx, at)
 	}
 	r := &s.report
-	*r = StepReport{Phase: at.Phase(), Rows: len(s.rows), New: len(s.ending), PageTokens: int(s.cache.Page), Sequences: len(s.order), Closed: s.closed}
+	*r = StepReport{Phase: at.Phase(), Rows: len(s.rows), PageTokens: int(s.cache.Page), Closed: s.closed}
 	for _, row := range s.rows {
 		r.Positions = max(r.Positions, row.position)
 		if !row.of.decodes() {
@@ -76,7 +76,14 @@ func (s *Session) runStep(ctx context.Context, at *executor.Step) error {
 		}
 	}
 	for _, q := range s.ending {
-		r.Guesses += q.guesses
+		if r.Guesses += q.guesses; q.of == nil {
+			r.New++
+		}
+	}
+	for _, q := range s.order {
+		if q.of == nil {
+			r.Sequences++
+		}
 	}
 	look := s.watcher.Before(r)
 	if look == AtStep {
@@ -119,20 +126,23 @@ func (s *Session) reportStep() {
 	}
 	r := &s.report
 	for _, q := range s.order {
+		if q.of != nil {
+			continue
+		}
 		r.Stored += q.computed
 		if q.waits() && !q.decodes() {
 			r.Waiting++
 		}
 	}
 	for _, t := range s.tables {
-		r.PagesUsed, r.Pages = r.PagesUsed+len(t.entries)-len(t.free), r.Pages+len(t.entries)
+		r.PagesUsed, r.Pages = r.PagesUsed+len(t.references)-len(t.free), r.Pages+len(t.references)
 	}
 	s.watcher.After(r)
 }
 
 // decodes says whether a sequence waits for one token that came after what was computed, or for one with
-// guesses behind it.
+// guesses behind it, or is a branch of one that does.
 func (q *cachedSequence) decodes() bool {
 	n := len(q.tokens) - q.computed
-	return q.computed > 0 && n > 0 && n <= 1+q.guesses
+	return q.of != nil || q.computed > 0 && n > 0 && n <= 1+q.guesses
 }

@@ -33,6 +33,28 @@ type KVCache struct {
 	// Drafts is how many guessed tokens of each sequence steps compute in addition to one that is
 	// certain; all rows of such steps get logits.
 	Drafts int64 `json:"drafts,omitempty"`
+	// Branches is how many further sequences each one may be forked into for a while, to guess several
+	// continuations at once. They share all pages with it but those of their last Apart positions.
+	Branches int64 `json:"branches,omitempty"`
+	Apart    int64 `json:"apart,omitempty"`
+}
+
+// Slots is how many sequences the tables of pages have entries for, branches too.
+func (c *KVCache) Slots() int64 { return c.Streams * (1 + c.Branches) }
+
+// Stored is how many pages a cache has whose tables have so many entries for each sequence: all of every
+// sequence, and those in which branches differ.
+func (c *KVCache) Stored(pages int64) int64 {
+	if c.Branches == 0 {
+		return c.Streams * pages
+	}
+	return c.Streams * (pages + c.Branches*min(pages, (c.Apart+c.Page-2)/c.Page+1))
+}
+
+// DecodeRows is the most rows of steps that add tokens to texts, rather than compute prompts: one of each
+// sequence, and those that are guessed, in all branches.
+func (c *KVCache) DecodeRows() int64 {
+	return max(c.Streams, min(c.Slots()*(1+c.Drafts), c.Chunk))
 }
 
 // Check refuses a cache that cannot be.
@@ -42,6 +64,8 @@ func (c *KVCache) Check() error {
 		return fmt.Errorf("a cache for %d sequences of %d positions in pages of %d, chunks of %d rows and %d outputs; all must be at least 1", c.Streams, c.Context, c.Page, c.Chunk, c.Outputs)
 	case c.Streams > 1<<20 || c.Context > 1<<30:
 		return fmt.Errorf("a cache for %d sequences of %d positions; the most are %d and %d", c.Streams, c.Context, 1<<20, 1<<30)
+	case c.Drafts < 0 || c.Branches < 0 || c.Drafts > 1<<20 || c.Branches > 1<<10 || (c.Branches > 0) != (c.Apart > 0):
+		return fmt.Errorf("a cache for %d guessed tokens in %d branches of %d positions; a branch needs positions of its own", c.Drafts, c.Branches, c.Apart)
 	case !op.CacheType(c.Key) || !op.CacheType(c.Value):
 		return fmt.Errorf("a cache with keys in %v and values in %v; want f32, bf16, f16, int8, fp8 or int4", c.Key, c.Value)
 	}
@@ -86,13 +110,13 @@ func (b *Builder) CachedAttention(a op.Attr, q, k, v Value) Value {
 	c := b.Cache
 	pages := c.Pages(a.Window)
 	kv := b.TypeOf(k).Shape.Last()
-	stored := shape.Shape{c.Streams * pages, a.KVHeads, c.Page, kv / max(a.KVHeads, 1)}
+	stored := shape.Shape{c.Stored(pages), a.KVHeads, c.Page, kv / max(a.KVHeads, 1)}
 	n := len(b.caches) / 2 // a block may have several attentions
 	keys, values := Port{Role: Cache, Name: fmt.Sprintf("keys.%d", n)}, Port{Role: Cache, Name: fmt.Sprintf("values.%d", n)}
 	out := b.Apply(op.CachedAttention, a, q, k, v,
 		b.named(keys, op.Type{DType: c.Key, Shape: stored}), b.named(values, op.Type{DType: c.Value, Shape: stored}),
 		b.Part("positions", dtype.I32, 1, b.Seq), b.Part("sequences", dtype.I32, 1, b.Seq),
-		b.Part(c.PagesName(a.Window), dtype.I32, c.Streams, pages))
+		b.Part(c.PagesName(a.Window), dtype.I32, c.Slots(), pages))
 	keys.Value, values.Value = out[0], out[1]
 	keys.Index, values.Index = 2*n, 2*n+1
 	b.caches = append(b.caches, keys, values)

@@ -7,6 +7,7 @@ import (
 
 	"spillway/generate"
 	"spillway/plan"
+	"spillway/planner"
 	"spillway/quant"
 	"spillway/units"
 )
@@ -19,17 +20,44 @@ const (
 
 // Draft is who guesses the next tokens of texts, in memory.
 type Draft struct {
-	Name    string
-	Most    int     // tokens at once
-	Engine  *Engine // of a model that guesses; nil for none
-	drafter generate.Drafter
+	Name string
+	Most int // tokens one after the other
+	// Branches is how many continuations are guessed next to the first.
+	Branches int
+	Engine   *Engine // of a model that guesses; nil for none
+	drafter  generate.Drafter
 }
 
-// StartDraft prepares who guesses tokens: DraftLookup, DraftSelf, or another model by its folder, which
+// StartGuessing prepares who guesses tokens, and the engine that they are guessed for. Where nobody guesses, name is "" and the draft nil. With fewer, both have
+// no branches where branches do not fit in memory.
+func (m *Model) StartGuessing(ctx context.Context, name string, size Size, fewer bool) (d *Draft, e *Engine, err error) {
+	before := m.s
+	if name != "" {
+		d, err = m.StartDraft(ctx, name, size)
+	}
+	if err == nil {
+		if e, err = m.Start(ctx, size); err == nil {
+			return d, e, nil
+		}
+		err = errors.Join(err, d.Close())
+	}
+	var fit *planner.FitError
+	var limit limitError
+	if fewer && size.Branches > 0 && (errors.As(err, &fit) || errors.As(err, &limit)) {
+		m.s, size.Branches = before, 0
+		return m.StartGuessing(ctx, name, size, false)
+	}
+	return nil, nil, err
+}
+
+// limitError says that a model that guesses leaves no memory for the other one.
+type limitError struct{ error }
+
+// StartDraft prepares who guesses tokens of texts of a size, which says how many: DraftLookup, DraftSelf, or another model by its folder, which
 // must have the same tokens. A model that guesses is loaded before the one it guesses for, whose memory
 // is what the first leaves of limits; it is never read from disk, from where guesses would not pay. The caller closes it, after the engine that it guesses for.
-func (m *Model) StartDraft(ctx context.Context, name string, most int, size Size) (d *Draft, err error) {
-	d = &Draft{Name: name, Most: most}
+func (m *Model) StartDraft(ctx context.Context, name string, size Size) (d *Draft, err error) {
+	d = &Draft{Name: name, Most: int(size.Drafts), Branches: int(size.Branches)}
 	if name == DraftLookup {
 		d.drafter = generate.Lookup{}
 		return d, nil
@@ -57,7 +85,11 @@ func (m *Model) StartDraft(ctx context.Context, name string, most int, size Size
 		return nil, fmt.Errorf("%s knows %d tokens, %s knows %d: a model can guess for another one that has the same tokens", small.Name, small.Info.Vocab, m.Name, m.Info.Vocab)
 	}
 	size.Context = m.contextOf(size)
-	size.Context, size.Drafts, size.Outputs = min(size.Context+int64(most), max(small.Info.Context, size.Context)), 0, 0
+	size.Context = min(size.Context+size.Drafts, max(small.Info.Context, size.Context))
+	if size.Branches > 0 {
+		size.Apart = size.Drafts + 1
+	}
+	size.Drafts, size.Outputs = 0, 0
 	e, err := small.Start(ctx, size)
 	if err != nil {
 		return nil, fmt.Errorf("the model that guesses: %w", err)
@@ -69,7 +101,7 @@ func (m *Model) StartDraft(ctx context.Context, name string, most int, size Size
 		case err != nil:
 			return nil, errors.Join(fmt.Errorf("max memory %q and a model that guesses: give one size, which is for both", m.s.MaxMemory), e.Close())
 		case taken >= limit:
-			return nil, errors.Join(fmt.Errorf("%s takes %v to guess, and both models may take %v; allow more, or guess with %s, which takes none", small.Name, taken, limit, DraftLookup), e.Close())
+			return nil, errors.Join(limitError{fmt.Errorf("%s takes %v to guess, and both models may take %v; allow more, or guess with %s, which takes none", small.Name, taken, limit, DraftLookup)}, e.Close())
 		}
 		m.s.MaxMemory = fmt.Sprintf("%dB", int64(limit-taken))
 	}
@@ -80,7 +112,7 @@ func (m *Model) StartDraft(ctx context.Context, name string, most int, size Size
 			taken += units.Bytes(peak[plan.OnDevice])
 		}
 		if taken >= limit {
-			return nil, errors.Join(fmt.Errorf("%s takes %v of host memory to guess, and both models may take %v; allow more, or guess with %s, which takes none", small.Name, taken, limit, DraftLookup), e.Close())
+			return nil, errors.Join(limitError{fmt.Errorf("%s takes %v of host memory to guess, and both models may take %v; allow more, or guess with %s, which takes none", small.Name, taken, limit, DraftLookup)}, e.Close())
 		}
 		m.s.MaxHost -= taken
 	}
@@ -93,10 +125,21 @@ func (d *Draft) Speculation(e *Engine) *generate.Speculation {
 	if d == nil {
 		return nil
 	}
-	s := &generate.Speculation{Drafter: d.drafter, Most: d.Most}
+	s := &generate.Speculation{Drafter: d.drafter, Most: d.Most, Branches: d.Branches, Seconds: e.stepSeconds()}
+	if d.Branches > 0 {
+		s.BranchSeconds = e.Run.ForecastBranch()
+	}
+	if d.Engine != nil {
+		s.DraftSeconds = d.Engine.stepSeconds()
+	}
+	return s
+}
+
+// stepSeconds forecasts steps of so many rows over texts that are half as long as they may be.
+func (e *Engine) stepSeconds() func(rows int) float64 {
 	known := map[int]float64{}
 	positions := max(int64(e.Context())/2, 1)
-	s.Seconds = func(rows int) float64 {
+	return func(rows int) float64 {
 		if _, ok := known[rows]; !ok {
 			f, err := e.Run.ForecastStep(int64(rows), positions)
 			if known[rows] = f.Seconds; err != nil {
@@ -105,12 +148,6 @@ func (d *Draft) Speculation(e *Engine) *generate.Speculation {
 		}
 		return known[rows]
 	}
-	if d.Engine != nil {
-		if f, err := d.Engine.Run.ForecastStep(1, positions); err == nil {
-			s.DraftSeconds = f.Seconds
-		}
-	}
-	return s
 }
 
 // Close frees the model that guesses.

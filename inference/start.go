@@ -26,7 +26,10 @@ type Size struct {
 	Context int64 // tokens of a text, prompt included; 0 is what the model was made for, at most 4096
 	Streams int64 // texts at once; 0 is 1
 	Outputs int64 // tokens of a prompt that get log-probabilities in one step; 0 is 1
-	Drafts  int64 // guessed tokens of a text that are computed in one step; see Draft
+	Drafts  int64 // guessed tokens of a text, one after the other, that are computed in one step; see Draft
+	// Branches are continuations of a text that are guessed next to the first, and Apart how many of their last tokens
+	// differ; 0 is Drafts and one.
+	Branches, Apart int64
 }
 
 // usualContext bounds the context where nobody says, in tokens.

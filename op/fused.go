@@ -231,6 +231,7 @@ func (l *CaseList) fusedCases() []fusedCase {
 		{"part of heads turns", with(grouped, func(a *Attr) { a.Scale = 1.25 }), 128, 32, 8, 4, 3, 9, [][2]int32{{0, 5}, {2, 1}, {1, 11}}},
 		{"bias, idle rows", with(grouped, func(a *Attr) { a.Bias = true }), 200, 64, 32, 8, 2, 8, [][2]int32{{3, 9}, {-1, 0}, {0, 0}, {9, 2}}},
 		{"9 rows", grouped, 576, 64, 32, 8, 2, 20, [][2]int32{{0, 9}, {1, 1}, {2, 2}, {3, 3}, {4, 15}, {5, 5}, {6, 8}, {7, 7}, {8, 8}}},
+		{"12 rows, idle ones", with(grouped, func(a *Attr) { a.Scale = 1.1 }), 256, 128, 64, 8, 2, 24, [][2]int32{{0, 9}, {1, 1}, {2, 2}, {-1, 0}, {4, 15}, {5, 5}, {6, 8}, {7, 7}, {8, 8}, {9, 0}, {12, 3}, {11, 14}}},
 		{"1 head", Attr{Heads: 1, KVHeads: 1, Eps: 1e-6}, 32, 16, 8, 4, 2, 2, [][2]int32{{0, 7}}},
 	}
 }

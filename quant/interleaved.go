@@ -9,37 +9,37 @@ import (
 	"spillway/dtype"
 )
 
-// Interleaved types are for matmuls on a CPU. Eight rows of a matrix lie together, so that the
-// lanes of a vector register are eight outputs, which needs no sums across lanes and one load of
-// an input for eight of them. They have the bytes of the type they are made of, in another
+// Interleaved types are for matmuls on a CPU. Sixteen rows of a matrix lie together, so that the
+// lanes of two vector registers are sixteen outputs, which needs no sums across lanes and one load of
+// an input for all of them. They have the bytes of the type they are made of, in another
 // order, and the same numbers. No file has them: rows are interleaved while they are read.
 //
 // Of types of 16 bits 32 rows lie together, four registers of sums that do not wait for each
 // other: so memory is read in order, which it is read fastest in.
 //
-// Eight rows are stored block by block, and of each block
+// Sixteen rows are stored block by block, and of each block
 //
-//	scales   those of the eight rows one after another: d, for q4_k d and then dmin, each f16
+//	scales   of the first eight rows, then of the others, row after row: d, for q4_k d and then dmin, each f16
 //	         q6_k: i8 scales of 16 times 16 elements, each of eight rows
 //	         q4_k: the lower four bits of scale and minimum in a byte, 8 sub-blocks of eight rows;
 //	         then the upper two bits of both in half a byte, two sub-blocks in a byte
-//	codes    words of 32 bits, one for each row: eight 4-bit codes, four 8-bit codes or, behind
-//	         every 16 of 4 bits, the upper two bits of 16 codes of q6_k
+//	codes    words of 32 bits, one for each row: eight 4-bit codes or four 8-bit codes; of q6_k three
+//	         words for 16 codes: four in the lower six bits of the bytes of each, four in their upper two
 //
 // Codes of elements 2i and 2i+1 are at the same place of the lower and the upper half of a word,
 // ready for an instruction that multiplies pairs of 16-bit integers and adds the two.
 var (
-	Q4_0x8  = registerInterleaved(interleaver{of: Q4_0, rows: InterleavedRows, block: 32, bytes: 18, pack: packQ4_0, unpack: unpackQ4_0})
-	Q8_0x8  = registerInterleaved(interleaver{of: Q8_0, rows: InterleavedRows, block: 32, bytes: 34, pack: packQ8_0, unpack: unpackQ8_0})
-	Q4_Kx8  = registerInterleaved(interleaver{of: Q4_K, rows: InterleavedRows, block: 256, bytes: 144, pack: packQ4K, unpack: unpackQ4K})
-	Q6_Kx8  = registerInterleaved(interleaver{of: Q6_K, rows: InterleavedRows, block: 256, bytes: 210, pack: packQ6K, unpack: unpackQ6K})
+	Q4_0x16 = registerInterleaved(interleaver{of: Q4_0, rows: InterleavedRows, block: 32, bytes: 18, pack: packQ4_0, unpack: unpackQ4_0})
+	Q8_0x16 = registerInterleaved(interleaver{of: Q8_0, rows: InterleavedRows, block: 32, bytes: 34, pack: packQ8_0, unpack: unpackQ8_0})
+	Q4_Kx16 = registerInterleaved(interleaver{of: Q4_K, rows: InterleavedRows, block: 256, bytes: 144, pack: packQ4K, unpack: unpackQ4K})
+	Q6_Kx16 = registerInterleaved(interleaver{of: Q6_K, rows: InterleavedRows, block: 256, bytes: 210, pack: packQ6K, unpack: unpackQ6K})
 	BF16x32 = registerInterleaved(interleaver{of: dtype.BF16, rows: HalfRows, block: 8, bytes: 16, pack: packPairs, unpack: unpackPairs})
 	F16x32  = registerInterleaved(interleaver{of: dtype.F16, rows: HalfRows, block: 8, bytes: 16, pack: packSingles, unpack: unpackSingles})
 )
 
 // InterleavedRows is how many rows of codes lie together, HalfRows how many of 16-bit types.
 const (
-	InterleavedRows = 8
+	InterleavedRows = 16
 	HalfRows        = 32
 )
 
@@ -182,18 +182,27 @@ func eightAt(src []byte) uint64 {
 
 const nibbles = 0x0f0f0f0f0f0f0f0f
 
+// partsOf is where row r of sixteen has its scales, of which eight rows have so many bytes, and its codes: words that
+// are 64 bytes apart. lane is the number of the row among the eight.
+func partsOf(block []byte, r, scales int) (own, codes []byte, lane int) {
+	half, lane := r/8, r%8
+	return block[half*scales:], block[2*scales+32*half+4*lane:], lane
+}
+
 func packQ4_0(dst, block []byte, r int) {
-	copy(dst[2*r:], block[:2])
+	own, codes, lane := partsOf(dst, r, 16)
+	copy(own[2*lane:], block[:2])
 	for c := range 4 { // eight elements each
 		v := binary.LittleEndian.Uint64(block[2+c%2*8:])
-		putEight(dst[16+32*c+4*r:], v>>(c/2*4)&nibbles)
+		putEight(codes[64*c:], v>>(c/2*4)&nibbles)
 	}
 }
 
 func unpackQ4_0(block, src []byte, r int) {
-	copy(block[:2], src[2*r:])
+	own, codes, lane := partsOf(src, r, 16)
+	copy(block[:2], own[2*lane:])
 	for c := range 2 {
-		v := eightAt(src[16+32*c+4*r:]) | eightAt(src[16+32*(c+2)+4*r:])<<4
+		v := eightAt(codes[64*c:]) | eightAt(codes[64*(c+2):])<<4
 		binary.LittleEndian.PutUint64(block[2+8*c:], v)
 	}
 }
@@ -202,32 +211,35 @@ func unpackQ4_0(block, src []byte, r int) {
 var byteOrder = [4]int{0, 2, 1, 3}
 
 func packQ8_0(dst, block []byte, r int) {
-	copy(dst[2*r:], block[:2])
+	own, codes, lane := partsOf(dst, r, 16)
+	copy(own[2*lane:], block[:2])
 	for i, c := range block[2:34] {
-		dst[16+i/4*32+4*r+byteOrder[i%4]] = c
+		codes[i/4*64+byteOrder[i%4]] = c
 	}
 }
 
 func unpackQ8_0(block, src []byte, r int) {
-	copy(block[:2], src[2*r:])
+	own, codes, lane := partsOf(src, r, 16)
+	copy(block[:2], own[2*lane:])
 	for i := range block[2:34] {
-		block[2+i] = src[16+i/4*32+4*r+byteOrder[i%4]]
+		block[2+i] = codes[i/4*64+byteOrder[i%4]]
 	}
 }
 
-// Where codes of an interleaved block of q4_k begin, and the upper bits of its scales.
+// Where eight rows of q4_k have the upper bits of their scales, and how many bytes of scales.
 const (
-	upperQ4K = 32 + 64
-	codesQ4K = upperQ4K + 32
+	upperQ4K  = 32 + 64
+	scalesQ4K = upperQ4K + 32
 )
 
 func packQ4K(dst, block []byte, r int) {
-	copy(dst[2*r:], block[:2])
-	copy(dst[16+2*r:], block[2:4])
+	own, codes, lane := partsOf(dst, r, scalesQ4K)
+	copy(own[2*lane:], block[:2])
+	copy(own[16+2*lane:], block[2:4])
 	for j := range 8 {
 		s, m := pairK(block[4:16], j)
-		dst[32+8*j+r] = s&15 | m<<4
-		upper := &dst[upperQ4K+j/2*8+r]
+		own[32+8*j+lane] = s&15 | m<<4
+		upper := &own[upperQ4K+j/2*8+lane]
 		if j%2 == 0 {
 			*upper = s>>4 | m>>4<<2
 		} else {
@@ -235,21 +247,22 @@ func packQ4K(dst, block []byte, r int) {
 		}
 		for c := range 4 {
 			v := binary.LittleEndian.Uint64(block[16+j/2*32+8*c:])
-			putEight(dst[codesQ4K+128*j+32*c+4*r:], v>>(j%2*4)&nibbles)
+			putEight(codes[64*(4*j+c):], v>>(j%2*4)&nibbles)
 		}
 	}
 }
 
 func unpackQ4K(block, src []byte, r int) {
 	clear(block)
-	copy(block[:2], src[2*r:])
-	copy(block[2:4], src[16+2*r:])
+	own, codes, lane := partsOf(src, r, scalesQ4K)
+	copy(block[:2], own[2*lane:])
+	copy(block[2:4], own[16+2*lane:])
 	for j := range 8 {
-		low, high := src[32+8*j+r], src[upperQ4K+j/2*8+r]>>(j%2*4)
+		low, high := own[32+8*j+lane], own[upperQ4K+j/2*8+lane]>>(j%2*4)
 		putPairK(block[4:16], j, low&15|high&3<<4, low>>4|high>>2&3<<4)
 		for c := range 4 {
 			at := block[16+j/2*32+8*c:]
-			binary.LittleEndian.PutUint64(at, binary.LittleEndian.Uint64(at)|eightAt(src[codesQ4K+128*j+32*c+4*r:])<<(j%2*4))
+			binary.LittleEndian.PutUint64(at, binary.LittleEndian.Uint64(at)|eightAt(codes[64*(4*j+c):])<<(j%2*4))
 		}
 	}
 }
@@ -266,48 +279,64 @@ func putPairK(b []byte, j int, scale, least byte) {
 	b[j] |= least >> 4 << 6
 }
 
-// Where codes of an interleaved block of q6_k begin, and the bytes of 16 elements of eight rows.
+// scalesQ6K is how many bytes of scales eight rows of q6_k have.
+const scalesQ6K = 16 + 128
+
+// Sixteen codes of 6 bits are four words, of which three are stored: the fourth has two bits in the upper two of each byte
+// of the others. Elements are in the bytes that their lower bits would be in, of codes of 4 bits.
+
+// wordsOf gives eight bytes as two words, of elements 0 4 1 5 and 2 6 3 7; bytesOf gives them back.
+func wordsOf(v uint64) (a, b uint32) {
+	spread := func(v uint64) uint32 { return uint32(v&0xff | v&0xff00<<8) }
+	return spread(v) | spread(v>>32)<<8, spread(v>>16) | spread(v>>48)<<8
+}
+
+func bytesOf(a, b uint32) uint64 {
+	join := func(w uint32) uint64 { return uint64(w&0xff | w>>8&0xff00) }
+	return join(a) | join(a>>8)<<32 | join(b)<<16 | join(b>>8)<<48
+}
+
 const (
-	codesQ6K   = 16 + 128
-	sixteenQ6K = 64 + 32
+	threes  = 0x0303030303030303
+	sixBits = 0x3f3f3f3f
 )
 
-// upperShift is where the upper bits of element i of 16 are in their word: in the byte that its lower
-// bits are in, of one of two words, so that one shift brings four of them to where they belong.
-func upperShift(i int) int { return 8*(i%2*2+i%8/4) + i/8*4 + i/2%2*2 }
-
 func packQ6K(dst, block []byte, r int) {
-	copy(dst[2*r:], block[208:210])
+	own, codes, lane := partsOf(dst, r, scalesQ6K)
+	copy(own[2*lane:], block[208:210])
 	for j := range 16 {
-		dst[16+8*j+r] = block[192+j]
+		own[16+8*j+lane] = block[192+j]
 		h, g, l := j/8, j/2%4, j%2*16 // of the first element
-		to := dst[codesQ6K+sixteenQ6K*j:]
+		var w [4]uint32
 		for c := range 2 {
-			v := binary.LittleEndian.Uint64(block[64*h+32*(g%2)+l+8*c:])
-			putEight(to[32*c+4*r:], v>>(g/2*4)&nibbles)
+			lower := binary.LittleEndian.Uint64(block[64*h+32*(g%2)+l+8*c:]) >> (g / 2 * 4) & nibbles
+			upper := binary.LittleEndian.Uint64(block[128+32*h+l+8*c:]) >> (2 * g) & threes
+			w[2*c], w[2*c+1] = wordsOf(lower | upper<<4)
 		}
-		var upper uint32
-		for i := range 16 {
-			upper |= uint32(block[128+32*h+l+i]>>(2*g)&3) << upperShift(i)
+		for k := range 3 {
+			binary.LittleEndian.PutUint32(codes[64*(3*j+k):], w[k]|w[3]>>(2*k)&(threes>>32)<<6)
 		}
-		binary.LittleEndian.PutUint32(to[64+4*r:], upper)
 	}
 }
 
 func unpackQ6K(block, src []byte, r int) {
 	clear(block)
-	copy(block[208:210], src[2*r:])
+	own, codes, lane := partsOf(src, r, scalesQ6K)
+	copy(block[208:210], own[2*lane:])
 	for j := range 16 {
-		block[192+j] = src[16+8*j+r]
+		block[192+j] = own[16+8*j+lane]
 		h, g, l := j/8, j/2%4, j%2*16
-		from := src[codesQ6K+sixteenQ6K*j:]
-		for c := range 2 {
-			at := block[64*h+32*(g%2)+l+8*c:]
-			binary.LittleEndian.PutUint64(at, binary.LittleEndian.Uint64(at)|eightAt(from[32*c+4*r:])<<(g/2*4))
+		var w [4]uint32
+		for k := range 3 {
+			stored := binary.LittleEndian.Uint32(codes[64*(3*j+k):])
+			w[k] = stored & sixBits
+			w[3] |= stored >> 6 & (threes >> 32) << (2 * k)
 		}
-		upper := binary.LittleEndian.Uint32(from[64+4*r:])
-		for i := range 16 {
-			block[128+32*h+l+i] |= byte(upper>>upperShift(i)&3) << (2 * g)
+		for c := range 2 {
+			v := bytesOf(w[2*c], w[2*c+1])
+			lower, upper := block[64*h+32*(g%2)+l+8*c:], block[128+32*h+l+8*c:]
+			binary.LittleEndian.PutUint64(lower, binary.LittleEndian.Uint64(lower)|v&nibbles<<(g/2*4))
+			binary.LittleEndian.PutUint64(upper, binary.LittleEndian.Uint64(upper)|v>>4&threes<<(2*g))
 		}
 	}
 }

@@ -8,16 +8,16 @@ import (
 	"spillway/dtype"
 )
 
-// Interleaved types of the 4-bit codes of bitsandbytes. Codes of eight rows lie together, eight
-// elements of each in 32 bytes; then come the scales, those of a block of eight rows together;
+// Interleaved types of the 4-bit codes of bitsandbytes. Codes of sixteen rows lie together, eight
+// elements of each in 64 bytes; then come the scales, those of a block of sixteen rows together;
 // groups and offset are as they were.
 //
 // Of the 16 bytes of four rows row d has bytes 2d, 2d+1, 2d+8 and 2d+9: the codes of elements 0
 // to 3 are their lower halves, those of elements 4 to 7 their upper halves. So codes that are
 // looked up byte by byte come out as pairs of 16-bit integers, one below the other.
 var (
-	NF4x8 = registerFourInterleaved(NF4)
-	FP4x8 = registerFourInterleaved(FP4)
+	NF4x16 = registerFourInterleaved(NF4)
+	FP4x16 = registerFourInterleaved(FP4)
 )
 
 // fourInterleaver interleaves a 4-bit type.
@@ -26,12 +26,12 @@ type fourInterleaver struct{ of dtype.Type }
 func registerFourInterleaved(of dtype.Type) dtype.Type {
 	f := fourInterleaver{of}
 	return Register(Codec{
-		Name: fmt.Sprintf("%vx%d", of, InterleavedRows), Title: fmt.Sprintf("%v with eight rows together", of), Block: FourBitBlock,
+		Name: fmt.Sprintf("%vx%d", of, InterleavedRows), Title: fmt.Sprintf("%v with %d rows together", of, InterleavedRows), Block: FourBitBlock,
 		interleaver: &interleaver{of: of, rows: InterleavedRows, block: FourBitBlock, whole: f.interleave},
 		Bytes:       fourBitBytes, Decode: f.decode,
 		Encode: func(dst []byte, src []float32, cols int) error {
 			if cols%FourBitBlock != 0 || len(src)%(InterleavedRows*max(cols, 1)) != 0 {
-				return fmt.Errorf("%d numbers in rows of %d: eight rows of whole blocks of %d lie together", len(src), cols, FourBitBlock)
+				return fmt.Errorf("%d numbers in rows of %d: %d rows of whole blocks of %d lie together", len(src), cols, InterleavedRows, FourBitBlock)
 			}
 			plain := make([]byte, len(dst))
 			if err := Of(of).Encode(plain, src, cols); err != nil {
@@ -52,7 +52,7 @@ func registerFourInterleaved(of dtype.Type) dtype.Type {
 	})
 }
 
-// fourAt is where the code of element i of eight of row r is in 32 bytes: a byte, and the bits
+// fourAt is where the code of element i of eight of row r is in 64 bytes: a byte, and the bits
 // that it is shifted by.
 func fourAt(r, i int) (at, shift int) {
 	return r/4*16 + r%4*2 + i%2 + i/2%2*8, i / 4 * 4
@@ -70,7 +70,7 @@ func (fourInterleaver) interleave(rows, cols int64, from io.ReaderAt) io.Reader 
 		for r := range InterleavedRows {
 			for j, two := range plain[r*row : (r+1)*row] { // two elements, the first in the upper half
 				at, shift := fourAt(r, 2*j%8)
-				to := b.bytes[j/4*32+at:]
+				to := b.bytes[j/4*64+at:]
 				to[0] |= two >> 4 << shift
 				to[1] |= two & 15 << shift
 			}
@@ -99,7 +99,7 @@ func (f fourInterleaver) decode(dst []float32, storage []byte, n, cols, first in
 	for i := range dst {
 		row, col := (first+i)/cols, (first+i)%cols
 		at, shift := fourAt(row%InterleavedRows, col%8)
-		code := codes[row/InterleavedRows*InterleavedRows*cols/2+col/8*32+at] >> shift & 15
+		code := codes[row/InterleavedRows*InterleavedRows*cols/2+col/8*64+at] >> shift & 15
 		b := col / FourBitBlock
 		scale := Signed.Values[scales.Codes[row/InterleavedRows*InterleavedRows*blocks+b*InterleavedRows+row%InterleavedRows]]
 		rest := float32(scale * getF32(scales.Groups, (row*blocks+b)/FourBitGroup)) // rounded, not fused

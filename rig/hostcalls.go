@@ -32,8 +32,9 @@ type hostCalls struct {
 }
 
 const (
-	// hostCold is more than the caches of CPUs hold.
-	hostCold = 512 << 20
+	// hostCold is more than the caches of most CPUs hold, and coldCaches how many times the last cache of large
+	// ones, which keep a good part of what is twice their size, up to mostCold.
+	hostCold, coldCaches, mostCold = 512 << 20, 4, 4 << 30
 	// hostSpan is how long launches of a matmul are timed, and otherSpan those of other calls.
 	hostSpan, otherSpan = 20 * time.Millisecond, time.Millisecond
 	// hostRows is up to how many rows calls are measured.
@@ -57,7 +58,10 @@ func newHostCalls(gpu device.Device, m machine.Machine, o Options) *hostCalls {
 }
 
 // Time of a call; false of many rows, and of attention.
-func (h *hostCalls) Time(c op.Call) (machine.CallTime, bool) { return h.time(c, hostCold) }
+func (h *hostCalls) Time(c op.Call) (machine.CallTime, bool) { return h.time(c, 2*coldOf(lastCache())) }
+
+// coldOf is how many bytes a CPU with so large a last cache holds next to nothing of when they are read in turns.
+func coldOf(cache int64) int64 { return min(max(hostCold, coldCaches*cache), mostCold) }
 
 // Within is the same for whoever may take so many bytes of host memory.
 func (h *hostCalls) Within(bytes int64) machine.Calls { return hostCallsWithin{h, bytes} }
@@ -126,7 +130,7 @@ func (h *hostCalls) measure(c op.Call, room int64) (took machine.CallTime, err e
 		return took, err
 	}
 	h.bench.room = room * 3 / 4
-	h.bench.cold = min(hostCold, h.bench.room)
+	h.bench.cold = min(coldOf(lastCache()), h.bench.room)
 	w, err := h.bench.prepare(c)
 	if err != nil {
 		return took, err
@@ -216,6 +220,19 @@ func (h *hostCalls) release() (err error) {
 		err = errors.Join(err, m.cpu.Close())
 	}
 	return err
+}
+
+// held is what measuring has of the GPU and of page-locked host memory, until it is released. Bytes.
+func (h *hostCalls) held() (gpu, host int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if m := h.bench; m != nil && m.to != nil {
+		gpu = m.to.Size()
+	}
+	if m := h.bench; m != nil && m.from != nil {
+		host = m.from.Size()
+	}
+	return gpu, host
 }
 
 // Release implements machine.Releaser.

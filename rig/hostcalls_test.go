@@ -60,3 +60,12 @@ func TestHostCallsAreMeasured(t *testing.T) {
 		t.Errorf("%v where it takes %v; still stored: %v", now, took, next.host.cached)
 	}
 }
+
+// A large last cache holds much of what is little larger than it: weights are read from several times as much.
+func TestColdBytes(t *testing.T) {
+	for cache, want := range map[int64]int64{32 << 20: 512 << 20, 300 << 20: 1200 << 20, 2 << 30: 4 << 30} {
+		if got := coldOf(cache); got != want {
+			t.Errorf("with a cache of %d bytes calls read from %d, want %d", cache, got, want)
+		}
+	}
+}

@@ -354,9 +354,9 @@ func (r *Rig) Allocated() (sum int64) {
 
 // Footprint predicts how many bytes the GPUs' drivers will count for this program, when so many more
 // are allocated on each device and so many page-locked on the host. The kernels that will
-// run must have been asked for. It is 0 where no driver counts.
+// run must have been asked for. What measuring holds is not counted: a run gives it back before it allocates. It is 0 where no driver counts.
 func (r *Rig) Footprint(onDevice []int64, pinned int64) (sum int64) {
-	for _, g := range r.gpus() {
+	for i, g := range r.gpus() {
 		var bytes int64
 		for _, i := range g.shares {
 			if i < len(onDevice) {
@@ -364,6 +364,9 @@ func (r *Rig) Footprint(onDevice []int64, pinned int64) (sum int64) {
 			}
 		}
 		sum += g.memory.Footprint(bytes, pinned)
+		if i == 0 && r.host != nil {
+			sum -= g.memory.Footprint(r.host.held()) - g.memory.Footprint(0, 0)
+		}
 	}
 	return sum
 }

@@ -184,6 +184,27 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// What measuring holds is given back before a run allocates, so that it is not predicted for the run.
+func TestFootprintLeavesMeasuringOut(t *testing.T) {
+	fakeComputer(1)
+	r, err := Open("fake:0", quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	m, err := r.Devices[0].Alloc(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := r.host
+	r.host = &hostCalls{bench: &hostBench{to: m}}
+	got := r.Footprint([]int64{10}, 1024)
+	r.host = own
+	if err := m.Free(); err != nil || got != 500<<20+10+2 {
+		t.Errorf("the driver is expected to count %d, %v", got, err)
+	}
+}
+
 // The option tf32 holds for all devices, and their description has its rates.
 func TestTF32Option(t *testing.T) {
 	f := fakeComputer(2)

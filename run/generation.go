@@ -41,6 +41,9 @@ type Generation struct {
 	// Drafts is how many guessed tokens of each sequence a step computes at most in addition to the one
 	// that is certain (generate.Speculation); 0 for none.
 	Drafts int64
+	// Branches is how many further continuations of a sequence are computed next to it while they are
+	// guessed, and Apart how many of their last tokens may differ; 0 is Drafts and one.
+	Branches, Apart int64
 
 	draws bool // steps give tokens: graph.KVCache.Draws
 }
@@ -72,6 +75,10 @@ func (g Generation) check(o Options) error {
 		return fmt.Errorf("packed documents are given, and the task is %s, which has none", Generate)
 	case g.Drafts < 0 || g.Drafts > maxDrafts:
 		return fmt.Errorf("%d guessed tokens at once; 0 to %d", g.Drafts, maxDrafts)
+	case g.Branches < 0 || g.Branches > maxBranches || g.Apart < 0 || g.Apart > maxSeq:
+		return fmt.Errorf("%d branches of %d tokens at once; 0 to %d, of up to %d", g.Branches, g.Apart, maxBranches, maxSeq)
+	case g.Apart > 0 && g.Branches == 0:
+		return fmt.Errorf("branches that differ in their last %d tokens, and there are none; say how many", g.Apart)
 	case g.Context < 0 || g.Streams < 0 || g.Chunk < 0 || g.Page < 0 || g.Outputs < 0:
 		return fmt.Errorf("a context of %d, %d streams, chunks of %d, pages of %d, %d outputs: none can be negative", g.Context, g.Streams, g.Chunk, g.Page, g.Outputs)
 	case g.Context > maxSeq || g.Streams > maxStreams || g.Chunk > maxChunk || g.Page > maxSeq || g.Outputs > maxStreams:
@@ -90,6 +97,8 @@ const (
 	maxStreams = 1 << 14
 	maxChunk   = 1 << 17
 	maxDrafts  = 1 << 10
+	// maxBranches is for each sequence.
+	maxBranches = 1 << 6
 )
 
 // withDefaults fills in what was left out.
@@ -107,6 +116,9 @@ func (g Generation) withDefaults(m *Model, o Options) Generation {
 			g.Chunk = usualChunkGPU
 		}
 		g.Chunk = min(g.Chunk, max(g.Context, g.Streams))
+	}
+	if g.Branches > 0 && g.Apart == 0 {
+		g.Apart = g.Drafts + 1
 	}
 	if g.Key == dtype.Invalid {
 		g.Key = o.Precision
@@ -129,22 +141,16 @@ func onGPU(o Options) bool {
 // cache is that of a step of so many rows.
 func (g Generation) cache(rows int64) *graph.KVCache {
 	c := &graph.KVCache{Streams: g.Streams, Context: g.Context, Page: g.Page, Chunk: g.Chunk, Key: g.Key, Value: g.Value,
-		Outputs: rows, Filled: g.Context, Exact: g.Exact, Draws: g.draws && rows <= g.Streams, Drafts: g.Drafts}
-	if rows > g.decodeRows() {
+		Outputs: rows, Filled: g.Context, Exact: g.Exact, Draws: g.draws && rows <= g.Streams, Drafts: g.Drafts, Branches: g.Branches, Apart: g.Apart}
+	if rows > c.DecodeRows() {
 		c.Outputs, c.Filled = min(max(min(g.Streams, mostOutputs), g.Outputs), rows), min(rows, g.Context)
 	}
 	return c
 }
 
-// decodeRows is the most rows of steps that add tokens to texts, rather than compute prompts: one of
-// each sequence, and those that are guessed.
-func (g Generation) decodeRows() int64 {
-	return max(g.Streams, min(g.Streams*(1+g.Drafts), g.Chunk))
-}
-
 // GenerationOf is the settings that a plan's cache was made with.
 func GenerationOf(c *graph.KVCache) Generation {
-	g := Generation{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key, Value: c.Value, Page: c.Page, Exact: c.Exact, Drafts: c.Drafts}
+	g := Generation{Context: c.Context, Streams: c.Streams, Chunk: c.Chunk, Key: c.Key, Value: c.Value, Page: c.Page, Exact: c.Exact, Drafts: c.Drafts, Branches: c.Branches, Apart: c.Apart}
 	if c.Chunk > c.Streams && c.Outputs > min(c.Streams, mostOutputs) {
 		g.Outputs = c.Outputs
 	}
@@ -154,11 +160,11 @@ func GenerationOf(c *graph.KVCache) Generation {
 // stepSizes are the rows of the steps besides the largest: one for each sequence, in powers
 // of two, and shares of a chunk for short prompts.
 func (g Generation) stepSizes() []int64 {
-	sizes := []int64{}
-	for n := int64(1); n < g.decodeRows(); n *= 2 {
+	sizes, decode := []int64{}, g.cache(1).DecodeRows()
+	for n := int64(1); n < decode; n *= 2 {
 		sizes = append(sizes, n)
 	}
-	sizes = append(sizes, g.Streams, g.decodeRows())
+	sizes = append(sizes, g.Streams, decode)
 	const least = 16
 	for n := g.Chunk / 2; n >= least; n /= 2 {
 		sizes = append(sizes, n)
@@ -307,7 +313,7 @@ func (q *question) generation(b planner.Batch) (*Run, error) {
 	if context, made := q.options.Generation.Context, q.model.Info.Context; made > 0 && context > made {
 		notices = append(slices.Clone(notices), fmt.Sprintf("a context of %d tokens, and the model was made for %d: what it writes beyond may make no sense", context, made))
 	}
-	one, err := q.Trace(1, 1)
+	decode, err := q.Trace(1, min(q.options.Generation.Streams, q.options.Generation.Chunk))
 	if err != nil {
 		return nil, err
 	}
@@ -320,7 +326,7 @@ func (q *question) generation(b planner.Batch) (*Run, error) {
 			fit.Needed, fit.Budget = fit.Needed+less, fit.Budget+less
 		}
 		if err == nil {
-			p, err = planner.ForDecoding(p, s, one, q.Goal, q.Site, more)
+			p, err = planner.ForDecoding(p, s, decode, q.Goal, q.Site, more)
 		}
 		if err != nil {
 			return nil, err

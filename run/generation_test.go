@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"spillway"
 	"spillway/device"
@@ -59,6 +60,27 @@ func TestDecodeIsForecastByItsMemoryTraffic(t *testing.T) {
 	}
 	if f.PromptSeconds > f.ChunkSeconds || f.PromptTokens != 1000 {
 		t.Errorf("%.3g s for %d tokens of a prompt, %.3g for a chunk of %d", f.PromptSeconds, f.PromptTokens, f.ChunkSeconds, f.Chunk)
+	}
+}
+
+// The host waits for each step, so that the time until it and the device notice each other is in every step.
+func TestStepsWaitForTheHost(t *testing.T) {
+	m := open(t, "tiny-llama")
+	seconds := func(handoff time.Duration) float64 {
+		on := parse(t, "h200")
+		on.Devices[0].Handoff = handoff
+		job, err := m.Plan(spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, Machine: on, Generation: run.Generation{Context: 64, Streams: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := job.ForecastStep(1, 32)
+		if err != nil || math.Abs(s.TokensPerSec*s.Seconds-1) > 1e-6 {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		return s.Seconds
+	}
+	if without, with := seconds(0), seconds(50*time.Microsecond); math.Abs(with-without-50e-6) > 1e-9 {
+		t.Errorf("a captured step is forecast to take %.4g s, with 50 µs from the GPU to the host and back %.4g", without, with)
 	}
 }
 

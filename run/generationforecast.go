@@ -225,6 +225,24 @@ func (r *Run) ForecastStep(rows, positions int64) (StepForecast, error) {
 	return s, nil
 }
 
+// ForecastBranch forecasts what it takes to begin a branch of a sequence, in seconds: the last page of every cache is copied.
+func (r *Run) ForecastBranch() float64 {
+	var bytes, copies int64
+	for i := range r.Spec.Blocks {
+		p := r.Spec.Program(i)
+		for _, port := range graph.Ports(p.Inputs, graph.Cache) {
+			t := p.Type(port.Value)
+			bytes, copies = bytes+t.Bytes()/t.Shape[0], copies+1
+		}
+	}
+	d := r.site.Device
+	seconds := float64(copies) * d.Launch.Seconds()
+	if d.Bandwidth > 0 {
+		seconds += 2 * float64(bytes) / float64(d.Bandwidth)
+	}
+	return seconds
+}
+
 // picks says whether the tokens of a step of some rows are picked on the host from logits, and not drawn by the device.
 func (r *Run) picks(rows int64) bool {
 	return !slices.ContainsFunc(r.Plan.Phases, func(ph plan.Phase) bool { return ph.Name == plan.Draw(r.stepFor(rows)) })
@@ -319,8 +337,19 @@ func (r *Run) step(rows, positions int64) (s StepForecast, err error) {
 		return s, err
 	}
 	s, err = r.forecastOf(p, name, positions)
+	s.Seconds += r.noticed(p)
 	s.TokensPerSec = float64(rows) / s.Seconds
 	return s, err
+}
+
+// noticed is the time until the host, which waits for each step, knows that one has ended and the device has the next: of a captured one that is
+// all, of others each launch is counted too. Seconds.
+func (r *Run) noticed(p *plan.Plan) float64 {
+	seconds := r.site.Device.Handoff.Seconds()
+	if !p.Captured {
+		seconds /= 2
+	}
+	return seconds
 }
 
 // forecastOf forecasts a phase.

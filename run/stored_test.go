@@ -149,7 +149,7 @@ func TestACPUInterleavesCodes(t *testing.T) {
 	_, asStored, _ := inferred(t, m, "cpu:140KiB,host:100KiB")
 	exact, _, _ := inferred(t, m, "cpu:1GiB,host:4GiB")
 	logits, bytes, types := inferredIn(t, m, "cpu:1GiB,host:4GiB", dtype.BF16)
-	if !types[quant.Q8_0x8] || types[quant.Q8_0] || bytes > asStored {
+	if !types[quant.Q8_0x16] || types[quant.Q8_0] || bytes > asStored {
 		t.Errorf("the weights are %v in %d bytes, as stored they take %d", types, bytes, asStored)
 	}
 	var top, off float64

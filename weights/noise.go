@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io"
 	"math"
+	"sync"
 
 	"spillway/dtype"
 	"spillway/op"
@@ -19,7 +20,7 @@ import (
 // is made of random codes, or of some codes again and again, faster than numbers could be
 // quantized, and so has other numbers than the same param in a plain type.
 func Noise(params []spec.Param, seed uint64) (Values, error) {
-	n := noise{}
+	n, made := noise{}, &madeCodes{of: map[codesKey][]byte{}}
 	for _, p := range params {
 		like, known := spreads[p.Init.Dist]
 		if !known {
@@ -27,7 +28,7 @@ func Noise(params []spec.Param, seed uint64) (Values, error) {
 		}
 		h := fnv.New64a()
 		h.Write([]byte(p.Name))
-		n[p.Name] = noiseParam{key: op.Key(seed, h.Sum64()), size: p.Type.Shape.Elements(), rows: p.Type.Shape.Rows(), deviation: like * p.Init.Scale}
+		n[p.Name] = noiseParam{key: op.Key(seed, h.Sum64()), size: p.Type.Shape.Elements(), rows: p.Type.Shape.Rows(), deviation: like * p.Init.Scale, seed: seed, made: made}
 		if p.Init.Dist == "constant" {
 			n[p.Name] = noiseParam{constant: true, value: p.Init.Scale}
 		}
@@ -46,8 +47,40 @@ type noiseParam struct {
 	deviation float64
 	size      int64 // elements
 	rows      int64
+	seed      uint64
+	made      *madeCodes // of all params
 	constant  bool
 	value     float64 // of a constant
+}
+
+// madeCodes are the codes that params of block types have again and again, made once for each type and spread:
+// quantizing takes longer than copying.
+type madeCodes struct {
+	mu sync.Mutex
+	of map[codesKey][]byte
+}
+
+type codesKey struct {
+	kind      dtype.Type
+	deviation float64
+	elements  int64
+}
+
+// codes of so many numbers; nil where they cannot be quantized.
+func (m *madeCodes) codes(seed uint64, k codesKey) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	codes, ok := m.of[k]
+	if !ok {
+		numbers := make([]float32, k.elements)
+		fillQuickly(op.Key(seed, uint64(k.elements)), k.deviation*math.Sqrt(3), 0, numbers)
+		codes = make([]byte, quant.Bytes(k.kind, k.elements))
+		if quant.Encode(k.kind, codes, numbers, int(k.elements)) != nil {
+			codes = nil
+		}
+		m.of[k] = codes
+	}
+	return codes
 }
 
 // Read gives uniform numbers.
@@ -60,8 +93,25 @@ func (n noise) Read(param string, first int64, dst []float32) error {
 		fillConstant(0, g.value, first, dst)
 		return nil
 	}
-	fillUniform(g.key, g.deviation*math.Sqrt(3), first, dst)
+	fillQuickly(g.key, g.deviation*math.Sqrt(3), first, dst)
 	return nil
+}
+
+// fillQuickly is uniform numbers of 16 bits, four of each random word.
+func fillQuickly(key uint64, bound float64, first int64, dst []float32) {
+	scale := float32(bound / (1 << 15))
+	word := func(at int64) uint64 { return scramble(key + uint64(at/4)*wordStep) }
+	number := func(bits uint64) float32 { return (float32(int32(bits&0xffff)) - (1<<15 - 0.5)) * scale }
+	for ; first%4 != 0 && len(dst) > 0; first, dst = first+1, dst[1:] {
+		dst[0] = number(word(first) >> (16 * (first % 4)))
+	}
+	for ; len(dst) >= 4; first, dst = first+4, dst[4:] {
+		w := word(first)
+		dst[0], dst[1], dst[2], dst[3] = number(w), number(w>>16), number(w>>32), number(w>>48)
+	}
+	for i := range dst {
+		dst[i] = number(word(first) >> (16 * i))
+	}
 }
 
 // Packed is random codes, all blocks with one absmax that gives them their deviation.
@@ -88,9 +138,8 @@ func (n noise) Packed(param string, t dtype.Type) (io.Reader, bool) {
 // again is the codes of some numbers, repeated.
 func (g noiseParam) again(t dtype.Type) (io.Reader, bool) {
 	n := min(g.size, 1<<16) // a multiple of every block, or all
-	numbers, codes := make([]float32, n), make([]byte, quant.Bytes(t, n))
-	fillUniform(g.key, g.deviation*math.Sqrt(3), 0, numbers)
-	if err := quant.Encode(t, codes, numbers, int(n)); err != nil {
+	codes := g.made.codes(g.seed, codesKey{t, g.deviation, n})
+	if codes == nil {
 		return nil, false
 	}
 	if quant.Of(t).Block == 0 { // codes, then a scale for each row
@@ -99,18 +148,22 @@ func (g noiseParam) again(t dtype.Type) (io.Reader, bool) {
 	return io.LimitReader(&cycle{of: codes}, quant.Bytes(t, g.size)), true
 }
 
-// cycle reads as some bytes without end.
+// cycle reads as some bytes without end, which all cores copy.
 type cycle struct {
 	of []byte
-	at int
+	at int64
 }
 
-func (c *cycle) Read(p []byte) (n int, err error) {
-	for n < len(p) {
-		k := copy(p[n:], c.of[c.at:])
-		n, c.at = n+k, (c.at+k)%len(c.of)
-	}
-	return n, nil
+func (c *cycle) Read(p []byte) (int, error) {
+	err := inParallel(p, 1<<20, func(at int64, part []byte) error {
+		at = (c.at + at) % int64(len(c.of))
+		for len(part) > 0 {
+			part, at = part[copy(part, c.of[at:]):], 0
+		}
+		return nil
+	})
+	c.at = (c.at + int64(len(p))) % int64(len(c.of))
+	return len(p), err
 }
 
 // deviationOf is the standard deviation of the values of a code.
@@ -149,15 +202,18 @@ func (r *randomBytes) Read(p []byte) (int, error) {
 
 // fill writes from a word on; the last may be cut.
 func (r *randomBytes) fill(p []byte, word int64) {
-	key := r.key + uint64(word)*0x9e3779b97f4a7c15
+	key := r.key + uint64(word)*wordStep
 	for ; len(p) >= 8; p = p[8:] {
 		binary.LittleEndian.PutUint64(p, scramble(key))
-		key += 0x9e3779b97f4a7c15
+		key += wordStep
 	}
 	var last [8]byte
 	binary.LittleEndian.PutUint64(last[:], scramble(key))
 	copy(p, last[:])
 }
+
+// wordStep is how far the states of splitmix64 are apart.
+const wordStep = 0x9e3779b97f4a7c15
 
 // scramble is the output of splitmix64.
 func scramble(x uint64) uint64 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"math"
+	"slices"
 	"testing"
 
 	"spillway/dtype"
@@ -59,23 +60,33 @@ func TestNoiseHasItsSpread(t *testing.T) {
 	}
 }
 
-// However it is read, the bytes are the same.
+// However it is read, the bytes and the numbers are the same.
 func TestPackedNoiseIsReadInAnyParts(t *testing.T) {
-	const n = 400_003
+	const n = 200<<10 + 256*3
 	s := noise(t, 3, nn.Normal(1), n)
-	whole, _ := packedNoise(t, s, quant.NF4, n)
-	for _, step := range []int{3, 8, 1001, 70_000, 1 << 20} {
-		r, _ := s.(weights.Packed).Packed("w", quant.NF4)
-		var parts []byte
-		for len(parts) < len(whole) {
-			part := make([]byte, min(step, len(whole)-len(parts)))
-			if _, err := io.ReadFull(r, part); err != nil {
-				t.Fatal(err)
+	for _, kind := range []dtype.Type{quant.NF4, quant.Q4_K} {
+		whole, _ := packedNoise(t, s, kind, n)
+		for _, step := range []int{3, 8, 1001, 70_000, 1 << 20} {
+			r, _ := s.(weights.Packed).Packed("w", kind)
+			var parts []byte
+			for len(parts) < len(whole) {
+				part := make([]byte, min(step, len(whole)-len(parts)))
+				if _, err := io.ReadFull(r, part); err != nil {
+					t.Fatal(err)
+				}
+				parts = append(parts, part...)
 			}
-			parts = append(parts, part...)
+			if !bytes.Equal(parts, whole) {
+				t.Errorf("%v: in parts of %d the bytes differ", kind, step)
+			}
 		}
-		if !bytes.Equal(parts, whole) {
-			t.Errorf("in parts of %d the bytes differ", step)
+	}
+	plain := numbers(t, s, "w", 0, 64)
+	for first := range 9 {
+		for end := first; end < 20; end++ {
+			if !slices.Equal(numbers(t, s, "w", int64(first), end-first), plain[first:end]) {
+				t.Errorf("numbers from %d to %d differ", first, end)
+			}
 		}
 	}
 }

@@ -116,16 +116,11 @@ func chatCommand(ctx context.Context, sh shell, name string, o *chatFlags, asJSO
 		return err
 	}
 	size := inference.Size{Context: o.context}
-	draft, err := o.startDraft(ctx, m, &size)
+	draft, e, err := o.start(ctx, m, size, o.all.Changed)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, draft.Close()) }()
-	e, err := m.Start(ctx, size)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, e.Close()) }()
+	defer func() { err = errors.Join(err, e.Close(), draft.Close()) }()
 	record, err := o.begin(sh, e, o.all, line)
 	if err != nil {
 		return err
@@ -281,6 +276,7 @@ type turn struct {
 	Reused       int     `json:"reused_tokens"`
 	NewTokens    int     `json:"new_tokens"`
 	Guessed      int     `json:"guessed_tokens,omitempty"` // with --draft
+	Branches     float64 `json:"guessed_branches,omitempty"`
 	Accepted     int     `json:"accepted_tokens,omitempty"`
 	PrefillRate  float64 `json:"prefill_tokens_per_second"`
 	DecodeRate   float64 `json:"decode_tokens_per_second"`
@@ -316,7 +312,7 @@ func (t *chatter) answer(ctx context.Context, text string) error {
 	s := t.chat.Statistics
 	if t.asJSON {
 		last.PromptTokens, last.Reused, last.NewTokens, last.PrefillRate, last.DecodeRate = s.PromptTokens, s.ReusedTokens, s.NewTokens, s.PrefillRate(), s.DecodeRate()
-		last.Guessed, last.Accepted = s.Guessed, s.Accepted
+		last.Guessed, last.Branches, last.Accepted = s.Guessed, s.PerPass(), s.Accepted
 		return writeJSON(t.sh.out, last)
 	}
 	if _, err := io.WriteString(t.sh.out, "\n"); err != nil {

@@ -67,12 +67,12 @@ func TestDraftsChangeNoText(t *testing.T) {
 		args := slices.Concat(args, sampling)
 		want := generatedObject(t, args...)
 		guessed := 0
-		for _, draft := range [][]string{{"ngram"}, {"ngram", "--max-memory", "1MiB"}, {"self", "--max-memory", "1500KiB"}, {dir, "--draft-tokens", "3"}} {
+		for _, draft := range [][]string{{"ngram"}, {"ngram", "--max-memory", "1MiB"}, {"self", "--max-memory", "1500KiB"}, {dir, "--draft-tokens", "3"}, {dir, "--draft-branches", "1"}, {"ngram", "--draft-tokens", "2", "--draft-branches", "16"}} {
 			v := generatedObject(t, append(append(slices.Clone(args), "--draft"), draft...)...)
 			if v.Text != want.Text || !slices.Equal(v.Tokens, want.Tokens) {
 				t.Errorf("--draft %s: %q, want %q", draft, v.Text, want.Text)
 			}
-			if guessed += v.Guessed; v.Accepted > v.Guessed || v.Guessed > 0 && v.PerStep < 1 || v.NewTokens != want.NewTokens {
+			if guessed += v.Guessed; v.Accepted > v.Guessed || v.Guessed > 0 && (v.PerStep < 1 || v.Branches < 1 || v.Branches > 16) || v.NewTokens != want.NewTokens {
 				t.Errorf("--draft %s: %d of %d guesses were right, %.2f tokens a step", draft, v.Accepted, v.Guessed, v.PerStep)
 			}
 		}
@@ -92,6 +92,8 @@ func TestDraftsChangeNoText(t *testing.T) {
 		{[]string{"--draft", "ngram", "--no-cache"}, "--no-cache"},
 		{[]string{"--draft", ""}, "--draft is empty"},
 		{[]string{"--draft", "ngram", "--draft-tokens", "65"}, "1 to 64"},
+		{[]string{"--draft-branches", "3"}, "no effect without --draft"},
+		{[]string{"--draft", "ngram", "--draft-branches", "17"}, "1 to 16"},
 		{[]string{"--draft", "self", "--max-memory", "100KiB"}, "guess"},
 		{[]string{"--draft", "nowhere"}, "the model that guesses"},
 	} {
@@ -169,16 +171,16 @@ func TestDraftTakesItsShareOfHostMemory(t *testing.T) {
 	if alone.code != exitOK {
 		t.Fatal(alone.err)
 	}
-	if r := command(t, append(slices.Clone(args), "--max-host-memory", "5600KiB", "--draft", "self")...); r.code == exitOK || !strings.Contains(r.err, "of host memory") {
+	if r := command(t, append(slices.Clone(args), "--max-host-memory", "5600KiB", "--draft", "self", "--draft-branches", "1")...); r.code == exitOK || !strings.Contains(r.err, "of host memory") {
 		t.Errorf("both in memory for one: %d, %s", r.code, r.err)
 	}
 	// What it takes is what a plan of the model in 4 bits says, for 64 tokens and 7 guesses.
 	v := command(t, "plan", args[1], "--task", "generate", "--context", "71", "--precision", "fp32", "--quantization", "nf4", "--device", "cpu", "--json").object(t)
-	said := command(t, append(slices.Clone(args[:len(args)-1]), "--draft", "self")...).err
+	said := command(t, append(slices.Clone(args[:len(args)-1]), "--draft", "self", "--draft-branches", "1")...).err
 	if want := fmt.Sprintf("of the model that guesses predicted %v, ", units.Bytes(at(t, v, "forecast.peak_bytes.device").(float64))); !strings.Contains(said, want) {
 		t.Errorf("the statistics are %s, want %s", said, want)
 	}
-	if r := command(t, append(slices.Clone(args), "--max-host-memory", "10000KiB", "--draft", "self")...); r.code != exitOK || r.out != alone.out {
+	if r := command(t, append(slices.Clone(args), "--max-host-memory", "10000KiB", "--draft", "self", "--draft-branches", "1")...); r.code != exitOK || r.out != alone.out {
 		t.Errorf("both: %d, %q%s, want %q", r.code, r.out, r.err, alone.out)
 	}
 }

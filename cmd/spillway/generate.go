@@ -203,16 +203,11 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	draft, err := o.startDraft(ctx, m, &size)
+	draft, e, err := o.start(ctx, m, size, o.all.Changed)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, draft.Close()) }()
-	e, err := m.Start(ctx, size)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, e.Close()) }()
+	defer func() { err = errors.Join(err, e.Close(), draft.Close()) }()
 	r.Speculation = draft.Speculation(e)
 	record, err := o.begin(sh, e, o.all, line)
 	if err != nil {

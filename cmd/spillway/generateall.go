@@ -78,16 +78,11 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 	} else if o.context > 0 && need > o.context {
 		return usageError{&generate.LengthError{Prompt: longest, New: max(usual.MaxNewTokens, 1), Context: int(o.context)}}
 	}
-	draft, err := o.startDraft(ctx, m, &size)
+	draft, e, err := o.start(ctx, m, size, o.all.Changed)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, draft.Close()) }()
-	e, err := m.Start(ctx, size)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, e.Close()) }()
+	defer func() { err = errors.Join(err, e.Close(), draft.Close()) }()
 	usual.Speculation = draft.Speculation(e)
 	record, err := o.begin(sh, e, o.all, line)
 	if err != nil {

@@ -20,8 +20,9 @@ type generated struct {
 	Model        string `json:"model"` // the folder that was used
 	PromptTokens int    `json:"prompt_tokens"`
 	NewTokens    int    `json:"new_tokens"`
-	// Guessed tokens were computed with --draft, and Accepted are those that were right.
+	// Guessed tokens were computed with --draft, in so many branches at once on average, and Accepted are those that were right.
 	Guessed  int     `json:"guessed_tokens,omitempty"`
+	Branches float64 `json:"guessed_branches,omitempty"`
 	Accepted int     `json:"accepted_tokens,omitempty"`
 	PerStep  float64 `json:"tokens_per_step,omitempty"`
 
@@ -84,7 +85,7 @@ func newStatistics(e *inference.Engine, s generate.Statistics, streams int) gene
 		PrefillRate: s.PrefillRate(), DecodeRate: s.DecodeRate(), Predicted: e.PredictedPeak(), Measured: e.MeasuredPeak(),
 	}
 	if v.Guessed, v.Accepted = s.Guessed, s.Accepted; s.Guessed > 0 {
-		v.PerStep = s.PerStep()
+		v.PerStep, v.Branches = s.PerStep(), s.PerPass()
 	}
 	prefill, decode := e.Rooflines(s, streams)
 	prefill, decode = prefill.Under(v.PrefillRate), decode.Under(v.DecodeRate)

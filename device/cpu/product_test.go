@@ -111,7 +111,7 @@ func TestQuantizedMatmulsHaveTheBitsOfTwoSteps(t *testing.T) {
 // interleaved codes inputs in bf16 give what the decoded weight gives, but for their rounding to
 // integers; in f32 they give its bits.
 func TestInterleavedMatmuls(t *testing.T) {
-	for _, kind := range []dtype.Type{quant.BF16x32, quant.F16x32, quant.Q4_0x8, quant.Q8_0x8, quant.Q4_Kx8, quant.Q6_Kx8, quant.NF4x8, quant.FP4x8} {
+	for _, kind := range []dtype.Type{quant.BF16x32, quant.F16x32, quant.Q4_0x16, quant.Q8_0x16, quant.Q4_Kx16, quant.Q6_Kx16, quant.NF4x16, quant.FP4x16} {
 		for _, in := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 			for _, s := range [][3]int{{1, 64, 512}, {3, 24, 256}, {3, 96, 256}, {50, 40, 768}, {50, 96, 768}} {
 				if _, fits := quant.Interleaved(quant.InterleavedOf(kind), int64(s[1]), int64(s[2])); !fits {
@@ -137,7 +137,7 @@ func TestInterleavedMatmuls(t *testing.T) {
 					continue
 				}
 				rounding := 1e-5
-				if kind == quant.NF4x8 { // of which the values are rounded too
+				if kind == quant.NF4x16 { // of which the values are rounded too
 					rounding = 1e-4
 				}
 				got, want := make([]float32, s[0]*s[1]), make([]float32, s[0]*s[1])

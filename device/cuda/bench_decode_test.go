@@ -322,14 +322,15 @@ func TestStepsAgree(t *testing.T) {
 func BenchmarkDecode(b *testing.B) {
 	d := openGPU(b, Options{Cache: b.TempDir()}) // so that algorithms are chosen by their time
 	defer d.Close()
-	s := newStack(b, d, 32, 60<<30)
+	s := newStack(b, d, 32, 92<<30) // caches of 16 long sequences take 64 of it
 	rate, base := s.readRate(), s.used
 	for _, c := range []struct {
 		rows, context int64
 		how           string
 		cache         dtype.Type
 	}{{1, 1024, "fused", dtype.BF16}, {1, 1024, "exact", dtype.BF16}, {8, 1024, "fused", dtype.BF16}, {16, 1024, "fused", dtype.BF16}, {16, 1024, "cuBLASLt", dtype.BF16}, {16, 1024, "exact", dtype.BF16}, {128, 1024, "fused", dtype.BF16}, {128, 1024, "exact", dtype.BF16},
-		{1, 32768, "fused", dtype.BF16}, {1, 32768, "fused", quant.RowI8}, {1, 32768, "fused", quant.RowF8}, {1, 32768, "fused", quant.RowI4}} {
+		{1, 32768, "fused", dtype.BF16}, {1, 32768, "fused", quant.RowI8}, {1, 32768, "fused", quant.RowF8}, {1, 32768, "fused", quant.RowI4},
+		{16, 32768, "fused", dtype.BF16}, {16, 32768, "fused", quant.RowI8}} {
 		b.Run(fmt.Sprintf("%d rows context %d %s %v", c.rows, c.context, c.how, c.cache), func(b *testing.B) {
 			s.used, d.plainly.thick = base, c.how == "cuBLASLt"
 			run := &decodeStep{decodeStack: s, rows: c.rows, context: c.context, fused: c.how != "plain", exact: c.how == "exact", cacheType: c.cache}

@@ -175,7 +175,7 @@ func (c cached) shared() int64 {
 	group := min(attendHeads, c.Heads/c.KVHeads)
 	results, queries := 4*attendSteps*group*c.d, min(group, attendHeads-1)+1
 	if !c.coded() {
-		return c.tile(attendSteps*2*attendStep+queries, c.d%64 != 0) + results
+		return c.tile(attendSteps*c.tuned().stages*2*attendStep+queries, c.d%64 != 0) + results
 	}
 	keys, values := c.rowBytes()
 	return attendSteps*c.tuned().stages*attendStep*(keys+values) + 2*queries*(c.d+8) + results
@@ -184,7 +184,7 @@ func (c cached) shared() int64 {
 // attendTuning is how a kind of attend works: steps fetched ahead, blocks of a multiprocessor, and what parts of a row are multiples of.
 type attendTuning struct{ stages, blocks, grain int64 }
 
-var plainTuning, codedTuning = attendTuning{1, 2, 128}, attendTuning{1, 4, 128}
+var plainTuning, codedTuning = attendTuning{1, 2, 128}, attendTuning{2, 2, 128}
 
 func (c cached) tuned() attendTuning {
 	if c.coded() {
@@ -195,7 +195,7 @@ func (c cached) tuned() attendTuning {
 
 // blocks are how many of attend are resident on a multiprocessor.
 func (c cached) blocks(d *Device) int64 {
-	const reserved, own = 1 << 10, 1664 // for each block, next to what it may have; what it declares itself, at most
+	const reserved, own = 1 << 10, 3584 // for each block, next to what it may have; what it declares itself, at most
 	return max(1, min(c.tuned().blocks, (int64(d.gpu.shared)+reserved)/(c.shared()+own+reserved)))
 }
 

@@ -93,6 +93,11 @@ func (d *Device) jointGated(c op.Call, rows, n, k int64) (p program, err error) 
 	if err != nil {
 		return p, err
 	}
+	if t := c.In[0].DType; gatedTogether(rows) && d.byTiles(c.Attr.Exact, t, rows, 2*n, k) {
+		step, err := gatedTiles{m: rows, n: n, k: k, x: x, gate: buffer(2), up: buffer(3), y: buffer(4), function: c.Attr.Func}.launch(d, t)
+		p.actions = append(p.actions, step)
+		return p, err
+	}
 	both, err := d.multiplyJoint(&p, c, x, rows, k, nil, 2, 3)
 	if err != nil {
 		return p, err
@@ -108,6 +113,11 @@ const turnWarps = 4
 func (d *Device) jointHeads(c op.Call, rows, k int64, bias [3]arg, scale float64) (p program, err error) {
 	x, err := d.normed(&p, c, rows, k)
 	if err != nil {
+		return p, err
+	}
+	if d.headsTogether(c, rows, k) {
+		step, err := d.launchHeads(c, x, rows, k, scale)
+		p.actions = append(p.actions, step)
 		return p, err
 	}
 	var early []arg // exact sums are rounded with their bias

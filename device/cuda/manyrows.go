@@ -7,6 +7,7 @@ import (
 	"spillway/device"
 	"spillway/device/cuda/driver"
 	"spillway/dtype"
+	"spillway/op"
 )
 
 // Matmuls of more rows than decode.cu is fast for, on GPUs of the Hopper generation (hopperRows.cu, hopperThin.cu): with its bits, so
@@ -129,24 +130,78 @@ func (x matmulTiles) launch(d *Device, t dtype.Type) (*tiledLaunch, error) {
 		return nil, err
 	}
 	k.early, k.cluster = true, uint32(f.split)
-	described := func(rows int64, high int64) driver.Tiles {
-		return driver.Tiles{Float16: t == dtype.F16, Rows: rows, Columns: x.k, Step: t.Bytes(x.k), High: uint32(high), Wide: decodeSpan}
-	}
-	return &tiledLaunch{kernelLaunch: k, at: [2]arg{x.x, x.w}, tiles: [2]driver.Tiles{described(x.m, f.rows), described(x.n, f.width)}}, nil
+	return &tiledLaunch{kernelLaunch: k, at: []arg{x.x, x.w}, tiles: []driver.Tiles{panels(t, x.m, x.k, f.rows), panels(t, x.n, x.k, f.width)}}, nil
 }
 
-// tiledLaunch is a kernel whose first two parameters describe matrices to the copy engine.
+// panels describes a matrix of so many rows of k elements, of which the copy engine fetches spans of some rows at a time.
+func panels(t dtype.Type, rows, k, high int64) driver.Tiles {
+	return driver.Tiles{Float16: t == dtype.F16, Rows: rows, Columns: k, Step: t.Bytes(k), High: uint32(high), Wide: decodeSpan}
+}
+
+// gatedTiles is y = f(x·gateᵀ)·(x·upᵀ) of few rows, with the bits of two matmuls and what gates their results.
+type gatedTiles struct {
+	m, n, k        int64
+	x, gate, up, y arg
+	function       op.Func
+}
+
+// gatedTogether says whether there is such a kernel for so many rows.
+func gatedTogether(rows int64) bool { return rows <= 32 }
+
+func (x gatedTiles) launch(d *Device, t dtype.Type) (*tiledLaunch, error) {
+	f := tileForms[4]
+	if x.m > f.rows {
+		f = tileForms[5]
+	}
+	grid := min(f.clusters(x.m, 2*x.n), int64(d.gpu.multiprocessors))
+	k, err := d.grid(f.unit(t), fmt.Sprintf("gatedThin%d", f.rows), [3]int64{grid, 1, 1}, [3]int64{hopperThreads, 1, 1}, f.shared(),
+		arg{}, arg{}, arg{}, x.y, i64(x.m), i64(x.n), i64(x.k), i64(int64(x.function)))
+	if err != nil {
+		return nil, err
+	}
+	k.early, k.cluster = true, 1
+	half := f.width / 2 // of a tile is of each matrix
+	return &tiledLaunch{kernelLaunch: k, at: []arg{x.x, x.gate, x.up}, tiles: []driver.Tiles{panels(t, x.m, x.k, f.rows), panels(t, x.n, x.k, half), panels(t, x.n, x.k, half)}}, nil
+}
+
+// headsTogether says whether headsThin of hopperThin.cu does what NormHeads does with rows that are normalized: positions turn whole heads, and
+// the cache has the elements of the rows.
+func (d *Device) headsTogether(c op.Call, rows, k int64) bool {
+	h := storedHeads(c)
+	outputs := (h.Heads + 2*h.KVHeads) * h.d
+	return d.byTiles(c.Attr.Exact, h.element, rows, outputs, k) && rows <= tileForms[4].rows && !c.Attr.Bias && h.d%thinRows == 0 && 2*c.In[5].Shape[0] == h.d && h.keys.DType == h.element && h.values.DType == h.element
+}
+
+// launchHeads prepares it for rows at x.
+func (d *Device) launchHeads(c op.Call, x arg, rows, k int64, scale float64) (*tiledLaunch, error) {
+	f, h := tileForms[4], storedHeads(c)
+	grid := min(f.clusters(rows, (h.Heads+2*h.KVHeads)*h.d), int64(d.gpu.multiprocessors))
+	step, err := d.grid(f.unit(h.element), fmt.Sprintf("headsThin%d", f.rows), [3]int64{grid, 1, 1}, [3]int64{hopperThreads, 1, 1}, f.shared(),
+		append([]arg{{}, {}, {}, {}, buffer(5), h.o, h.cacheK, h.cacheV, i64(h.d), i64(k), f32(scale)}, h.args()...)...)
+	if err != nil {
+		return nil, err
+	}
+	step.early, step.cluster = true, 1
+	keys := panels(h.element, h.KVHeads*h.d, k, f.width/2)
+	return &tiledLaunch{kernelLaunch: step, at: []arg{x, buffer(2), buffer(3), buffer(4)},
+		tiles: []driver.Tiles{panels(h.element, rows, k, f.rows), panels(h.element, h.Heads*h.d, k, f.width/2), keys, keys}}, nil
+}
+
+// maxPanels is how many matrices a launch describes at most.
+const maxPanels = 4
+
+// tiledLaunch is a kernel whose first parameters describe matrices to the copy engine.
 type tiledLaunch struct {
 	*kernelLaunch
-	at    [2]arg
-	tiles [2]driver.Tiles
+	at    []arg
+	tiles []driver.Tiles
 }
 
 func (k *tiledLaunch) run(q *queue, l *device.Launch) error {
 	if q.maps == nil {
 		const align = 64
 		space := make([]byte, unsafe.Sizeof(*q.maps)+align)
-		q.maps = (*[2]driver.TensorMap)(unsafe.Pointer(&space[(align-uintptr(unsafe.Pointer(&space[0]))%align)%align]))
+		q.maps = (*[maxPanels]driver.TensorMap)(unsafe.Pointer(&space[(align-uintptr(unsafe.Pointer(&space[0]))%align)%align]))
 	}
 	for i, t := range k.tiles {
 		t.Address = driver.Pointer(k.at[i].value(l))

@@ -30,7 +30,7 @@ type queue struct {
 	launch driver.Launch
 	slots  [driver.MaxParams]uint64
 	params [driver.MaxParams]unsafe.Pointer
-	maps   *[2]driver.TensorMap // of tiledLaunch; nil until there is one
+	maps   *[maxPanels]driver.TensorMap // of tiledLaunch; nil until there is one
 }
 
 // Queue opens a queue.

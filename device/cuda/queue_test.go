@@ -319,8 +319,8 @@ func TestKernelNames(t *testing.T) {
 // kernelNamed finds a kernel in its file: by its name, or as a parameter of the macro
 // that makes it. Macros add the number of a function, or "Grad", or put a name before theirs.
 func kernelNamed(name, text string) bool {
-	for _, made := range regexp.MustCompile(`void [^(]*(?:\([^)]*\) )?([a-zA-Z]+)##NAME\(`).FindAllStringSubmatch(text, -1) {
-		if rest, ok := strings.CutPrefix(name, made[1]); ok && regexp.MustCompile(`(?m)^[A-Z]+\(`+rest+`,`).MatchString(text) {
+	for _, made := range regexp.MustCompile(`void [^(]*(?:\([^)]*\)[\s\\]*)?([a-zA-Z]+)##NAME\(`).FindAllStringSubmatch(text, -1) {
+		if rest, ok := strings.CutPrefix(name, made[1]); ok && regexp.MustCompile(`(?m)^[A-Z_]+\(`+rest+`,`).MatchString(text) {
 			return true
 		}
 	}

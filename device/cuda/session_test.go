@@ -230,6 +230,54 @@ func BenchmarkSession(b *testing.B) {
 	}
 }
 
+// A step of decoding allocates nothing on the host, of one sequence or many, with tokens that the GPU draws.
+func TestStepsOnTheGPUAllocateNothing(t *testing.T) {
+	d := lent(t)
+	for _, n := range []int{1, 64} {
+		_, s := sessionOn(t, "small-llama", d, "h200,host:16GiB", run.Generation{Context: 256, Streams: int64(n), Chunk: 64})
+		var list []generate.Sequence
+		for i := range n {
+			list = append(list, prompted(t, s, 140, i)) // after a few steps there is room for all tokens
+		}
+		ctx := context.Background()
+		token, as := make([]int32, 1), &op.Sampling{}
+		var appending time.Duration
+		next := func() {
+			begin := time.Now()
+			for _, q := range list {
+				d := q.(generate.Drawer)
+				var ok bool
+				if token[0], ok = d.Drawn(); !ok {
+					token[0] = 5
+					d.Draw(as)
+				}
+				if err := q.Append(token...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			appending += time.Since(begin)
+			if err := s.Step(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Step(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for range 6 {
+			next()
+		}
+		begin := time.Now()
+		appending = 0
+		if allocations := testing.AllocsPerRun(100, next); allocations > 0 {
+			t.Errorf("%d sequences: %v allocations a step", n, allocations)
+		}
+		t.Logf("%d sequences: %v a step, of which tokens are taken and given in %v", n, time.Since(begin)/101, appending/101)
+		for _, q := range list {
+			q.Close()
+		}
+	}
+}
+
 // Many sequences of one session: prompts of 4 × 4096 tokens, then tokens of 1, 16 and 128
 // sequences at a context of 1K.
 func BenchmarkManySequences(b *testing.B) {

@@ -29,17 +29,18 @@ type sharer struct {
 	site   goal.Site
 	base   strategy.Choice // that the search found without the CPU
 	main   *target
-	one    *target // of a step of one row
+	decode *target // of a step that adds a token to every sequence
+	rows   int64   // of that
 	exact  bool
 	layers []int // blocks with keys and values
 }
 
-func newSharer(main, smallest *spec.Model, g goal.Goal, site goal.Site, c strategy.Choice) (*sharer, error) {
-	s := &sharer{goal: g, site: site, base: c, exact: main.Config.Cache.Exact}
+func newSharer(main, decode *spec.Model, g goal.Goal, site goal.Site, c strategy.Choice) (*sharer, error) {
+	s := &sharer{goal: g, site: site, base: c, exact: main.Config.Cache.Exact, rows: decode.Config.Seq}
 	for _, m := range []struct {
 		to *(*target)
 		of *spec.Model
-	}{{&s.main, main}, {&s.one, smallest}} {
+	}{{&s.main, main}, {&s.decode, decode}} {
 		l, err := layout.New(m.of, g, site)
 		if err != nil {
 			return nil, err
@@ -54,37 +55,59 @@ func newSharer(main, smallest *spec.Model, g goal.Goal, site goal.Site, c strate
 	return s, nil
 }
 
-// choice keeps the last blocks on the device, gives the CPU some of the others in steps of up to so
-// many rows, and streams the rest. What only looks embeddings up is always the CPU's.
+// choice keeps some blocks on the device, the last ones behind the layers first, gives the CPU some of the others in
+// steps of up to so many rows, and streams the rest. Those that stream are evenly among the layers, each behind what is
+// computed while it comes, so that the link never waits for a buffer; so are the CPU's among the others. What only looks
+// embeddings up is always the CPU's.
 func (s *sharer) choice(resident, depth, byCPU int, rows int64) strategy.Choice {
 	c, blocks := s.base, len(s.main.Model.Blocks)
 	c.Prefetch, c.CPURows = depth, make([]int64, blocks)
 	c.Streamed = slices.Repeat([]bool{true}, len(s.base.Streamed))
-	for i := blocks - resident; i < blocks; i++ {
+	stays := func(i int) {
 		for _, k := range s.main.Slabs.OfBlock[i] {
 			c.Streamed[k] = false
 		}
 	}
-	var away []int
-	for _, i := range s.layers {
-		if i < blocks-resident {
-			away = append(away, i)
+	first, end := s.layers[0], s.layers[len(s.layers)-1]+1
+	for i := max(end, blocks-resident); i < blocks; i++ {
+		stays(i)
+	}
+	for i := min(first, blocks) - max(resident-(blocks-first), 0); i < first; i++ {
+		stays(i)
+	}
+	here := min(s.layersHere(resident), end-first)
+	byCPU = min(byCPU, end-first-here)
+	streams := end - first - here - byCPU
+	computed, kept, given := 0, 0, 0 // before a layer: others than those that stream, and which
+	for i := range end - first {
+		if (i+1)*streams/(end-first) > i*streams/(end-first) {
+			continue
+		}
+		computed++
+		switch of := (end - first - streams); {
+		case given < computed*byCPU/of && slices.Contains(s.layers, first+i):
+			c.CPURows[first+i] = rows
+			given++
+		case kept < here:
+			stays(first + i)
+			kept++
 		}
 	}
-	for n, streams := range layout.Spread(len(away)-min(byCPU, len(away)), len(away)) {
-		if !streams {
-			c.CPURows[away[n]] = rows
-		}
-	}
-	for i := range min(blocks-1, s.layers[0]) {
+	for i := range min(blocks-1, first) {
 		c.CPURows[i] = strategy.AllRows
 	}
 	return s.main.Allowed(c)
 }
 
+// layersHere is how many layers are among so many blocks that stay on the device.
+func (s *sharer) layersHere(resident int) int {
+	behind := len(s.main.Model.Blocks) - 1 - s.layers[len(s.layers)-1]
+	return max(resident-behind, 0)
+}
+
 // fits says whether the largest step has memory for a choice.
 func (s *sharer) fits(c strategy.Choice) (bool, error) {
-	for _, t := range []*target{s.main, s.one} {
+	for _, t := range []*target{s.main, s.decode} {
 		p, err := t.writer.Plan(c)
 		if err != nil {
 			return false, err
@@ -114,6 +137,14 @@ type shared struct {
 	choice                 strategy.Choice
 	resident, depth, byCPU int
 	seconds                float64 // of a token
+}
+
+// worth is what a token must take of the time without the CPU. Embeddings that it looks up have the same bits.
+func (d *shared) worth() float64 {
+	if d.byCPU == 0 {
+		return worthwhile
+	}
+	return worthLeaving
 }
 
 // best finds the division with which a token takes least. A second buffer for what streams hides the
@@ -156,7 +187,7 @@ func (s *sharer) mostResident(depth, byCPU int) (most int, err error) {
 	most = -1
 	for low, high := 0, len(s.main.Model.Blocks); low <= high; {
 		mid := (low + high) / 2
-		fits, err := s.fits(s.choice(mid, depth, byCPU, 1))
+		fits, err := s.fits(s.choice(mid, depth, byCPU, s.rows))
 		if err != nil {
 			return -1, err
 		}
@@ -175,15 +206,13 @@ const worthSecond = 0.95
 // divide finds how many blocks the CPU should compute; nil where nothing fits.
 func (s *sharer) divide(resident, depth int) (*shared, error) {
 	most := 0
-	for _, i := range s.layers {
-		if i < len(s.main.Model.Blocks)-resident && !s.exact {
-			most++
-		}
+	if !s.exact {
+		most = max(len(s.layers)-s.layersHere(resident), 0)
 	}
 	var found *shared
 	for n := range most + 1 {
-		c := s.choice(resident, depth, n, 1)
-		t, err := s.seconds(s.one, c)
+		c := s.choice(resident, depth, n, s.rows)
+		t, err := s.seconds(s.decode, c)
 		if err != nil {
 			return nil, err
 		}
@@ -202,7 +231,7 @@ func (s *sharer) divide(resident, depth int) (*shared, error) {
 // mostRows finds up to how many rows the CPU should compute its blocks: more rows take it longer, and
 // the link no longer.
 func (s *sharer) mostRows(d *shared, more Rows) (int64, error) {
-	rows := int64(1)
+	rows := s.rows
 	for _, n := range more.Sizes {
 		if n <= rows {
 			continue
@@ -220,7 +249,7 @@ func (s *sharer) mostRows(d *shared, more Rows) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		without, err := s.seconds(t, s.choice(d.resident, d.depth, d.byCPU, 1))
+		without, err := s.seconds(t, s.choice(d.resident, d.depth, d.byCPU, rows))
 		if err != nil || with > without {
 			return rows, err
 		}
@@ -231,7 +260,7 @@ func (s *sharer) mostRows(d *shared, more Rows) (int64, error) {
 
 // shareWithCPU is a plan that streams weights, with the CPU computing some of the blocks where a token
 // takes less time then.
-func shareWithCPU(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, site goal.Site, more Rows) (*plan.Plan, error) {
+func shareWithCPU(p *plan.Plan, main, decode *spec.Model, g goal.Goal, site goal.Site, more Rows) (*plan.Plan, error) {
 	var c strategy.Choice
 	if err := json.Unmarshal(p.Choices, &c); err != nil {
 		return nil, err
@@ -240,16 +269,16 @@ func shareWithCPU(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, site go
 	if site.CPUKernels == nil || site.CPU.Bandwidth == 0 || c.DeviceCount() > 1 || strategy.Count(c.OnDisk) > 0 || !open {
 		return p, nil
 	}
-	s, err := newSharer(main, smallest, g, site, c)
+	s, err := newSharer(main, decode, g, site, c)
 	if err != nil || len(s.layers) == 0 {
 		return p, err
 	}
-	before, err := s.seconds(s.one, c)
+	before, err := s.seconds(s.decode, c)
 	if err != nil {
 		return nil, err
 	}
 	found, err := s.best()
-	if err != nil || found == nil || found.seconds > worthLeaving*before {
+	if err != nil || found == nil || found.seconds > found.worth()*before {
 		return p, err
 	}
 	rows, err := s.mostRows(found, more)

@@ -62,7 +62,7 @@ func WithSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.P
 		}
 		ph.Seconds = f.StepSeconds
 		_, captures := site.Kernels.(device.GraphCapturer)
-		if n := view.Launches(); (captures || site.Device.Kernel > 0) && view.CanCapture() && n <= left && steps[i].Rows <= p.Cache.Streams*(1+p.Cache.Drafts) {
+		if n := view.Launches(); (captures || site.Device.Kernel > 0) && view.CanCapture() && n <= left && steps[i].Rows <= p.Cache.Slots()*(1+p.Cache.Drafts) {
 			view.Captured = true
 			if f, err = forecast.Of(view, site); err != nil {
 				return nil, err
@@ -159,11 +159,11 @@ func Filled(p *plan.Plan, site goal.Site, phase string, positions int64) (*plan.
 }
 
 // ForDecoding is a plan to generate, chosen anew where it streams weights: a chunk of a prompt
-// computes long enough to hide transfers that a single token waits for. The search is for
-// the smallest step then, within what the largest leaves of the device, and with the CPU computing
+// computes long enough to hide transfers that a token waits for. The search is for
+// the step that adds a token to every sequence then, within what the largest leaves of the device, and with the CPU computing
 // blocks where that is faster. It takes the model traced for both, and for more rows.
-func ForDecoding(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, site goal.Site, more Rows) (*plan.Plan, error) {
-	p, err := streamForDecoding(p, main, smallest, g, site)
+func ForDecoding(p *plan.Plan, main, decode *spec.Model, g goal.Goal, site goal.Site, more Rows) (*plan.Plan, error) {
+	p, err := streamForDecoding(p, main, decode, g, site)
 	if err != nil {
 		return nil, err
 	}
@@ -171,11 +171,11 @@ func ForDecoding(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, site goa
 	if err := json.Unmarshal(p.Choices, &c); err != nil || strategy.Count(c.Streamed) == 0 {
 		return p, err
 	}
-	return shareWithCPU(p, main, smallest, g, site, more)
+	return shareWithCPU(p, main, decode, g, site, more)
 }
 
 // streamForDecoding chooses anew what streams.
-func streamForDecoding(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
+func streamForDecoding(p *plan.Plan, main, decode *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	var c strategy.Choice
 	if err := json.Unmarshal(p.Choices, &c); err != nil {
 		return nil, fmt.Errorf("planning the steps of %s: %w", p.Model, err)
@@ -183,7 +183,7 @@ func streamForDecoding(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, si
 	if strategy.Count(c.Streamed) == 0 {
 		return p, nil
 	}
-	l, err := layout.New(smallest, g, site)
+	l, err := layout.New(decode, g, site)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func streamForDecoding(p *plan.Plan, main, smallest *spec.Model, g goal.Goal, si
 			less.Budget = min(less.Budget, site.DeviceBudget(a.Device)-max(p.Arenas[i].Bytes-a.Bytes, 0))
 		}
 	}
-	next, err := Make(smallest, g, less)
+	next, err := Make(decode, g, less)
 	if err != nil {
 		return p, nil // what was found fits
 	}

@@ -11,6 +11,15 @@ import (
 // Sums in any order are as near to exact ones as sums in order, and a row has the same bits whatever rows
 // are computed with it and however many workers there are.
 func TestDots(t *testing.T) {
+	t.Run("narrow", func(t *testing.T) {
+		defer func(was bool) { wideDots = was }(wideDots)
+		wideDots = false
+		testDots(t)
+	})
+	testDots(t)
+}
+
+func testDots(t *testing.T) {
 	for _, c := range []struct{ m, n, k, workers int }{{1, 64, 64, 1}, {1, 257, 96, 3}, {3, 101, 4096, 2}, {8, 33, 32, 4}, {4, 130, 64, 2}, {6, 77, 288, 3}, {1, 1000, 1024, 5}} {
 		for _, add := range []string{"", "bias", "plus", "accumulate"} {
 			t.Run(fmt.Sprint(c, add), func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 //	C[i, j] = bias[j] + Σb scale(j, b)·scale(i, b) · (Σp code(j, p)·x(i, p)) - minimum(j, b)·sum(i, b)
 //
 // An input is off by at most 2⁻¹⁵ of the largest of its block, 64 times less than what bf16 is
-// off by; inputs in bf16 down to a 128th of the largest stay what they are. A row of C has the
+// off by; inputs in bf16 down to a 127th of the largest stay what they are. A row of C has the
 // same bits whatever M and the number of workers.
 type Packed struct {
 	M, N, K int // N and K of whole blocks of the type
@@ -47,7 +47,7 @@ type PackedFormat struct {
 	minima       bool
 	index        int    // of the routines
 	table        *table // of codes that stand for other numbers, with scales apart
-	// element gives the code of an element of eight interleaved blocks, and scales those of its sub-block.
+	// code gives the code of an element of sixteen interleaved blocks, and scales those of its sub-block.
 	code   func(w []byte, r, i int) int16
 	scales func(w []byte, r, sub int) (scale, minimum float32)
 }
@@ -57,13 +57,13 @@ const packedFormats = 4
 // PackedFormatOf is the format of an interleaved type, nil for other types.
 func PackedFormatOf(t dtype.Type) *PackedFormat {
 	switch t {
-	case quant.Q4_0x8:
+	case quant.Q4_0x16:
 		return &PackedFormat{block: 32, bytes: 18, sub: 32, offset: 8, index: 0, code: codeQ4_0, scales: scalesFirst}
-	case quant.Q8_0x8:
+	case quant.Q8_0x16:
 		return &PackedFormat{block: 32, bytes: 34, sub: 32, index: 1, code: codeQ8_0, scales: scalesFirst}
-	case quant.Q4_Kx8:
+	case quant.Q4_Kx16:
 		return &PackedFormat{block: 256, bytes: 144, sub: 32, minima: true, index: 2, code: codeQ4K, scales: scalesQ4K}
-	case quant.Q6_Kx8:
+	case quant.Q6_Kx16:
 		return &PackedFormat{block: 256, bytes: 210, sub: 16, offset: 32, index: 3, code: codeQ6K, scales: scalesQ6K}
 	}
 	if f := tables[t]; f != nil {
@@ -77,7 +77,7 @@ func (f *PackedFormat) bits() int {
 	if f.table != nil {
 		return tableBits
 	}
-	return inputBits - 1
+	return splitBits
 }
 
 // record is what a matmul knows of some elements of an input that share a scale. The assembly
@@ -95,20 +95,22 @@ type blockSums struct {
 	sums  [2]int32
 }
 
-// Blocks of inputs, and the bits their integers have next to the sign.
+// Blocks of inputs, the bits their integers have next to the sign, and the power of two that the largest of a block is above
+// where they are split.
 const (
 	inputBlock = 32
 	inputBits  = 15
+	splitBits  = inputBits - 1
 )
 
 // packedRoutines is one implementation of the inner loops.
 type packedRoutines struct {
 	// round rounds blocks of 32 inputs to integers of so many bits.
 	round func(dst *int16, sums *blockSums, x *float32, blocks, bits int)
-	// matvec multiplies one row by groups of eight outputs of so many blocks each. Where splits says
+	// matvec multiplies one row by groups of sixteen outputs of so many blocks each. Where splits says
 	// so, the row was split.
 	matvec [packedFormats]func(w *byte, x *int16, records *record, dst *float32, blocks, groups int)
-	// unpack writes the codes of eight outputs as pairs of 16-bit integers, 64 bytes from pair to
+	// unpack writes the codes of sixteen outputs as pairs of 16-bit integers, 64 bytes from pair to
 	// pair, with their scales and minima, negative.
 	unpack [packedFormats]func(w *byte, pairs *int16, scales, minima *float32, blocks int)
 	// tiles adds to h rows of 16 columns of C, where h is the index. Steps are in bytes; there are
@@ -119,7 +121,7 @@ type packedRoutines struct {
 	// split brings the upper bytes of each eight inputs, in the order 0 4 1 5 2 6 3 7 that codes of
 	// 4 bits have in a word, in front of their lower bytes: multiplying bytes is cheaper, and
 	// 256 times the sums with the upper ones and those with the lower ones are exactly the sums with
-	// the inputs.
+	// the inputs. Lower bytes are signed, upper ones what is left.
 	split  func(x *int16, n int)
 	splits [packedFormats]bool
 
@@ -128,10 +130,10 @@ type packedRoutines struct {
 
 type packedTileFunc func(x *int16, xStep int, records *record, recordStep int, pairs *int16, scales, minima *float32, c *float32, cStep, subs, length int)
 
-// A panel is 16 outputs. Of many rows so much of K is unpacked at a time that it stays in the
+// A panel is 16 outputs, whose rows lie together. Of many rows so much of K is unpacked at a time that it stays in the
 // caches of a core while rows are read in long runs; it is a multiple of all blocks.
 const (
-	panelN    = 16
+	panelN    = quant.InterleavedRows
 	panelSlab = 1024
 )
 
@@ -143,14 +145,14 @@ func (g *Packed) Workspace(workers int) int {
 // inputScratch is for rounded inputs and their records.
 func (g *Packed) inputScratch() int { return g.M * (g.inputStep()/2 + 4*g.recordStep()) }
 
-// workerScratch is for sums of blocks, or a split row, and for an unpacked panel with scales and
+// workerScratch is for sums of blocks, or for an unpacked panel with scales and
 // minima and the sums of its outputs.
 func (g *Packed) workerScratch() int {
 	need := panelSlab*panelN/2 + 2*panelN*panelSlab/g.Format.sub + panelN*g.M
 	if g.Format.table != nil {
 		need += g.tableScratchSize()
 	}
-	return roundUp(max(3*(g.K/inputBlock), g.K/2, need), 16)
+	return roundUp(max(3*(g.K/inputBlock), need), 16)
 }
 
 func (g *Packed) scratchOf(worker int) []float32 {
@@ -166,12 +168,12 @@ func (g *Packed) Run(p *Pool) {
 	g.launch.do = (*Packed).roundRow
 	p.LaunchWork(g.M, &g.launch, g.M*g.K)
 	if g.M == 1 {
-		g.launch.do, g.shares = (*Packed).vector, shares{g.N / quant.InterleavedRows, p.Workers()}
+		g.launch.do, g.shares = (*Packed).vector, shares{g.N / panelN, p.Workers()}
 		p.LaunchWork(g.shares.pieces(), &g.launch, g.N*g.K)
 		return
 	}
 	g.launch.do = (*Packed).panel
-	p.LaunchWork(ceil(g.N, panelN), &g.launch, g.M*g.N*g.K)
+	p.LaunchWork(g.N/panelN, &g.launch, g.M*g.N*g.K)
 }
 
 // packedJob is a part of the work.
@@ -206,68 +208,41 @@ func (g *Packed) roundRow(worker, i int) {
 }
 
 func (g *Packed) groupBytes() int {
-	return g.K / g.Format.block * g.Format.bytes * quant.InterleavedRows
+	return g.K / g.Format.block * g.Format.bytes * panelN
 }
 
 // vector computes some outputs of the only row.
 func (g *Packed) vector(worker, piece int) {
 	first, groups := g.shares.piece(piece)
-	g.rowOf(worker, 0, first, groups)
-}
-
-// inputOf is row i as a matvec reads it. The only row was split when it was rounded, others are
-// split in the scratch memory of the worker.
-func (g *Packed) inputOf(worker, i int) *int16 {
-	row := g.rounded[i*g.inputStep():][:g.K]
-	if g.M > 1 && g.splits() {
-		own := unsafe.Slice((*int16)(unsafe.Pointer(&g.scratchOf(worker)[0])), g.K)
-		copy(own, row)
-		g.path.split(&own[0], g.K)
-		return &own[0]
+	c := g.C[first*panelN:][:groups*panelN]
+	if g.Format.table != nil {
+		g.tableRow(worker, first, groups)
+	} else {
+		g.path.matvec[g.Format.index](&g.W[first*g.groupBytes()], &g.rounded[0], &g.records[0], &c[0], g.K/g.Format.block, groups)
 	}
-	return &row[0]
+	if g.Bias != nil {
+		Add(c, c, g.Bias[first*panelN:][:len(c)])
+	}
 }
 
 func (g *Packed) splits() bool { return g.Format.table == nil && g.path.splits[g.Format.index] }
 
-// rowOf computes groups of outputs of row i.
-func (g *Packed) rowOf(worker, i, first, groups int) {
-	c := g.C[i*g.N+first*quant.InterleavedRows:][:groups*quant.InterleavedRows]
-	if g.Format.table != nil {
-		g.tableRow(worker, i, first, groups)
-	} else {
-		g.path.matvec[g.Format.index](&g.W[first*g.groupBytes()], g.inputOf(worker, i), &g.records[i*g.recordStep()], &c[0], g.K/g.Format.block, groups)
-	}
-	if g.Bias != nil {
-		Add(c, c, g.Bias[first*quant.InterleavedRows:][:len(c)])
-	}
-}
-
-// panel computes 16 outputs of all rows. Where eight are left over, they are computed row by row.
+// panel computes 16 outputs of all rows.
 func (g *Packed) panel(worker, piece int) {
 	col := piece * panelN
-	if g.N-col < panelN {
-		for i := range g.M {
-			g.rowOf(worker, i, col/quant.InterleavedRows, 1)
-		}
-		return
-	}
 	f, scratch, size := g.Format, g.scratchOf(worker), g.groupBytes()
 	pairs := (*int16)(unsafe.Pointer(&scratch[0]))
 	scales := scratch[panelSlab*panelN/2:]
 	minima := scales[panelN*panelSlab/f.sub:]
 	sums := minima[panelN*panelSlab/f.sub:][:panelN*g.M]
 	clear(sums)
-	w := g.W[col/quant.InterleavedRows*size:]
+	w := g.W[piece*size:]
 	for p0 := 0; p0 < g.K; p0 += panelSlab {
 		kc := min(panelSlab, g.K-p0)
-		for half := range 2 {
-			if f.table != nil {
-				g.unpackTable(worker, col/quant.InterleavedRows+half, p0/f.block, kc/f.block, pairAt(pairs, half*8), scales[8*half:])
-				continue
-			}
-			at := half*size + p0/f.block*f.bytes*quant.InterleavedRows
-			g.path.unpack[f.index](&w[at], pairAt(pairs, half*8), &scales[8*half], &minima[8*half], kc/f.block)
+		if f.table != nil {
+			g.unpackTable(worker, piece, p0/f.block, kc/f.block, pairs, scales)
+		} else {
+			g.path.unpack[f.index](&w[p0/f.block*f.bytes*panelN], pairs, &scales[0], &minima[0], kc/f.block)
 		}
 		g.multiply(sums, p0, kc, pairs, scales, minima)
 	}
@@ -305,6 +280,3 @@ func fitting(heights []int, n int) int {
 	}
 	return 1
 }
-
-// pairAt is the address of pair i.
-func pairAt(p *int16, i int) *int16 { return (*int16)(unsafe.Add(unsafe.Pointer(p), 4*i)) }

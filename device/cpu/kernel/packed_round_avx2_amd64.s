@@ -18,6 +18,10 @@ TEXT ·roundInputsAVX2(SB), NOSPLIT, $0-40
 	LEAQ 1(R8), R9     // the least exponent
 	LEAQ 254(R8), R10  // 254 + bits
 	MOVL $0x7fc00000, R13
+	XORL R15, R15
+	MOVL $0x20000, R11 // from 127/128 on a block has a larger scale, where integers are split
+	CMPQ R8, $14
+	CMOVLEQ R11, R15
 block:
 	VMOVUPS (SI), Y0
 	VMOVUPS 32(SI), Y1
@@ -37,8 +41,10 @@ block:
 	VPSHUFD $0xb1, X4, X5
 	VPMAXSD X5, X4, X4
 	VMOVD X4, AX
-	SHRL $23, AX
 	MOVL AX, R12
+	SHRL $23, R12
+	ADDL R15, AX
+	SHRL $23, AX
 	CMPQ AX, R9
 	CMOVQLT R9, AX
 	MOVQ AX, DX

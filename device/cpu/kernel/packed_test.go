@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	packedTypes = []dtype.Type{quant.Q4_0x8, quant.Q8_0x8, quant.Q4_Kx8, quant.Q6_Kx8}
-	tableTypes  = []dtype.Type{quant.NF4x8, quant.FP4x8}
+	packedTypes = []dtype.Type{quant.Q4_0x16, quant.Q8_0x16, quant.Q4_Kx16, quant.Q6_Kx16}
+	tableTypes  = []dtype.Type{quant.NF4x16, quant.FP4x16}
 )
 
 // newPacked is a matmul of random numbers, with the weight as numbers.
@@ -37,13 +37,13 @@ func TestPackedMatmuls(t *testing.T) {
 	eachPath(t, func(t *testing.T) {
 		for _, kind := range slices.Concat(packedTypes, tableTypes) {
 			allowed := 2e-5
-			if kind == quant.NF4x8 { // of which the values are rounded too
+			if kind == quant.NF4x16 { // of which the values are rounded too
 				allowed = 2e-4
 			}
-			for _, s := range [][3]int{{1, 8, 256}, {1, 520, 512}, {2, 24, 256}, {13, 40, 768}, {6, 16, 2304}} {
+			for _, s := range [][3]int{{1, 16, 256}, {1, 528, 512}, {2, 32, 256}, {13, 80, 768}, {6, 16, 2304}} {
 				rng := newRand()
 				g, weight := newPacked(t, rng, kind, s[0], s[1], s[2])
-				if s[1] != 24 {
+				if s[1] != 32 {
 					g.Bias = random(rng, g.N)
 				}
 				g.Work = make([]float32, g.Workspace(3))
@@ -93,7 +93,7 @@ func TestRoundedInputs(t *testing.T) {
 	x[32*22+31] = float32(math.NaN())
 	for i := range 32 {
 		x[32*23+i] = math.MaxFloat32
-		x[32*24+i] = math.Nextafter32(2, 1) // rounds up to what 16 bits cannot hold
+		x[32*24+i] = math.Nextafter32(2, 1) // rounds up to what two signed bytes cannot hold
 	}
 	want, sums := make([]int16, len(x)), make([]blockSums, len(x)/32)
 	roundInputsGo(&want[0], &sums[0], &x[0], len(sums), inputBits-1)
@@ -134,7 +134,7 @@ func abs(x []float32) []float32 {
 // Unpacked codes and scales are the same on all paths.
 func TestUnpackedWeights(t *testing.T) {
 	for _, kind := range packedTypes {
-		g, _ := newPacked(t, newRand(), kind, 1, 8, 512)
+		g, _ := newPacked(t, newRand(), kind, 1, 16, 512)
 		f := g.Format
 		unpacked := func() (pairs []int16, scales, minima []float32) {
 			pairs, scales, minima = make([]int16, 512*panelN), make([]float32, 512/f.sub*panelN), make([]float32, 512/f.sub*panelN)
@@ -154,6 +154,9 @@ func TestUnpackedWeights(t *testing.T) {
 	}
 }
 
+// scaleBytes are those of the scales of eight rows.
+var scaleBytes = map[dtype.Type]int{quant.Q4_0x16: 16, quant.Q8_0x16: 16, quant.Q4_Kx16: 128, quant.Q6_Kx16: 144}
+
 // Sums of the largest codes and inputs there are fit into the integers of all paths: all codes are
 // as large as their bits allow, and all inputs are the largest of their blocks, of one sign or the
 // other.
@@ -161,7 +164,8 @@ func TestLargestCodesAndInputs(t *testing.T) {
 	pool := NewPool(1)
 	defer pool.Close()
 	for _, kind := range packedTypes {
-		for _, x := range []float32{math.Nextafter32(2, 1), -math.Nextafter32(2, 1)} {
+		largest := math.Nextafter32(127./64, 1) // above it blocks have a larger scale
+		for _, x := range []float32{math.Nextafter32(2, 1), -math.Nextafter32(2, 1), largest, -largest} {
 			g, _ := newPacked(t, newRand(), kind, 1, 16, 512)
 			for i := range g.W {
 				g.W[i] = 0xff
@@ -169,9 +173,10 @@ func TestLargestCodesAndInputs(t *testing.T) {
 			first := g.Format.bytes * quant.InterleavedRows
 			for b := 0; b < len(g.W); b += first { // scales of one, not NaN
 				for r := range quant.InterleavedRows {
-					g.W[b+2*r], g.W[b+2*r+1] = 0, 0x3c
-					if kind == quant.Q4_Kx8 {
-						g.W[b+16+2*r], g.W[b+16+2*r+1] = 0, 0x3c
+					at := b + r/8*scaleBytes[kind] + r%8*2
+					g.W[at], g.W[at+1] = 0, 0x3c
+					if kind == quant.Q4_Kx16 {
+						g.W[at+16], g.W[at+17] = 0, 0x3c
 					}
 				}
 			}

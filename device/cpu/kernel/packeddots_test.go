@@ -12,6 +12,15 @@ import (
 // Matmuls with weights as they are stored give what they give with decoded ones, but for rounding; a row has the same
 // bits whatever rows are computed with it.
 func TestPackedDots(t *testing.T) {
+	t.Run("narrow", func(t *testing.T) {
+		defer func(was bool) { wideDots = was }(wideDots)
+		wideDots = false
+		testPackedDots(t)
+	})
+	testPackedDots(t)
+}
+
+func testPackedDots(t *testing.T) {
 	for _, kind := range []dtype.Type{quant.NF4, quant.FP4, quant.Q4_K, quant.Q6_K, quant.RowI8} {
 		for _, c := range []struct{ m, n, k, workers int }{{1, 37, 256, 1}, {3, 130, 1024, 3}, {4, 64, 512, 2}} {
 			t.Run(fmt.Sprint(kind, c), func(t *testing.T) {

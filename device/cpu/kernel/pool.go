@@ -194,9 +194,13 @@ func (p *Pool) spin() bool {
 	return false
 }
 
+// yieldAfter is how many turns of a spinning loop there are between those that let others run. It is longer than
+// the gap between two operations, since workers that yield all at once wait for each other in the scheduler.
+const yieldAfter = 1024
+
 // pause lets time pass in a spinning loop, and now and then lets others run.
 func pause(i int) {
-	if i%64 == 63 {
+	if i%yieldAfter == yieldAfter-1 {
 		runtime.Gosched()
 		return
 	}

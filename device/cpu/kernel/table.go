@@ -45,62 +45,66 @@ func newTable(t dtype.Type) *table {
 	return f
 }
 
-var tables = map[dtype.Type]*table{quant.NF4x8: newTable(quant.NF4), quant.FP4x8: newTable(quant.FP4)}
+var tables = map[dtype.Type]*table{quant.NF4x16: newTable(quant.NF4), quant.FP4x16: newTable(quant.FP4)}
 
 // tableRoutines is one implementation of the inner loops.
 type tableRoutines struct {
-	// matvec multiplies one row by eight outputs of so many blocks, which have scales [blocks 8]. Meanwhile
-	// it looks up the codes of the scales of eight other outputs, which come next.
+	// matvec multiplies one row by sixteen outputs of so many blocks, which have scales [blocks 16]. Meanwhile
+	// it looks up the codes of the scales of sixteen other outputs, which come next.
 	matvec func(w *byte, x *int16, records *record, dst, scales *float32, table *[32]byte, blocks int, next lookup)
 	// unpack writes codes as pairs of 16-bit integers, 64 bytes from pair to pair.
 	unpack func(w *byte, pairs *int16, table *[32]byte, blocks int)
-	// look looks the codes of the scales of so many blocks of eight outputs up.
+	// look looks the codes of the scales of so many blocks of sixteen outputs up.
 	look func(l lookup, blocks int)
 	// absmax makes scales of what was looked up, of so many blocks.
 	absmax func(s scaling, blocks int)
 }
 
-// scaling is how eight scales of each block are made of what was looked up:
-// (x[i]·groups[i mod 8] + offset)·factor.
+// scaling is how sixteen scales of each block are made of what was looked up:
+// (x[i]·groups[i mod 16] + offset)·factor.
 type scaling struct {
 	x, groups      *float32
 	offset, factor float32
 }
 
-// lookup is dst[i] = values[codes[i]], for eight codes of each block.
+// lookup is dst[i] = values[codes[i]], for sixteen codes of each block.
 type lookup struct {
 	dst    *float32
 	codes  *byte
 	values *[256]float32
 }
 
-// tableScratch is what a worker needs, at the end of its scratch memory: scales of eight rows, what
-// was looked up for the next eight, and the scales of their groups.
+// tableScratch is what a worker needs, at the end of its scratch memory: scales of sixteen rows, what
+// was looked up for the next sixteen, and the scales of their groups.
 type tableScratch struct {
-	each  [2][]float32 // [blocks 8]
-	group []float32    // [8]
+	each  [2][]float32 // [blocks 16]
+	group []float32    // [16]
 }
 
-func (g *Packed) tableScratchSize() int { return 2*(g.K/8) + 8 }
+// tableScales is how many scales sixteen rows have.
+func (g *Packed) tableScales() int { return g.K / quant.FourBitBlock * panelN }
+
+func (g *Packed) tableScratchSize() int { return 2*g.tableScales() + panelN }
 
 func (g *Packed) tableScratchOf(worker int) (s tableScratch) {
 	scratch := g.scratchOf(worker)
 	scratch = scratch[len(scratch)-g.tableScratchSize():]
-	s.each[0], s.each[1], s.group = scratch[:g.K/8], scratch[g.K/8:][:g.K/8], scratch[2*(g.K/8):][:quant.InterleavedRows]
+	n := g.tableScales()
+	s.each[0], s.each[1], s.group = scratch[:n], scratch[n:][:n], scratch[2*n:][:panelN]
 	return s
 }
 
-// scaleCodes looks the scales of eight rows up, from block b on.
+// scaleCodes looks the scales of sixteen rows up, from block b on.
 func (g *Packed) scaleCodes(dst []float32, scales *quant.Scales, group, b int) lookup {
-	at := group*quant.InterleavedRows*(g.K/quant.FourBitBlock) + 8*b
+	at := group*g.tableScales() + panelN*b
 	return lookup{&dst[0], &scales.Codes[at], &quant.Signed.Values}
 }
 
-// sameGroups sets of to the scales of the groups that block b of eight rows is in, and returns for how
-// many blocks, below end, each row stays in its group. Often all of the eight rows are in one.
+// sameGroups sets of to the scales of the groups that block b of sixteen rows is in, and returns for how
+// many blocks, below end, each row stays in its group. Often all of the rows are in one.
 func (g *Packed) sameGroups(of []float32, scales *quant.Scales, group, b, end int) int {
 	blocks, same := g.K/quant.FourBitBlock, end-b
-	at := group*quant.InterleavedRows*blocks + b
+	at := group*panelN*blocks + b
 	if last := at + (len(of)-1)*blocks + same - 1; at/quant.FourBitGroup == last/quant.FourBitGroup {
 		scale := scales.Group(at / quant.FourBitGroup)
 		for r := range of {
@@ -116,17 +120,17 @@ func (g *Packed) sameGroups(of []float32, scales *quant.Scales, group, b, end in
 	return same
 }
 
-// scale makes scales of x, which was looked up, for blocks b to end of eight rows.
+// scale makes scales of x, which was looked up, for blocks b to end of sixteen rows.
 func (g *Packed) scale(x, of []float32, scales *quant.Scales, group, b, end int) {
 	for first := b; b < end; {
 		same := g.sameGroups(of, scales, group, b, end)
-		g.path.table.absmax(scaling{&x[8*(b-first)], &of[0], scales.Offset, 1 / g.Format.table.size}, same)
+		g.path.table.absmax(scaling{&x[panelN*(b-first)], &of[0], scales.Offset, 1 / g.Format.table.size}, same)
 		b += same
 	}
 }
 
-// tableRow computes groups of outputs of row i.
-func (g *Packed) tableRow(worker, i, first, groups int) {
+// tableRow computes groups of outputs of the only row.
+func (g *Packed) tableRow(worker, first, groups int) {
 	blocks, own := g.K/quant.FourBitBlock, g.tableScratchOf(worker)
 	_, scales := quant.View4(g.N*g.K, g.W)
 	g.path.table.look(g.scaleCodes(own.each[0], &scales, first, 0), blocks)
@@ -134,20 +138,25 @@ func (g *Packed) tableRow(worker, i, first, groups int) {
 		now, then := own.each[(q-first)%2], own.each[(q-first+1)%2]
 		next := min(q+1, first+groups-1)
 		g.scale(now, own.group, &scales, q, 0, blocks)
-		g.path.table.matvec(&g.W[q*g.groupBytes()], &g.rounded[i*g.inputStep()], &g.records[i*g.recordStep()], &g.C[i*g.N+q*quant.InterleavedRows],
+		g.path.table.matvec(&g.W[q*g.groupBytes()], &g.rounded[0], &g.records[0], &g.C[q*panelN],
 			&now[0], &g.Format.table.bytes, blocks, g.scaleCodes(then, &scales, next, 0))
 	}
 }
 
-// unpackTable unpacks blocks of a half of a panel, from block b of a group of rows on.
+// unpackTable unpacks blocks of a panel, from block b of a group of rows on.
 func (g *Packed) unpackTable(worker, group, b, n int, pairs *int16, each []float32) {
-	g.path.table.unpack(&g.W[group*g.groupBytes()+b*quant.FourBitBlock/2*quant.InterleavedRows], pairs, &g.Format.table.bytes, n)
+	g.path.table.unpack(&g.W[group*g.groupBytes()+b*quant.FourBitBlock/2*panelN], pairs, &g.Format.table.bytes, n)
 	own := g.tableScratchOf(worker)
 	_, scales := quant.View4(g.N*g.K, g.W)
 	g.path.table.look(g.scaleCodes(own.each[0], &scales, group, b), n)
 	g.scale(own.each[0], own.group, &scales, group, b, b+n)
-	for j := range 2 * n { // two sums of 32 share a scale
-		copy(each[panelN*j:], own.each[0][j/2*8:][:8])
+	spreadScales(each, own.each[0], n)
+}
+
+// spreadScales gives both sums of 32 elements of a block its scales.
+func spreadScales(dst, each []float32, blocks int) {
+	for j := range 2 * blocks {
+		copy(dst[panelN*j:], each[j/2*panelN:][:panelN])
 	}
 }
 
@@ -160,20 +169,18 @@ func matvecTableGo(w *byte, x *int16, records *record, dst, scales *float32, tab
 	n := blocks * quant.FourBitBlock
 	pairs, each := make([]int16, n*panelN), make([]float32, panelN*n/inputBlock)
 	unpackTableGo(w, &pairs[0], table, blocks)
-	for j := range n / inputBlock {
-		copy(each[panelN*j:], unsafe.Slice(at(scales, j/2*8), 8))
-	}
-	var c [panelN]float32
+	spreadScales(each, unsafe.Slice(scales, panelN*blocks), blocks)
+	c := unsafe.Slice(dst, panelN)
+	clear(c)
 	packedTileGo(x, 0, records, 0, &pairs[0], &each[0], nil, &c[0], 0, n/inputBlock, inputBlock/2)
-	copy(unsafe.Slice(dst, 8), c[:8])
 }
 
 func unpackTableGo(w *byte, pairs *int16, table *[32]byte, blocks int) {
-	codes := unsafe.Slice(w, blocks*quant.FourBitBlock/2*quant.InterleavedRows)
+	codes := unsafe.Slice(w, blocks*quant.FourBitBlock/2*panelN)
 	for p := range blocks * quant.FourBitBlock {
-		for r := range quant.InterleavedRows {
+		for r := range panelN {
 			i := p % 8
-			code := codes[p/8*32+r/4*16+r%4*2+i%2+i/2%2*8] >> (i / 4 * 4) & 15
+			code := codes[p/8*64+r/4*16+r%4*2+i%2+i/2%2*8] >> (i / 4 * 4) & 15
 			value := int16(uint16(table[code]) | uint16(table[16+code])<<8)
 			*(*int16)(unsafe.Add(unsafe.Pointer(pairs), 64*(p/2)+4*r+2*(p%2))) = value
 		}
@@ -181,14 +188,14 @@ func unpackTableGo(w *byte, pairs *int16, table *[32]byte, blocks int) {
 }
 
 func lookGo(l lookup, blocks int) {
-	for i, c := range unsafe.Slice(l.codes, 8*blocks) {
+	for i, c := range unsafe.Slice(l.codes, panelN*blocks) {
 		*at(l.dst, i) = l.values[c]
 	}
 }
 
 func absmaxGo(s scaling, blocks int) {
-	for i := range 8 * blocks {
-		rest := float32(*at(s.x, i) * *at(s.groups, i%8)) // rounded, not fused
+	for i := range panelN * blocks {
+		rest := float32(*at(s.x, i) * *at(s.groups, i%panelN)) // rounded, not fused
 		*at(s.x, i) = float32(rest+s.offset) * s.factor
 	}
 }

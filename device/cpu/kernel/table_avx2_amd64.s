@@ -17,27 +17,30 @@ GLOBL nibbles<>(SB), RODATA|NOPTR, $8
 // Codes of eight elements of eight rows at o of SI: those of the first four are Y8, those of the others Y9.
 #define CODES(o) VMOVDQU (o)(SI), Y8; VPSRLW $4, Y8, Y9; VPAND Y15, Y8, Y8; VPAND Y15, Y9, Y9
 
-// Integers times inputs at x of DX are added to sums in Y1 and Y12, so that additions seldom wait for each other.
-// Inputs are loaded first, so that instructions that need each other are far apart.
+// Integers times inputs at x of DX begin sums or are added to them, those of the first eight rows in Y2 and those of the
+// others in Y3.
 #define INPUTS(x) VPBROADCASTD (x)(DX), Y4; VPBROADCASTD (x+4)(DX), Y5; VPBROADCASTD (x+8)(DX), Y6; VPBROADCASTD (x+12)(DX), Y7
-#define BEGIN(lo, hi, x, y) VPMADDWD lo, x, Y1; VPMADDWD hi, y, Y12
-#define MORE(lo, hi, x, y) VPMADDWD lo, x, lo; VPADDD lo, Y1, Y1; VPMADDWD hi, y, hi; VPADDD hi, Y12, Y12
+#define BEGIN(x, y, sums) VPMADDWD Y11, x, sums; VPMADDWD Y12, y, Y12; VPADDD Y12, sums, sums
+#define MORE(x, y, sums) VPMADDWD Y11, x, Y11; VPADDD Y11, sums, sums; VPMADDWD Y12, y, Y12; VPADDD Y12, sums, sums
+#define ROWS(o, FIRST, sums) \
+	CODES(o); \
+	LOOK(Y8, Y10, Y11, Y12); FIRST(Y4, Y5, sums); \
+	LOOK(Y9, Y10, Y11, Y12); MORE(Y6, Y7, sums)
 #define EIGHT(o, x, FIRST) \
-	INPUTS(x); CODES(o); \
-	LOOK(Y8, Y10, Y11, Y3); FIRST(Y11, Y3, Y4, Y5); \
-	LOOK(Y9, Y10, Y11, Y3); MORE(Y11, Y3, Y6, Y7)
+	PREFETCHT0 (2048+o)(SI); INPUTS(x); ROWS(o, FIRST, Y2); ROWS(o+32, FIRST, Y3)
 
 #define HALF(o) \
-	EIGHT(o, 0, BEGIN); EIGHT(o+32, 16, MORE); EIGHT(o+64, 32, MORE); EIGHT(o+96, 48, MORE); \
-	VPADDD Y12, Y1, Y1; \
-	VCVTDQ2PS Y1, Y1; VBROADCASTSS (BX), Y7; VMULPS Y2, Y7, Y7; VFMADD231PS Y7, Y1, Y0; \
+	EIGHT(o, 0, BEGIN); EIGHT(o+64, 16, MORE); EIGHT(o+128, 32, MORE); EIGHT(o+192, 48, MORE); \
+	VBROADCASTSS (BX), Y4; \
+	VCVTDQ2PS Y2, Y2; VMULPS (R8), Y4, Y5; VFMADD231PS Y5, Y2, Y0; \
+	VCVTDQ2PS Y3, Y3; VMULPS 32(R8), Y4, Y6; VFMADD231PS Y6, Y3, Y1; \
 	ADDQ $64, DX; ADDQ $16, BX
 
-// Eight elements of eight rows at o of SI as pairs, from pair p on.
+// Eight elements of eight rows at o of SI as pairs at p of DI.
 #define PUT_EIGHT(o, p) \
 	CODES(o); \
-	LOOK(Y8, Y10, Y11, Y3); VMOVDQU Y11, (64*p)(DI); VMOVDQU Y3, (64*p+64)(DI); \
-	LOOK(Y9, Y10, Y11, Y3); VMOVDQU Y11, (64*p+128)(DI); VMOVDQU Y3, (64*p+192)(DI)
+	LOOK(Y8, Y10, Y11, Y12); VMOVDQU Y11, (p)(DI); VMOVDQU Y12, (p+64)(DI); \
+	LOOK(Y9, Y10, Y11, Y12); VMOVDQU Y11, (p+128)(DI); VMOVDQU Y12, (p+192)(DI)
 
 // Look one code up: of codes at R9 in values at R11, to R10. Loads of single numbers take less than
 // a gather.
@@ -57,30 +60,35 @@ TEXT ·matvecTableAVX2(SB), NOSPLIT, $0-80
 	MOVQ next_values+72(FP), R11
 	TABLE
 	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
 block:
-	PREFETCHT0 2048(SI)
-	PREFETCHT0 2112(SI)
-	PREFETCHT0 2176(SI)
-	PREFETCHT0 2240(SI)
 	PREFETCHT0 1024(R9)
-	VMOVUPS (R8), Y2
 	LOOK_UP(0)
 	LOOK_UP(1)
 	LOOK_UP(2)
 	LOOK_UP(3)
-	HALF(0)
 	LOOK_UP(4)
 	LOOK_UP(5)
 	LOOK_UP(6)
 	LOOK_UP(7)
-	HALF(128)
-	ADDQ $256, SI
-	ADDQ $32, R8
-	ADDQ $8, R9
-	ADDQ $32, R10
+	HALF(0)
+	LOOK_UP(8)
+	LOOK_UP(9)
+	LOOK_UP(10)
+	LOOK_UP(11)
+	LOOK_UP(12)
+	LOOK_UP(13)
+	LOOK_UP(14)
+	LOOK_UP(15)
+	HALF(256)
+	ADDQ $512, SI
+	ADDQ $64, R8
+	ADDQ $16, R9
+	ADDQ $64, R10
 	DECQ CX
 	JNZ block
 	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
 	VZEROUPPER
 	RET
 
@@ -90,17 +98,15 @@ TEXT ·unpackTableAVX2(SB), NOSPLIT, $0-32
 	MOVQ pairs+8(FP), DI
 	MOVQ table+16(FP), AX
 	MOVQ blocks+24(FP), CX
-	SHLQ $1, CX
+	SHLQ $3, CX
 	TABLE
-half:
+eight:
 	PUT_EIGHT(0, 0)
-	PUT_EIGHT(32, 4)
-	PUT_EIGHT(64, 8)
-	PUT_EIGHT(96, 12)
-	ADDQ $128, SI
-	ADDQ $1024, DI
+	PUT_EIGHT(32, 32)
+	ADDQ $64, SI
+	ADDQ $256, DI
 	DECQ CX
-	JNZ half
+	JNZ eight
 	VZEROUPPER
 	RET
 
@@ -110,6 +116,7 @@ TEXT ·lookAVX2(SB), NOSPLIT, $0-32
 	MOVQ l_codes+8(FP), R9
 	MOVQ l_values+16(FP), R11
 	MOVQ blocks+24(FP), CX
+	SHLQ $1, CX
 block:
 	LOOK_UP(0)
 	LOOK_UP(1)
@@ -130,15 +137,20 @@ TEXT ·absmaxAVX2(SB), NOSPLIT, $0-32
 	MOVQ s_x+0(FP), DI
 	MOVQ s_groups+8(FP), DX
 	VMOVUPS (DX), Y1
+	VMOVUPS 32(DX), Y4
 	VBROADCASTSS s_offset+16(FP), Y2
 	VBROADCASTSS s_factor+20(FP), Y3
 	MOVQ blocks+24(FP), CX
 scales:
 	VMULPS (DI), Y1, Y6
+	VMULPS 32(DI), Y4, Y7
 	VADDPS Y2, Y6, Y6
+	VADDPS Y2, Y7, Y7
 	VMULPS Y3, Y6, Y6
+	VMULPS Y3, Y7, Y7
 	VMOVUPS Y6, (DI)
-	ADDQ $32, DI
+	VMOVUPS Y7, 32(DI)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ scales
 	VZEROUPPER

@@ -15,8 +15,9 @@
 // f16, too large: 1024 and a code without sign in the last bits. It is cheaper to take that from sums.
 template <int CODE> __device__ __forceinline__ void halves(u32 w, u32 &even, u32 &odd) {
     if (CODE == I8ROW) {
-        even = w & 0x00ff00ffu ^ 0x64806480u;
-        odd = w >> 8 & 0x00ff00ffu ^ 0x64806480u;
+        w ^= 0x80808080u;
+        even = __byte_perm(w, 0x64646464u, 0x4240);
+        odd = __byte_perm(w, 0x64646464u, 0x4341);
     } else { // the exponent is one of f16 that is 8 too small: see factor
         even = w << 8 & 0x80008000u | w << 7 & 0x3f803f80u;
         odd = w & 0x80008000u | w >> 1 & 0x3f803f80u;
@@ -48,6 +49,25 @@ __device__ __forceinline__ void mmaHalves(float (&c)[4], const Left &a, u32 b0, 
                  : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b0), "r"(b1));
 }
 
+// mmaIntegers is mma of integers of 8 bits, 32 of a row at a time.
+__device__ __forceinline__ void mmaIntegers(int (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ u32 word(const uint4 &x, int n) { return n == 0 ? x.x : n == 1 ? x.y : n == 2 ? x.z : x.w; }
+// largerOf is NaN where one of both is.
+__device__ __forceinline__ float largerOf(float x, float y) {
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+    return r;
+}
+
+// Queries that meet integers are integers too, of 15 bits: UPPER times one of 8 bits and a rest, each with
+// matmuls of its own. MOST is the largest.
+#define UPPER 128
+#define MOST (127 * UPPER)
+
 // Coded is rows of a code.
 template <int CODE> struct Coded {
     enum { bytes = CODE == I4ROW ? HEAD / 2 : HEAD, chunks = bytes / 16, more = CODE == I8ROW ? 0x6480 : 0 };
@@ -69,10 +89,18 @@ template <int CODE> struct Coded {
         return __ldcg((const uint2 *)(codes + numbers / 2) + row);
     }
 
-    // fetch starts copying 32 rows to a tile: lane i has the number of row i, and whether it is wanted.
-    static __device__ __forceinline__ void fetch(u8 *tile, const u8 *codes, int row, bool wanted) {
+    // fetch starts copying 32 rows to a tile: lane i has the number of row i, and whether it is wanted. behind: rows that are all
+    // wanted lie one behind the other.
+    static __device__ __forceinline__ void fetch(u8 *tile, const u8 *codes, int row, bool wanted, bool behind) {
         const int lane = threadIdx.x & 31;
         const u32 some = __ballot_sync(0xffffffffu, wanted);
+        if (behind && some == 0xffffffffu) {
+            const u8 *from = codes + (i64)__shfl_sync(0xffffffffu, row, 0) * bytes + lane * 16;
+            u8 *to = place(tile, lane / chunks, lane % chunks), *other = bytes == 128 ? place(tile, lane / chunks, lane % chunks ^ 2) : to; // as rows 4 on have it
+#pragma unroll
+            for (int n = 0; n < chunks; n++) fetch16((Element *)((n & 1 ? other : to) + n * 512), (const Element *)(from + n * 512), true);
+            return;
+        }
 #pragma unroll
         for (int n = 0; n < 32 * chunks; n += 32) {
             const int r = (n + lane) / chunks, c = (n + lane) % chunks;
@@ -81,11 +109,39 @@ template <int CODE> struct Coded {
         }
     }
 
+    // putQuery writes eight numbers of a query to a row of q, times by: in f16, or in two parts of 8 bits.
+    static __device__ __forceinline__ void putQuery(u8 *q, int chunk, const float (&x)[8], float by) {
+        if (CODE != I8ROW) {
+            *(uint4 *)(q + chunk * 16) = {twoHalves(x[0] * by, x[1] * by), twoHalves(x[2] * by, x[3] * by), twoHalves(x[4] * by, x[5] * by), twoHalves(x[6] * by, x[7] * by)};
+            return;
+        }
+        u32 upper[2] = {}, rest[2] = {};
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int v = __float2int_rn(x[i] * by), u = v + UPPER / 2 >> 7;
+            upper[i / 4] |= (u & 0xff) << i % 4 * 8;
+            rest[i / 4] |= (v - u * UPPER & 0xff) << i % 4 * 8;
+        }
+        *(uint2 *)(q + chunk * 8) = {upper[0], upper[1]};
+        *(uint2 *)(q + HEAD + chunk * 8) = {rest[0], rest[1]};
+    }
+    // sizeOf is what a query is divided by whose greatest number is given, so that it fits: a power of two, but for integers.
+    static __device__ __forceinline__ float sizeOf(float greatest) {
+        if (CODE == I8ROW) return greatest < 1e-30f ? 1.0f : greatest * (1.0f / MOST);
+        u32 size = __float_as_uint(greatest) & 0x7f800000u;
+        return __uint_as_float(size == 0 ? 0x3f800000u : size);
+    }
+
     // query puts a head of queries into the order in which codes are widened: b[i] meets the i-th words that
     // addScores multiplies with.
     static __device__ __forceinline__ void query(u32 (&b)[HEAD / 16][2], const u16 *q) {
         const int t = threadIdx.x & 3;
-        if (CODE != I4ROW)
+        if (CODE == I8ROW)
+#pragma unroll
+            for (int i = 0; i < HEAD / 16; i++) // upper parts, then rests
+#pragma unroll
+                for (int n = 0; n < 2; n++) b[i][n] = *(const u32 *)((const u8 *)q + i * 32 + n * 16 + 4 * t);
+        else if (CODE != I4ROW)
 #pragma unroll
             for (int i = 0; i < HEAD / 16; i++) {
                 const uint2 e = *(const uint2 *)(q + i / 4 * 64 + 16 * t + i % 4 * 4);
@@ -104,9 +160,26 @@ template <int CODE> struct Coded {
     }
 
     // addScores adds the products of 32 rows of keys, 16 at a time, with eight heads of queries: in two parts, so that
-    // one matmul waits for another less often.
+    // one matmul waits for another less often. Integers are multiplied as they are, and all is in s.
     static __device__ __forceinline__ void addScores(float (&s)[2][4], float (&more)[2][4], const u32 (&b)[HEAD / 16][2], u8 *tile, uint2 scale) {
         const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+        if (CODE == I8ROW) {
+            int upper[2][4] = {}, rest[2][4] = {};
+#pragma unroll
+            for (int i = 0; i < HEAD / 32; i++)
+#pragma unroll
+                for (int m = 0; m < 2; m++) {
+                    u32 a[4];
+                    matrices(a, sharedAt(place(tile, m * 16 + (lane & 15), 2 * i + (lane >> 4))));
+                    mmaIntegers(upper[m], a, b[i][0], b[i][1]);
+                    mmaIntegers(rest[m], a, b[HEAD / 32 + i][0], b[HEAD / 32 + i][1]);
+                }
+#pragma unroll
+            for (int m = 0; m < 2; m++)
+#pragma unroll
+                for (int x = 0; x < 4; x++) s[m][x] = (float)(upper[m][x] * UPPER + rest[m][x]);
+            return;
+        }
         if (CODE != I4ROW) {
 #pragma unroll
             for (int h = 0; h < HEAD / 64; h++) {
@@ -119,7 +192,7 @@ template <int CODE> struct Coded {
                     for (int m = 0; m < 2; m++) {
                         Left a;
 #pragma unroll
-                        for (int y = 0; y < 2; y++) halves<CODE>(i == 0 ? w[m][y].x : i == 1 ? w[m][y].y : i == 2 ? w[m][y].z : w[m][y].w, a.x[y], a.x[2 + y]);
+                        for (int y = 0; y < 2; y++) halves<CODE>(word(w[m][y], i), a.x[y], a.x[2 + y]);
                         mmaHalves(i & 1 ? more[m] : s[m], a, b[h * 4 + i][0], b[h * 4 + i][1]);
                     }
             }
@@ -152,7 +225,7 @@ template <int CODE> struct Coded {
                     Left a;
 #pragma unroll
                     for (int y = 0; y < 2; y++) {
-                        const u32 x = i == 0 ? w[m][y].x : i == 1 ? w[m][y].y : i == 2 ? w[m][y].z : w[m][y].w;
+                        const u32 x = word(w[m][y], i);
                         a.x[y] = nibbles(x, 2 * h, by[m][y]);
                         a.x[2 + y] = nibbles(x, 2 * h + 1, by[m][y]);
                     }

@@ -72,10 +72,22 @@ __device__ __forceinline__ float columnSum(float x) {
 }
 
 // fetchRows starts copying rows of the cache to a tile: lane i has the row of position i, and
-// whether it is wanted.
-__device__ __forceinline__ void fetchRows(Element *tile, const Element *x, int row, bool wanted) {
+// whether it is wanted. behind: rows that are all wanted lie one behind the other.
+__device__ __forceinline__ void fetchRows(Element *tile, const Element *x, int row, bool wanted, bool behind) {
     int lane = threadIdx.x & 31;
     u32 some = __ballot_sync(0xffffffffu, wanted);
+#if HEAD % 64 == 0
+    if (behind && some == 0xffffffffu) {
+        const Element *from = x + (i64)__shfl_sync(0xffffffffu, row, 0) * HEAD + lane * LANES;
+        const int each = 32 / CHUNKS, r = lane / CHUNKS, c = lane % CHUNKS; // rows at once
+        Element *to[8 / each];
+#pragma unroll
+        for (int n = 0; n < 8 / each; n++) to[n] = place(tile, r, c ^ n * each); // as rows n * each on have it
+#pragma unroll
+        for (int n = 0; n < CHUNKS; n++) fetch16(to[n % (8 / each)] + n * each * HEAD, from + n * 32 * LANES, true);
+        return;
+    }
+#endif
 #pragma unroll
     for (int n = 0; n < STEP * CHUNKS; n += 32) {
         int r = (n + lane) / CHUNKS, c = (n + lane) % CHUNKS;
@@ -150,11 +162,12 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
                                                                    int wanted, int grain, int most, int queue, i64 numbers, CACHE_PARAMS) {
     Cache c = CACHE;
     extern __shared__ uint4 space[]; // per warp: keys, values; then queries, then the warps' results
-    __shared__ int starts[MAX_ROWS + 1];
+    __shared__ int starts[MAX_ROWS + 1], places[MAX_ROWS], owners[MAX_ROWS]; // of the rows of the step: the first item, position, sequence
     __shared__ float tops[TEAM][HEADS_AT_ONCE], weights[TEAM][HEADS_AT_ONCE];
     __shared__ int shared[TEAM];
     __shared__ bool lastOne;
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = heads / keyHeads, packs = (group + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE, lines = keyHeads * packs, mostHeads = min(group, HEADS_AT_ONCE);
+    const bool whole = page % STEP == 0; // positions of a step are in one page
     const int lastHead = min(mostHeads, HEADS_AT_ONCE - 1); // behind the heads of an item there is one row of zeros
     u8 *tiles = (u8 *)space + warp * AHEAD * (KEY_TILE + VALUE_TILE);
     Element *qt = (Element *)((u8 *)space + TEAM * AHEAD * (KEY_TILE + VALUE_TILE));
@@ -164,20 +177,25 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
 #if CODED
     __shared__ float sizes[HEADS_AT_ONCE]; // of queries
     uint2 keyScales[AHEAD], valueScales[AHEAD]; // of the row of the lane, by stage from the next on
-    auto fetchKeys = [&](int stage, int row, bool wanted) { Keys::fetch(keysOf(stage), (const u8 *)k, row, wanted); };
-    auto fetchValues = [&](int stage, int row, bool wanted) { Values::fetch(valuesOf(stage), (const u8 *)v, row, wanted); };
+    auto fetchKeys = [&](int stage, int row, bool wanted) { Keys::fetch(keysOf(stage), (const u8 *)k, row, wanted, whole); };
+    auto fetchValues = [&](int stage, int row, bool wanted) { Values::fetch(valuesOf(stage), (const u8 *)v, row, wanted, whole); };
 #else
-    auto fetchKeys = [&](int stage, int row, bool wanted) { fetchRows((Element *)keysOf(stage), (const Element *)k, row, wanted); };
-    auto fetchValues = [&](int stage, int row, bool wanted) { fetchRows((Element *)valuesOf(stage), (const Element *)v, row, wanted); };
+    auto fetchKeys = [&](int stage, int row, bool wanted) { fetchRows((Element *)keysOf(stage), (const Element *)k, row, wanted, whole); };
+    auto fetchValues = [&](int stage, int row, bool wanted) { fetchRows((Element *)valuesOf(stage), (const Element *)v, row, wanted, whole); };
 #endif
 
     // items of each row, and where they begin
+    for (int i = threadIdx.x; i < rows; i += TEAM * 32) {
+        places[i] = c.position(i);
+        owners[i] = sequences[i];
+    }
+    __syncthreads();
     if (warp == 0) {
         int before = 0;
         for (int base = 0; base < rows; base += 32) {
             int n = 0;
             if (base + lane < rows) {
-                int p = c.position(base + lane);
+                int p = places[base + lane];
                 int part = p < 0 ? 1 : partOf(c, p, wanted, grain);
                 n = p < 0 ? lines : min(p / part - c.first(p) / part + 1, most) * lines;
             }
@@ -207,9 +225,9 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
         i.n = (number - starts[low]) / lines;
         i.count = (starts[low + 1] - starts[low]) / lines;
         i.head = i.line / packs;
-        int pack = i.line % packs * HEADS_AT_ONCE, last = c.position(low), first = last < 0 ? 0 : c.first(last), part = last < 0 ? 1 : partOf(c, last, wanted, grain);
+        int pack = i.line % packs * HEADS_AT_ONCE, last = places[low], first = last < 0 ? 0 : c.first(last), part = last < 0 ? 1 : partOf(c, last, wanted, grain);
         i.here = min(HEADS_AT_ONCE, group - pack);
-        i.sequence = sequences[low];
+        i.sequence = owners[low];
         i.base = (first / part + i.n) * part;
         i.begin = max(first, i.base);
         i.end = min(last + 1, i.base + part); // idle: 0
@@ -255,21 +273,19 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
         }
     };
     auto fetchQueries = [&](const Item &i) {
-#if CODED // to f16, divided by a power of two so that all fit
+#if CODED // divided by what makes them fit
         for (int n = threadIdx.x; n < (HEADS_AT_ONCE * CHUNKS + 31) / 32 * 32; n += TEAM * 32) {
             int r = n / CHUNKS, e = n % CHUNKS;
             float x[LANES] = {}, greatest = 0;
             if (r < i.here) load(q + (i.at + r) * HEAD + e * LANES, x);
 #pragma unroll
-            for (int m = 0; m < LANES; m++) greatest = fmaxf(greatest, fabsf(x[m]));
+            for (int m = 0; m < LANES; m++) greatest = largerOf(greatest, fabsf(x[m]));
 #pragma unroll
-            for (int m = 1; m < CHUNKS; m <<= 1) greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, m));
-            u32 size = __float_as_uint(greatest) & 0x7f800000u;
-            if (size == 0) size = 0x3f800000u;
-            float by = __uint_as_float(0x7f000000u - size);
+            for (int m = 1; m < CHUNKS; m <<= 1) greatest = largerOf(greatest, __shfl_xor_sync(0xffffffffu, greatest, m));
+            const float size = Keys::sizeOf(greatest);
             if (r <= lastHead) {
-                *(uint4 *)(qt + r * QUERY_PITCH + e * LANES) = {twoHalves(x[0] * by, x[1] * by), twoHalves(x[2] * by, x[3] * by), twoHalves(x[4] * by, x[5] * by), twoHalves(x[6] * by, x[7] * by)};
-                if (e == 0) sizes[r] = __uint_as_float(size);
+                Keys::putQuery((u8 *)(qt + r * QUERY_PITCH), e, x, 1.0f / size);
+                if (e == 0) sizes[r] = size;
             }
         }
 #else
@@ -290,7 +306,7 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
     { // of the sequence, positions from fresh on may be written by the kernel before
         int fresh = 1 << 30;
         for (int i = threadIdx.x; i < rows; i += TEAM * 32)
-            if (sequences[i] == next.sequence && positions[i] >= 0) fresh = min(fresh, positions[i]);
+            if (owners[i] == next.sequence && places[i] >= 0) fresh = min(fresh, places[i]);
         fresh = __reduce_min_sync(0xffffffffu, fresh);
         if (lane == 0) shared[warp] = fresh;
         __syncthreads();
@@ -338,14 +354,6 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
         const float size[2] = {sizes[min(2 * t, lastHead)] * Keys::factor(), sizes[min(2 * t + 1, lastHead)] * Keys::factor()};
         float largest = 0;   // scale of values so far: sums are in units of it
         float ones[4] = {};  // what codes of values are too large by, for each head
-        float extra[2] = {}; // what scores are
-        if (Keys::more > 0) {
-            float more[4] = {};
-#pragma unroll
-            for (int d = 0; d < SLABS; d++) mmaHalves(more, Left{{HALVES(Keys::more), HALVES(Keys::more), HALVES(Keys::more), HALVES(Keys::more)}}, b[d][0], b[d][1]);
-            extra[0] = more[0];
-            extra[1] = more[1];
-        }
 #else
 #pragma unroll
         for (int d = 0; d < SLABS; d += 2) {
@@ -388,14 +396,18 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
 #pragma unroll
             for (int m = 0; m < 2; m++)
 #pragma unroll
-                for (int x = 0; x < 4; x++) {
-                    s[m][x] += rest[m][x];
+                for (int y = 0; y < 2; y++) {
 #if CODED
-                    s[m][x] -= extra[x & 1];
-                    float by = size[x & 1];
-                    if (KEY_CODE != I4ROW) by *= __uint_as_float(__shfl_sync(0xffffffffu, keyScale.x, m * 16 + (x >> 1) * 8 + g));
-                    s[m][x] *= by;
+                    float by = 1;
+                    if (KEY_CODE != I4ROW) by = __uint_as_float(__shfl_sync(0xffffffffu, keyScale.x, m * 16 + y * 8 + g));
 #endif
+#pragma unroll
+                    for (int x = 2 * y; x < 2 * y + 2; x++) {
+                        if (KEY_CODE != I8ROW) s[m][x] += rest[m][x];
+#if CODED
+                        s[m][x] *= KEY_CODE != I4ROW ? size[x & 1] * by : size[x & 1];
+#endif
+                    }
                 }
             if (from < now.begin || from + STEP > now.end)
 #pragma unroll
@@ -431,12 +443,12 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
                 sum[x] = sum[x] * shrink + w;
                 if (CODED) shrink *= turn;
                 shrinks[x] = shrink;
-#pragma unroll
-                for (int d = 0; d < HEAD / 16; d++) {
-                    out[d][x] *= shrink;
-                    out[d][2 + x] *= shrink;
-                }
             }
+            if (__any_sync(0xffffffffu, shrinks[0] != 1 || shrinks[1] != 1))
+#pragma unroll
+                for (int d = 0; d < HEAD / 16; d++)
+#pragma unroll
+                    for (int x = 0; x < 4; x++) out[d][x] *= shrinks[x & 1];
             u32 p[2][2];
 #pragma unroll
             for (int m = 0; m < 2; m++)
