@@ -17,8 +17,8 @@ import (
 
 // Noise gives random numbers that are made quickly, for models without weights that are
 // tried out, not trained. Params have the spread that their Init says. One in a block type
-// is made of random codes, or of some codes again and again, faster than numbers could be
-// quantized, and so has other numbers than the same param in a plain type.
+// is made of random codes, or, where it is large, of some codes again and again, faster than numbers
+// could be quantized, and so may have other numbers than the same param in a plain type.
 func Noise(params []spec.Param, seed uint64) (Values, error) {
 	n, made := noise{}, &madeCodes{of: map[codesKey][]byte{}}
 	for _, p := range params {
@@ -53,8 +53,8 @@ type noiseParam struct {
 	value     float64 // of a constant
 }
 
-// madeCodes are the codes that params of block types have again and again, made once for each type and spread:
-// quantizing takes longer than copying.
+// madeCodes are the codes that large params of block types have again and again, made once for each type and
+// spread: quantizing takes longer than copying.
 type madeCodes struct {
 	mu sync.Mutex
 	of map[codesKey][]byte
@@ -63,22 +63,29 @@ type madeCodes struct {
 type codesKey struct {
 	kind      dtype.Type
 	deviation float64
-	elements  int64
 }
 
-// codes of so many numbers; nil where they cannot be quantized.
+// madeElements is how many numbers those are: a multiple of every block.
+const madeElements = 1 << 16
+
+// codes of madeElements numbers; nil where they cannot be quantized.
 func (m *madeCodes) codes(seed uint64, k codesKey) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	codes, ok := m.of[k]
 	if !ok {
-		numbers := make([]float32, k.elements)
-		fillQuickly(op.Key(seed, uint64(k.elements)), k.deviation*math.Sqrt(3), 0, numbers)
-		codes = make([]byte, quant.Bytes(k.kind, k.elements))
-		if quant.Encode(k.kind, codes, numbers, int(k.elements)) != nil {
-			codes = nil
-		}
+		codes = quantizedNoise(fillQuickly, k.kind, op.Key(seed), k.deviation, madeElements)
 		m.of[k] = codes
+	}
+	return codes
+}
+
+// quantizedNoise is the codes of so many numbers; nil where they cannot be quantized.
+func quantizedNoise(fill func(key uint64, bound float64, first int64, dst []float32), t dtype.Type, key uint64, deviation float64, elements int64) []byte {
+	numbers, codes := make([]float32, elements), make([]byte, quant.Bytes(t, elements))
+	fill(key, deviation*math.Sqrt(3), 0, numbers)
+	if quant.Encode(t, codes, numbers, int(elements)) != nil {
+		return nil
 	}
 	return codes
 }
@@ -135,10 +142,16 @@ func (n noise) Packed(param string, t dtype.Type) (io.Reader, bool) {
 	), true
 }
 
-// again is the codes of some numbers, repeated.
+// again is the codes of some numbers, repeated. A small param has its own: where it starts uniform, those of
+// Random, quantized.
 func (g noiseParam) again(t dtype.Type) (io.Reader, bool) {
-	n := min(g.size, 1<<16) // a multiple of every block, or all
-	codes := g.made.codes(g.seed, codesKey{t, g.deviation, n})
+	n := min(g.size, madeElements)
+	var codes []byte
+	if g.size <= madeElements {
+		codes = quantizedNoise(fillUniform, t, g.key, g.deviation, n)
+	} else {
+		codes = g.made.codes(g.seed, codesKey{t, g.deviation})
+	}
 	if codes == nil {
 		return nil, false
 	}

@@ -27,7 +27,7 @@ var flagGroups = []struct {
 	{"Sampling", []string{"top-k", "top-p", "min-p", "repetition-penalty", "presence-penalty", "frequency-penalty", "logit-bias", "stop", "num-samples", "num-beams", "length-penalty", "early-stopping", "logprobs", "prompt-logprobs", "ignore-eos", "special"}},
 	{"Used most", []string{"data", "task", "method", "machine", "device", "max-memory", "batch-size", "seq-len", "learning-rate", "max-steps", "epochs", "out", "resume"}},
 	{"Steps", []string{"micro-batch-size", "gradient-accumulation-steps", "canonical-sums", "precision", "fp32-modules", "optimizer", "state-policy", "weight-decay", "param-group", "freeze", "ema", "centralize-gradients", "lr-scheduler", "warmup-steps", "max-grad-norm", "seed"}},
-	{"Generation", []string{"all-logits", "context", "streams", "chunk", "cache-type", "exact", "draft", "draft-tokens"}},
+	{"Generation", []string{"all-logits", "context", "streams", "chunk", "cache-type", "exact", "draft", "draft-tokens", "draft-branches"}},
 	{"Data", []string{"format", "fields", "prompt-separator", "chat-template", "today", "tokenizer", "token-bytes", "packing", "document-len", "skip-bad-lines", "train-on-prompts", "show-sample"}},
 	{"Evaluation", []string{"questions", "windows", "evaluate", "eval-data", "eval-split", "eval-steps", "eval-batches", "patience", "keep-best"}},
 	{"Adapters", []string{"adapter", "lora-rank", "lora-alpha", "lora-dropout", "target-modules", "exclude-modules", "layers-to-transform", "rank-pattern", "alpha-pattern", "modules-to-save",
