@@ -51,7 +51,8 @@ func drawn(b *graph.Builder, logits graph.Value) graph.Value {
 	return b.Apply(op.Sample, op.Attr{}, logits, b.Part("sampling", dtype.I32, 1, rows, op.SampleSettings))[0]
 }
 
-// Input are the numbers [B dims..] a plain model starts from, part "input" of the batch.
+// Input are the numbers [B dims..] a plain model starts from, part "input" of the batch. A model that computes in 16
+// bits has them rounded by the host, so that half of the bytes cross the link.
 func Input(b *graph.Builder, dims ...int64) graph.Value {
 	x := b.Part("input", dtype.F32, append([]int64{b.MicroBatchSize}, dims...)...)
 	return b.Cast(x, b.DType)

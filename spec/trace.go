@@ -53,6 +53,7 @@ func (t *tracer) trace(m nn.Model) error {
 	if err := t.blocks(m.Blocks()); err != nil {
 		return err
 	}
+	t.narrowBatch()
 	for _, p := range bound {
 		if _, used := t.params[p.Name]; !used {
 			return fmt.Errorf("param %s %v is in the model, but no block uses it", p.Name, p.Shape)
@@ -190,6 +191,33 @@ func (t *tracer) batchTensor(name string, typ op.Type) error {
 		return fmt.Errorf("batch part %s is %v here and %v in an earlier block", name, typ, had)
 	}
 	return nil
+}
+
+// narrowBatch has floats of a batch that all blocks cast to one 16-bit type come in that type: the host rounds them as
+// a cast does, and half of the bytes cross the link.
+func (t *tracer) narrowBatch() {
+	for i, tensor := range t.model.Batch {
+		if tensor.Type.DType != dtype.F32 || tensor.Type.Shape.Elements() == 1 { // single numbers are the loop's
+			continue
+		}
+		to, all := dtype.Invalid, true
+		for _, k := range t.model.Kinds {
+			cast, reads, only := graph.CastOf(k.Program, tensor.Name)
+			all = all && (!reads || only && (to == dtype.Invalid || cast == to))
+			if reads {
+				to = cast
+			}
+		}
+		if !all || to != dtype.BF16 && to != dtype.F16 {
+			continue
+		}
+		t.model.Batch[i].Type.DType = to
+		for n, k := range t.model.Kinds {
+			if _, reads, _ := graph.CastOf(k.Program, tensor.Name); reads {
+				t.model.Kinds[n].Program = graph.WithoutCasts(k.Program, tensor.Name, to)
+			}
+		}
+	}
 }
 
 // kind finds the kind of a program, or makes it.

@@ -187,3 +187,42 @@ func BenchmarkTrace200000Tensors(b *testing.B) {
 		}
 	}
 }
+
+// Floats of a batch that blocks only cast to 16 bits come in 16 bits; where one reads them as they are, or all compute in f32,
+// they come in 32.
+func TestFloatsOfABatchComeInTheTypeTheyAreReadIn(t *testing.T) {
+	part := func(b *graph.Builder) graph.Value { return b.Part("input", dtype.F32, b.MicroBatchSize, 4) }
+	next := func(f func(b *graph.Builder) graph.Value) nn.Block {
+		return nn.Block{Name: "next", Forward: func(b *graph.Builder, in []graph.Value) []graph.Value { return []graph.Value{b.Add(in[0], f(b))} }}
+	}
+	first := one("first", func(b *graph.Builder) graph.Value { return nn.Input(b, 4) })
+	for _, c := range []struct {
+		name     string
+		m        blocks
+		computes dtype.Type
+		want     dtype.Type
+		casts    int
+	}{
+		{"cast in both blocks", blocks{first, next(func(b *graph.Builder) graph.Value { return nn.Input(b, 4) })}, dtype.BF16, dtype.BF16, 0},
+		{"f16", blocks{first, next(func(b *graph.Builder) graph.Value { return b.Cast(part(b), b.DType) })}, dtype.F16, dtype.F16, 0},
+		{"read as it is by one", blocks{first, next(func(b *graph.Builder) graph.Value { return b.Cast(b.Scale(part(b), 2), b.DType) })}, dtype.BF16, dtype.F32, 2},
+		{"two types", blocks{first, next(func(b *graph.Builder) graph.Value { return b.Cast(b.Cast(part(b), dtype.F16), b.DType) })}, dtype.BF16, dtype.F32, 3},
+		{"f32", blocks{first, next(func(b *graph.Builder) graph.Value { return part(b) })}, dtype.F32, dtype.F32, 0},
+	} {
+		m, err := spec.Trace(c.name, "blocks", c.m, graph.Config{MicroBatchSize: 2, Seq: 3, DType: c.computes, Task: graph.Infer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		casts := 0
+		for _, k := range m.Kinds {
+			for _, n := range k.Program.Nodes {
+				if n.Kind == op.Cast {
+					casts++
+				}
+			}
+		}
+		if got := m.Batch[0].Type.DType; got != c.want || casts != c.casts {
+			t.Errorf("%s: the batch is %v, with %d casts; want %v and %d", c.name, got, casts, c.want, c.casts)
+		}
+	}
+}

@@ -29,7 +29,8 @@ type Parts struct {
 	MicroBatchSize int64    // sequences per micro-batch
 	Seq            int64    // positions per sequence
 	Names          []string // of the tensors to fill
-	// Part returns the bytes of a tensor in a micro-batch, to be written little-endian.
+	// Part returns the bytes of a tensor in a micro-batch, to be written little-endian, in the type that the plan's
+	// Batch gives it: floats that the model only reads in 16 bits have those.
 	Part func(micro int, name string) ([]byte, error)
 }
 

@@ -98,15 +98,18 @@ func (l Layout) String() string {
 // check compares one tensor with what the model reads, and learns from it how many
 // sequences and positions there are.
 func (m *Matched) check(p part, t Tensor) error {
-	n, kind := len(t.Floats), dtype.F32
+	n, kind, reads := len(t.Floats), dtype.F32, p.t
 	if t.Floats == nil {
 		n, kind = len(t.Ints), dtype.I32
+	}
+	if isNarrow(reads) {
+		reads = dtype.F32 // they are rounded on the way
 	}
 	switch err := t.Shape.Check(); {
 	case err != nil:
 		return err
-	case t.Floats != nil && t.Ints != nil || kind != p.t:
-		return fmt.Errorf("it holds %v, the model reads %v", kind, p.t)
+	case t.Floats != nil && t.Ints != nil || kind != reads:
+		return fmt.Errorf("it holds %v, the model reads %v", kind, reads)
 	case int64(n) != t.Shape.Elements():
 		return fmt.Errorf("its shape %v has %d elements, it holds %d", t.Shape, t.Shape.Elements(), n)
 	case len(t.Shape) != len(p.dims):
@@ -173,11 +176,14 @@ func (m *Matched) Fill(microBatches int, tensor func(micro int, name string) ([]
 			}
 			from := 0
 			if len(p.dims) > 0 && p.dims[0].sequences {
-				from = j * len(dst) / 4
+				from = j * len(dst) / int(p.t.Bytes(1))
 			}
-			if t.Ints != nil {
+			switch {
+			case t.Ints != nil:
 				put(dst, t.Ints[from:])
-			} else {
+			case isNarrow(p.t):
+				putNarrow(p.t, dst, t.Floats[from:])
+			default:
 				put(dst, t.Floats[from:])
 			}
 		}
@@ -185,23 +191,39 @@ func (m *Matched) Fill(microBatches int, tensor func(micro int, name string) ([]
 	return nil
 }
 
-// put copies numbers of 4 bytes to where an iteration reads them, which is in the order of this computer. Many are
-// copied in parts at once: a core alone copies images slower than a GPU takes them.
+// isNarrow says whether floats of a batch are rounded to a type.
+func isNarrow(t dtype.Type) bool { return t == dtype.BF16 || t == dtype.F16 }
+
+// put copies numbers of 4 bytes to where an iteration reads them, which is in the order of this computer.
 func put[E float32 | int32](dst []byte, from []E) {
 	if len(dst) == 0 {
 		return
 	}
 	src := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(from[:len(dst)/4]))), len(dst))
-	if len(dst) <= copyPart {
-		copy(dst, src)
+	inParts(len(dst), func(at, end int) { copy(dst[at:end], src[at:end]) })
+}
+
+// putNarrow rounds numbers to a 16-bit type on the way, as a cast of them does.
+func putNarrow(t dtype.Type, dst []byte, from []float32) {
+	if len(dst) == 0 {
+		return
+	}
+	codes := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)/2)
+	inParts(len(codes), func(at, end int) { t.Narrow(codes[at:end], from[at:end]) })
+}
+
+// inParts does something in parts, many of them at once: a core alone copies images slower than a GPU takes them.
+func inParts(n int, do func(at, end int)) {
+	if n <= copyPart {
+		do(0, n)
 		return
 	}
 	var next atomic.Int64
 	var wait sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), mostCopiers, len(dst)/copyPart) {
+	for range min(runtime.GOMAXPROCS(0), mostCopiers, n/copyPart) {
 		wait.Go(func() {
-			for at := int(next.Add(copyPart)) - copyPart; at < len(dst); at = int(next.Add(copyPart)) - copyPart {
-				copy(dst[at:], src[at:min(at+copyPart, len(src))])
+			for at := int(next.Add(copyPart)) - copyPart; at < n; at = int(next.Add(copyPart)) - copyPart {
+				do(at, min(at+copyPart, n))
 			}
 		})
 	}
@@ -209,6 +231,6 @@ func put[E float32 | int32](dst []byte, from []E) {
 }
 
 const (
-	copyPart    = 1 << 20 // bytes that a core copies at a time
+	copyPart    = 1 << 20 // bytes that a core copies at a time, or numbers that it rounds
 	mostCopiers = 8       // more cores than this read memory no faster
 )

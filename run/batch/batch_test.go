@@ -139,3 +139,37 @@ func TestTargetsOfAnyKindCount(t *testing.T) {
 		}
 	}
 }
+
+// Floats that a model reads in 16 bits are rounded to nearest even, in every micro-batch.
+func TestFloatsAreRounded(t *testing.T) {
+	const width = 3<<20 + 5 // several parts, and a rest
+	for _, d := range []dtype.Type{dtype.BF16, dtype.F16} {
+		l, err := batch.Trace(func(sequences, _ int64) (*spec.Model, error) {
+			return &spec.Model{Name: "images", Batch: []spec.BatchTensor{{Name: "input", Type: op.Type{DType: d, Shape: []int64{sequences, width}}}}}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers := make([]float32, 2*width)
+		for i := range numbers {
+			numbers[i] = op.Uniform(1, 2, uint64(i)) - 0.5
+		}
+		m, err := l.Match(batch.Batch{"input": batch.Floats(numbers, 2, width)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		round := map[dtype.Type]func(float32) uint16{dtype.BF16: dtype.ToBF16, dtype.F16: dtype.ToF16}[d]
+		var filled [2][2 * width]byte
+		if err := m.Fill(2, func(micro int, _ string) ([]byte, error) { return filled[micro][:], nil }); err != nil {
+			t.Fatal(err)
+		}
+		for i, number := range numbers {
+			if got, want := binary.LittleEndian.Uint16(filled[i/width][2*(i%width):]), round(number); got != want {
+				t.Fatalf("%v: number %d is %#x, want %#x", d, i, got, want)
+			}
+		}
+		if _, err := l.Match(batch.Batch{"input": batch.Ints(make([]int32, 2*width), 2, width)}); err == nil || !strings.Contains(err.Error(), "it holds i32, the model reads f32") {
+			t.Errorf("integers: %v", err)
+		}
+	}
+}

@@ -71,7 +71,7 @@ func Trace(trace func(sequences, positions int64) (*spec.Model, error)) (Layout,
 // dimensions tells what the dimensions of a tensor are, from its types in the small and
 // in the large micro-batch.
 func dimensions(a, b op.Type) ([]dim, error) {
-	if a.DType != dtype.F32 && a.DType != dtype.I32 {
+	if a.DType != dtype.F32 && a.DType != dtype.I32 && !isNarrow(a.DType) {
 		return nil, fmt.Errorf("it is %v; batches have f32 and i32", a.DType)
 	}
 	if len(a.Shape) != len(b.Shape) {
