@@ -15,7 +15,7 @@ const streamedM = 3
 // isStreamed says that a matmul is computed this way.
 func (g *Gemm) isStreamed() bool {
 	return g.M <= streamedM && g.N >= maxStreamCols && g.K%8 == 0 &&
-		g.B.narrow() && g.B.Transposed && !g.B.Interleaved && !g.A.Transposed
+		g.B.narrow() && g.B.Transposed && !g.B.Interleaved && !g.B.words && !g.A.Transposed
 }
 
 // columns is how many columns a piece has.
