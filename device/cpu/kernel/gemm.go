@@ -120,7 +120,7 @@ func (g *Gemm) Run(p *Pool) {
 
 // run computes it on a path.
 func (g *Gemm) run(p *Pool) {
-	if g.Accumulate && g.Bias != nil {
+	if g.Accumulate && g.Bias != nil && g.before == nil {
 		g.addBias()
 	}
 	g.team = p.team

@@ -225,7 +225,11 @@ func (m *Matrix) transposeWords(r *routines, panel []float32, step, first, n, p0
 // begin makes C what sums are added to, in some rows and columns, where that is stored in bf16.
 func (g *Gemm) begin(i0, iEnd, j0, jEnd int) {
 	for i := i0; i < iEnd && g.before != nil; i++ {
-		dtype.BF16.Widen(g.C[i*g.CStep+j0:i*g.CStep+jEnd], g.before[i*g.CStep+j0:i*g.CStep+jEnd])
+		row := g.C[i*g.CStep+j0 : i*g.CStep+jEnd]
+		dtype.BF16.Widen(row, g.before[i*g.CStep+j0:i*g.CStep+jEnd])
+		if g.Bias != nil {
+			g.path.add(row, row, g.Bias[j0:jEnd])
+		}
 	}
 }
 

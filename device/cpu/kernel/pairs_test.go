@@ -82,7 +82,7 @@ func TestPairsHaveTheBitsOfWideNumbers(t *testing.T) {
 				}
 				for mode := range 8 {
 					p, wide := newPairs(rng, m, s[0], s[1], mode)
-					p.add(rng, wide, (i+mode)%4)
+					p.add(rng, wide, (i+mode)%5)
 					comparePairs(t, p, wide, one, three)
 				}
 			}
@@ -95,6 +95,9 @@ func (g *Pairs) add(rng *rand.Rand, wide *Gemm, what int) {
 	switch what {
 	case 0:
 		g.Accumulate, wide.Accumulate = true, true
+	case 4:
+		g.Accumulate, wide.Accumulate = true, true
+		fallthrough
 	case 1:
 		wide.Bias = random(rng, g.N)
 		g.Bias = wide.Bias
@@ -138,7 +141,7 @@ func TestInterleavedPairsHaveTheBitsOfWideNumbers(t *testing.T) {
 					continue
 				}
 				p, wide := newPairs(rng, m, s[0], s[1], 2)
-				p.add(rng, wide, (i+m)%4)
+				p.add(rng, wide, (i+m)%5)
 				p.B = interleavedMatrix(p.B, p.K)
 				comparePairs(t, p, wide, one, three)
 			}
