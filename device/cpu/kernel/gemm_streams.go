@@ -37,11 +37,13 @@ func (g streamed) Run(worker, piece int) {
 		from: piece * wide, to: min((piece+1)*wide, g.N), first: first,
 		sums: g.Work[worker*g.streamedScratch():][:g.streamedScratch()],
 	}
+	g.begin(0, g.M, p.from, p.to)
 	for i := 0; i < g.M; {
 		n := p.most(g.M - i)
 		p.rows(i, n)
 		i += n
 	}
+	g.round(0, g.M, p.from, p.to)
 }
 
 // panel is the columns from..to of a streamed matmul. Columns are computed from first on.

@@ -46,11 +46,14 @@ type pairs struct {
 	// zip makes words of elements below each other, in k pairs of rows: dst[p*step+j] is of
 	// src[2*p*srcStep+j] and src[(2*p+1)*srcStep+j], j < width, which is at most maxCols.
 	zip func(dst *float32, step int, src *uint16, srcStep, k, width int)
+	// streams are those of half that count numbers below 2^-126 as zero, as tiles of words do; none for no.
+	streams [maxStreamRows + 1]streamsFunc
 }
 
 // ofWords is a path that multiplies words instead of numbers.
 func (r *routines) ofWords() *routines {
 	words := *r
+	words.bf16.streams = r.pairs.streams
 	words.tileCols, words.tileRows = r.pairs.tileCols, r.pairs.tileRows
 	words.lineCols, words.lineRows = nil, nil
 	return &words
@@ -59,22 +62,28 @@ func (r *routines) ofWords() *routines {
 // words is how many words hold a row of K.
 func (g *Pairs) words() int { return ceil(g.K, 2) }
 
-// Workspace is the scratch memory, in elements, that the matmul needs with so many workers: words of
-// A, C in f32, and what the matmul of words needs.
+// Workspace is the scratch memory, in elements, that the matmul needs with so many workers: A as it is multiplied,
+// C in f32, and what the matmul of both needs.
 func (g *Pairs) Workspace(workers int) int {
 	g.prepare()
-	return roundUp(g.M*g.words(), lineFloats) + roundUp(g.M*g.N, lineFloats) + g.gemm.Workspace(workers)
+	return g.sizeOfA() + roundUp(g.M*g.N, lineFloats) + g.gemm.Workspace(workers)
 }
 
-// prepare makes the matmul of words, without operands.
+func (g *Pairs) sizeOfA() int { return roundUp(g.M*g.gemm.K, lineFloats) }
+
+// prepare makes the matmul of words, without operands. Very few rows are multiplied by a weight whose memory runs
+// along K in f32, which reads it faster than packing does.
 func (g *Pairs) prepare() {
-	g.gemm.M, g.gemm.N, g.gemm.K, g.gemm.elements, g.gemm.CStep = g.M, g.N, g.words(), g.K, g.N
-	g.gemm.A = Matrix{Step: g.words(), Transposed: g.A.Transposed}
-	if g.A.Transposed {
+	g.gemm.M, g.gemm.N, g.gemm.K, g.gemm.elements, g.gemm.CStep = g.M, g.N, g.K, 0, g.N
+	g.gemm.A, g.gemm.B = Matrix{Step: g.K, Transposed: g.A.Transposed}, g.B
+	g.gemm.B.Type, g.gemm.B.words = dtype.BF16, false
+	if active.pairs.streams[1] != nil && g.gemm.isStreamed() {
+		return
+	}
+	g.gemm.K, g.gemm.elements, g.gemm.B.words = g.words(), g.K, true
+	if g.gemm.A.Step = g.words(); g.A.Transposed {
 		g.gemm.A.Step = g.M
 	}
-	g.gemm.B = g.B
-	g.gemm.B.Type, g.gemm.B.words = dtype.BF16, true
 }
 
 // Run computes the matmul on the pool.
@@ -83,7 +92,7 @@ func (g *Pairs) Run(p *Pool) {
 		g.path = active.ofWords()
 	}
 	g.prepare()
-	a, c := roundUp(g.M*g.words(), lineFloats), roundUp(g.M*g.N, lineFloats)
+	a, c := g.sizeOfA(), roundUp(g.M*g.N, lineFloats)
 	g.gemm.A.Data, g.gemm.C, g.gemm.Work = g.Work[:a], g.Work[a:][:c], g.Work[a+c:]
 	g.gemm.Bias, g.gemm.rounded, g.gemm.before = g.Bias, g.C, nil
 	if g.Accumulate {
@@ -98,7 +107,7 @@ func (g *Pairs) Run(p *Pool) {
 	g.gemm.run(p)
 }
 
-// wordsOfA is the job that makes words of A. A piece is some rows of what is stored.
+// wordsOfA is the job that makes words of A, or f32. A piece is some rows of what is stored.
 type wordsOfA struct{ *Pairs }
 
 // wordsPiece is how many words a piece has about.
@@ -126,6 +135,12 @@ func (g wordsOfA) pieces() int {
 func (g wordsOfA) Run(_, piece int) {
 	lines, width := g.lines()
 	from, to := piece*g.step(), min((piece+1)*g.step(), lines)
+	for i := from; i < to && !g.gemm.B.words; i++ {
+		dtype.BF16.Widen(g.gemm.A.Data[i*g.K:][:g.K], g.A.Codes[i*g.A.Step:])
+	}
+	if !g.gemm.B.words {
+		return
+	}
 	if g.A.Transposed {
 		for j := 0; j < width; j += maxCols {
 			g.A.zip(g.path, g.gemm.A.Data[from*width+j:], width, j, min(maxCols, width-j), from, to-from, g.K)

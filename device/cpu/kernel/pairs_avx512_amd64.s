@@ -1,3 +1,4 @@
+#include "funcdata.h"
 #include "textflag.h"
 
 // Matmul tiles of words, two bf16 each, for AVX-512 BF16: see pairs.go, and tile_avx512_amd64.s, whose
@@ -167,6 +168,22 @@ out: \
 	VZEROUPPER; \
 	RET
 
+// Call a function of streams, see half.go, with numbers below 2^-126 counted as zero: bits 15 and 6 of the control
+// word. No other Go code runs on this thread meanwhile, since assembly is never preempted.
+#define FLUSHED(F) \
+	MOVQ k+0(FP), AX; MOVQ AX, 0(SP); \
+	MOVQ s+8(FP), AX; MOVQ AX, 8(SP); \
+	MOVQ bStep+16(FP), AX; MOVQ AX, 16(SP); \
+	MOVQ aStep+24(FP), AX; MOVQ AX, 24(SP); \
+	MOVQ sumStep+32(FP), AX; MOVQ AX, 32(SP); \
+	MOVQ later+40(FP), AX; MOVQ AX, 40(SP); \
+	STMXCSR 48(SP); \
+	MOVL 48(SP), AX; ORL $0x8040, AX; MOVL AX, 52(SP); \
+	LDMXCSR 52(SP); \
+	CALL F(SB); \
+	LDMXCSR 48(SP); \
+	RET
+
 TEXT ·pairCols6AVX512(SB), NOSPLIT, $0-104
 	TILE(ZERO6, COLS4(COL6), COL6((SI)), COL6_HALF, COL_NEXT, ADD6, OUT6, NOTHING, NOTHING)
 
@@ -269,3 +286,13 @@ row:
 	JNZ row
 	VZEROUPPER
 	RET
+
+// func flushedStreams1BF16AVX2(k int, s *streams, bStep, aStep, sumStep int, later uintptr)
+TEXT ·flushedStreams1BF16AVX2(SB), 0, $56-48
+	NO_LOCAL_POINTERS
+	FLUSHED(·streams1BF16AVX2)
+
+// func flushedStreams2BF16AVX2(k int, s *streams, bStep, aStep, sumStep int, later uintptr)
+TEXT ·flushedStreams2BF16AVX2(SB), 0, $56-48
+	NO_LOCAL_POINTERS
+	FLUSHED(·streams2BF16AVX2)

@@ -160,6 +160,44 @@ func interleavedMatrix(m Matrix, k int) Matrix {
 	return m
 }
 
+// A row has the same bits alone and in company, whatever the storage order of B, also where numbers are so small that
+// they count as zero.
+func TestPairsOfSmallNumbersDoNotDependOnTheRest(t *testing.T) {
+	pool := NewPool(2)
+	defer pool.Close()
+	const most, n, k = 60, 64, 1096
+	eachPath(t, func(t *testing.T) {
+		rng := newRand()
+		p, _ := newPairs(rng, most, n, k, 2)
+		for _, codes := range [][]uint16{p.A.Codes, p.B.Codes} {
+			for i := range codes { // products of 2^-118 to 2^-150
+				codes[i] = uint16(rng.IntN(2))<<15 | uint16(127-60-rng.IntN(16))<<7 | uint16(rng.IntN(128))
+				if rng.IntN(8) == 0 {
+					codes[i] = uint16(rng.IntN(1 << 7)) // below 2^-126
+				}
+			}
+		}
+		across := Matrix{Type: dtype.BF16, Step: n, Codes: make([]uint16, n*k)}
+		for i, c := range p.B.Codes {
+			across.Codes[i%k*n+i/k] = c
+		}
+		var want []uint16
+		for _, b := range []Matrix{p.B, across, interleavedMatrix(p.B, k)} {
+			for _, m := range []int{most, 1, 2, 3, 5, 12, 48} {
+				p.M, p.B, p.C = m, b, make([]uint16, m*n)
+				p.Work = make([]float32, p.Workspace(2))
+				p.Run(pool)
+				if want == nil {
+					want = p.C
+				}
+				if !slices.Equal(p.C, want[:m*n]) {
+					t.Fatalf("%d rows, B transposed %v, interleaved %v: other bits than %d rows have", m, b.Transposed, b.Interleaved, most)
+				}
+			}
+		}
+	})
+}
+
 // Running allocates nothing.
 func TestPairsAllocateNothing(t *testing.T) {
 	pool := NewPool(2)
