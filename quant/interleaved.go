@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math/bits"
 	"slices"
 
 	"spillway/dtype"
@@ -341,17 +342,23 @@ func unpackQ6K(block, src []byte, r int) {
 	}
 }
 
-// Pairs of bf16 elements are a word of their row.
+// Pairs of bf16 elements are a word of their row, the first in its upper half: an instruction that multiplies
+// pairs, VDPBF16PS, begins with that.
 func packPairs(dst, block []byte, r int) {
 	for p := range 4 {
-		copy(dst[4*HalfRows*p+4*r:], block[4*p:4*p+4])
+		putSwapped(dst[4*HalfRows*p+4*r:], block[4*p:])
 	}
 }
 
 func unpackPairs(block, src []byte, r int) {
 	for p := range 4 {
-		copy(block[4*p:4*p+4], src[4*HalfRows*p+4*r:])
+		putSwapped(block[4*p:], src[4*HalfRows*p+4*r:])
 	}
+}
+
+// putSwapped copies a word, with its halves swapped.
+func putSwapped(dst, src []byte) {
+	binary.LittleEndian.PutUint32(dst, bits.RotateLeft32(binary.LittleEndian.Uint32(src), 16))
 }
 
 // Elements of f16 lie one by one.

@@ -100,49 +100,55 @@ func hostKey(m machine.Machine) string {
 }
 
 // raiseHost looks for some tens of milliseconds whether copies or matmuls are much faster
-// than what is cached, which was measured in a busy minute then: all rates of that kind are
-// raised by the same factor. Nobody waits for another measurement of everything, and what
+// than what is cached, which was measured in a busy minute then, or with slower kernels: all rates of that
+// kind and type are raised by the same factor. Nobody waits for another measurement of everything, and what
 // disturbs looks only makes them slower.
 func (o Options) raiseHost(e *entry, h machine.Host) {
 	if !o.sizes.looks || !o.Measure || e.Host == nil || e.Host.Copy == 0 || time.Since(e.At) < lookInterval {
 		return
 	}
 	copies := float64(copyRate(min(copyBytesQuick, h.Usable/8), h.Cores) / e.Host.Copy)
-	matmuls := 0.0
-	if dev, err := device.Open(cpuDriver, device.Options{}); err == nil && e.Host.Compute.F32 > 0 {
+	matmuls, most := map[dtype.Type]float64{}, copies
+	if dev, err := device.Open(cpuDriver, device.Options{}); err == nil {
 		defer dev.Close() // nothing is allocated on it any more
-		if rate, err := cpuMatmul(dev, dtype.F32, o.sizes.matmul, lookPatience); err == nil {
-			matmuls = float64(rate / e.Host.Compute.F32)
+		for t, cached := range map[dtype.Type]units.Flops{dtype.F32: e.Host.Compute.F32, dtype.BF16: e.Host.Compute.BF16} {
+			if rate, err := cpuMatmul(dev, t, o.sizes.matmul, lookPatience); err == nil && cached > 0 {
+				matmuls[t] = float64(rate / cached)
+				most = max(most, matmuls[t])
+			}
 		}
 	}
-	if max(copies, matmuls) < muchFaster {
+	if most < muchFaster {
 		return
 	}
-	e.raise(max(copies, 1), max(matmuls, 1))
+	e.raise(copies, matmuls)
 	if o.Cache != "" {
 		_ = o.store(*e) // else the next look finds the same
 	}
 }
 
-// raise multiplies the rates of a host that are bound by memory, and those bound by arithmetic.
-func (e *entry) raise(memory, arithmetic float64) {
+// raise multiplies the rates of a host that are bound by memory, and those bound by arithmetic, by type. It lowers
+// none.
+func (e *entry) raise(memory float64, arithmetic map[dtype.Type]float64) {
+	memory = max(memory, 1)
 	for _, rate := range []*units.Rate{&e.Host.Copy, &e.Host.CopyOne, &e.Host.Update} {
 		*rate *= units.Rate(memory)
 	}
-	for _, rate := range []*units.Flops{&e.Host.Compute.F32, &e.Host.Compute.BF16, &e.Host.Compute.F16} {
-		*rate *= units.Flops(arithmetic)
+	for t, rate := range map[dtype.Type]*units.Flops{dtype.F32: &e.Host.Compute.F32, dtype.BF16: &e.Host.Compute.BF16} {
+		*rate *= units.Flops(max(arithmetic[t], 1))
 	}
+	e.Host.Compute.F16 *= units.Flops(max(arithmetic[dtype.F32], 1)) // computed in f32
 	if e.Device == nil {
 		return
 	}
-	for _, tables := range e.Device.Tables {
-		for v, t := range tables {
+	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
+		for v, table := range e.Device.Tables[t.String()] {
 			factor := memory
 			if _, matrix := shaped[v]; matrix {
-				factor = arithmetic
+				factor = max(arithmetic[t], 1)
 			}
-			for i := range t.Rates {
-				t.Rates[i] *= factor
+			for i := range table.Rates {
+				table.Rates[i] *= factor
 			}
 		}
 	}

@@ -7,7 +7,9 @@ import (
 )
 
 func init() {
-	RegisterNative(op.MatMul, matMul, func(c op.Call) bool { return !hasNarrow(c.In[:1]) && !hasNarrow(c.In[2:]) && !hasNarrow(c.Out) })
+	RegisterNative(op.MatMul, matMul, func(c op.Call) bool {
+		return isPairs(c) || !hasNarrow(c.In[:1]) && !hasNarrow(c.In[2:]) && !hasNarrow(c.Out)
+	})
 }
 
 // bytesOf is the size of n elements of scratch memory.
@@ -15,6 +17,9 @@ func bytesOf(elements int) int64 { return 4 * int64(elements) }
 
 // matMul reads a second operand of a 16-bit type as it is stored.
 func matMul(c op.Call, workers int) Program {
+	if isPairs(c) {
+		return pairMatMul(c, workers)
+	}
 	m, n, k := c.MatMulDims()
 	g := &kernel.Gemm{
 		M: int(m), N: int(n), K: int(k), CStep: int(n), Accumulate: c.Attr.Accumulate && !c.Attr.Plus, AnyOrder: c.Attr.AnyOrder,

@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	RegisterNative(op.QuantizedMatmul, quantizedMatmul, func(c op.Call) bool { return isPacked(c) || !hasNarrow(c.In) && !hasNarrow(c.Out) })
+	RegisterNative(op.QuantizedMatmul, quantizedMatmul, func(c op.Call) bool { return isPairs(c) || isPacked(c) || !hasNarrow(c.In) && !hasNarrow(c.Out) })
 }
 
 // quantizedMatmul decodes some outputs' weights at a time, while they stay in the cache, and
@@ -20,6 +20,9 @@ func quantizedMatmul(c op.Call, workers int) Program {
 	}
 	if isPacked(c) {
 		return packedMatmul(c, workers)
+	}
+	if isPairs(c) {
+		return pairMatMul(c, workers)
 	}
 	if of := quant.InterleavedOf(c.In[1].DType); narrow(of) {
 		return interleavedMatmul(c, of, workers)

@@ -19,7 +19,12 @@ const (
 
 // isDots says that a matmul is computed this way.
 func (g *Gemm) isDots() bool {
-	return hasDots && g.AnyOrder && g.M <= dotsM && g.K%dotsK == 0 && g.B.isBF16() && g.B.Transposed && !g.B.Interleaved && !g.A.Transposed && g.A.Patches == nil
+	return g.AnyOrder && g.B.isBF16() && !g.B.Interleaved && g.A.Patches == nil && HasDots(g.M, g.K, g.A.Transposed, g.B.Transposed)
+}
+
+// HasDots says whether there is this way for a matmul of so many rows and elements with a weight in bf16.
+func HasDots(m, k int, transA, transB bool) bool {
+	return hasDots && m <= dotsM && k%dotsK == 0 && transB && !transA
 }
 
 // shares cuts the columns, dotsRows as one.

@@ -17,6 +17,7 @@ type Matrix struct {
 	Patches *Patches
 	// Interleaved codes are a transposed right operand in quant.BF16x32 or F16x32; Step is K.
 	Interleaved bool
+	words       bool // a right operand in bf16 that is packed as words, see Pairs
 }
 
 // narrow says that the elements are Codes.
@@ -54,6 +55,9 @@ type Gemm struct {
 	tm, tn, pieces int
 	cutFor         [4]int
 	left           int64
+	// Of words: the elements that K words hold, what C begins with, and what it is rounded to, see Pairs.
+	elements        int
+	before, rounded []uint16
 }
 
 // Sizes in elements. The packed columns of a block are at most blockSize, half a
@@ -72,6 +76,8 @@ const (
 // workers: what it depends on is sizes and storage orders.
 func (g *Gemm) Workspace(workers int) int {
 	switch {
+	case g.isInterleavedPairs():
+		return 0
 	case g.isInterleaved():
 		return workers * interleavedScratch
 	case g.isStreamed():
@@ -93,6 +99,9 @@ func (g *Gemm) depth() int {
 	if g.A.Transposed {
 		most = packedSlabK
 	}
+	if g.elements > 0 { // slabs end where those of f32 do
+		return roundUp(ceil(g.elements, ceil(g.elements, most)), 8) / 2
+	}
 	k := max(g.K, 1)
 	return roundUp(ceil(k, ceil(k, most)), 8)
 }
@@ -106,12 +115,22 @@ func roundUp(a, b int) int { return ceil(a, b) * b }
 // Run computes the matmul on the pool.
 func (g *Gemm) Run(p *Pool) {
 	g.path = active
-	if g.Accumulate && g.Bias != nil {
+	g.run(p)
+}
+
+// run computes it on a path.
+func (g *Gemm) run(p *Pool) {
+	if g.Accumulate && g.Bias != nil && g.before == nil {
 		g.addBias()
 	}
 	g.team = p.team
 	if g.isDots() {
 		job := dots{g}
+		p.LaunchWork(job.shares().pieces(), job, g.M*g.N*g.K)
+		return
+	}
+	if g.isInterleavedPairs() {
+		job := interleavedPairs{g}
 		p.LaunchWork(job.shares().pieces(), job, g.M*g.N*g.K)
 		return
 	}

@@ -20,7 +20,9 @@ func (g pieces) Run(worker, piece int) {
 	width := roundUp(ceil(end-j, ceil(end-j, g.blockN())), g.path.nr)
 	for b.j0 = j; b.j0 < end; b.j0 = b.jEnd {
 		b.jEnd = min(b.j0+width, end)
+		g.begin(b.i0, b.iEnd, b.j0, b.jEnd)
 		mine.compute()
+		g.round(b.i0, b.iEnd, b.j0, b.jEnd)
 	}
 }
 

@@ -23,7 +23,7 @@ const interleavedScratch = maxStreamRows * quant.HalfRows
 
 // isInterleaved says that a matmul is computed this way.
 func (g *Gemm) isInterleaved() bool {
-	return g.M <= interleavedM && g.B.Interleaved && g.K%8 == 0 && !g.A.Transposed
+	return g.M <= interleavedM && g.B.Interleaved && !g.B.words && g.K%8 == 0 && !g.A.Transposed
 }
 
 // shares cuts the columns, those that lie together as one.

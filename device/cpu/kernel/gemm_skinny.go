@@ -35,19 +35,21 @@ func (g *Gemm) skinnyScratch() int {
 
 // Run computes one panel of columns.
 func (g skinny) Run(worker, piece int) {
-	r, depth, width := g.path, g.depth(), g.width()
+	depth, width := g.depth(), g.width()
 	col := piece * width
 	cols := min(width, g.N-col)
 	scratch := g.Work[worker*g.skinnyScratch():]
+	g.begin(0, g.M, col, col+cols)
 	for p0 := 0; p0 < g.K; p0 += depth {
 		kc := min(depth, g.K-p0)
 		if g.B.Transposed || g.B.narrow() {
-			g.B.pack(r, scratch, width, col, cols, p0, kc, g.B.Transposed)
+			g.packB(scratch, width, col, cols, p0, kc)
 			g.multiply(p0, kc, col, cols, &scratch[0], width)
 		} else {
 			g.multiply(p0, kc, col, cols, &g.B.Data[p0*g.B.Step+col], g.B.Step)
 		}
 	}
+	g.round(0, g.M, col, col+cols)
 }
 
 // multiply adds one slab of K to the columns from col.

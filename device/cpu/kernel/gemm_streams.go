@@ -15,7 +15,7 @@ const streamedM = 3
 // isStreamed says that a matmul is computed this way.
 func (g *Gemm) isStreamed() bool {
 	return g.M <= streamedM && g.N >= maxStreamCols && g.K%8 == 0 &&
-		g.B.narrow() && g.B.Transposed && !g.B.Interleaved && !g.A.Transposed
+		g.B.narrow() && g.B.Transposed && !g.B.Interleaved && !g.B.words && !g.A.Transposed
 }
 
 // columns is how many columns a piece has.
@@ -37,11 +37,13 @@ func (g streamed) Run(worker, piece int) {
 		from: piece * wide, to: min((piece+1)*wide, g.N), first: first,
 		sums: g.Work[worker*g.streamedScratch():][:g.streamedScratch()],
 	}
+	g.begin(0, g.M, p.from, p.to)
 	for i := 0; i < g.M; {
 		n := p.most(g.M - i)
 		p.rows(i, n)
 		i += n
 	}
+	g.round(0, g.M, p.from, p.to)
 }
 
 // panel is the columns from..to of a streamed matmul. Columns are computed from first on.

@@ -81,10 +81,13 @@ func portableHalf(of dtype.Type) half {
 	return h
 }
 
+// pairAt is where elements p and p+1 of a column of those that lie together begin, p being even.
+func (h *half) pairAt(p, j int) int { return min(h.interleavedAt(p, j), h.interleavedAt(p+1, j)) }
+
 // interleavedAt is where element p of column j of those that lie together is among their codes.
 func (h *half) interleavedAt(p, j int) int {
 	if h.of == dtype.BF16 {
-		return p/2*2*quant.HalfRows + 2*j + p%2
+		return p/2*2*quant.HalfRows + 2*j + 1 - p%2
 	}
 	return p*quant.HalfRows + j
 }

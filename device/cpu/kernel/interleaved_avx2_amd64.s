@@ -1,14 +1,14 @@
 #include "textflag.h"
 
 // Matmuls of few rows with interleaved weights in bf16 and f16, see gemm_interleaved.go. Of 32
-// columns that lie together one k has 64 bytes; bf16 lies in pairs of k. SI is the weight, R9 the
+// columns that lie together one k has 64 bytes; bf16 lies in pairs of k, the first above the second. SI is the weight, R9 the
 // input.
 
 DATA upper<>+0(SB)/4, $0xffff0000
 GLOBL upper<>(SB), RODATA|NOPTR, $4
 
 // Pair p of k of eight columns, the g-th of four: Y8 and Y9.
-#define WIDEN_BF16(p, g) VMOVDQU (128*p+32*g)(SI), Y9; VPSLLD $16, Y9, Y8; VPAND Y15, Y9, Y9
+#define WIDEN_BF16(p, g) VMOVDQU (128*p+32*g)(SI), Y8; VPSLLD $16, Y8, Y9; VPAND Y15, Y8, Y8
 #define WIDEN_F16(p, g) VCVTPH2PS (128*p+16*g)(SI), Y8; VCVTPH2PS (128*p+16*g+64)(SI), Y9
 
 // Multiply the pair by that of one row of A, which is in Y10 and Y11, or of two, the second in Y12

@@ -35,7 +35,8 @@ type routines struct {
 	packCopy      packCopyFunc
 	packTranspose packTransposeFunc
 
-	bf16, f16 half // matmuls with weights of these types, see half.go
+	bf16, f16 half  // matmuls with weights of these types, see half.go
+	pairs     pairs // matmuls of bf16 by bf16, see pairs.go
 	packed    packedRoutines
 
 	// planes are indexed by their number of places; see planes.go.

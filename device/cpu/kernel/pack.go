@@ -84,6 +84,15 @@ func (m *Matrix) pack(r *routines, panels []float32, step, first, n, p0, kc int,
 	}
 }
 
+// packB packs columns of B.
+func (g *Gemm) packB(panels []float32, step, first, n, p0, kc int) {
+	if g.B.words {
+		g.B.packWords(g.path, panels, step, first, n, p0, kc, g.elements, g.B.Transposed)
+		return
+	}
+	g.B.pack(g.path, panels, step, first, n, p0, kc, g.B.Transposed)
+}
+
 // copied is how many elements of a row go to panels side by side. The panels of a wide block are a
 // power of two apart, so that a first-level cache has room for the same line of few of them.
 const copied = 64
@@ -116,7 +125,7 @@ func (m *Matrix) deinterleave(h *half, panels []float32, step, first, n, p0, kc 
 		panel, col := &panels[i/step*step*kc+i%step], first+i
 		from := m.Codes[col/together*together*m.Step:]
 		if most := min(step-i%step, n-i); col%8 == 0 && most >= 8 && p0%2 == 0 {
-			h.deinterleave(panel, step, &from[h.interleavedAt(p0, col%together)], kc)
+			h.deinterleave(panel, step, &from[h.pairAt(p0, col%together)], kc)
 			i += 8
 			continue
 		}
