@@ -3,17 +3,22 @@ package cpu
 import (
 	"spillway/device"
 	"spillway/device/cpu/kernel"
+	"spillway/dtype"
 	"spillway/op"
 )
 
 func init() {
-	Register(op.LinearCrossEntropy, linearLoss)
-	Register(op.LinearCrossEntropyGrad, linearLoss)
+	native := func(c op.Call) bool { return isPairsLoss(c) || !hasNarrow(c.In) }
+	RegisterNative(op.LinearCrossEntropy, linearLoss, native)
+	RegisterNative(op.LinearCrossEntropyGrad, linearLoss, native)
 	Register(op.CrossEntropy, logitLoss)
 	Register(op.CrossEntropyGrad, logitLoss)
 	Register(op.MeanSquare, meanSquare)
 	Register(op.MeanSquareGrad, meanSquareGrad)
 }
+
+// isPairsLoss says that a loss is of bf16 on a CPU that multiplies pairs.
+func isPairsLoss(c op.Call) bool { return kernel.HasPairs() && c.In[0].DType == dtype.BF16 }
 
 // linearLoss makes the loss of the logits x·Wᵀ, with its gradients if asked for. The losses
 // of the rows are at the start of the workspace.
@@ -23,22 +28,38 @@ func linearLoss(c op.Call, workers int) Program {
 		N: int(c.In[0].Shape.Rows()), V: int(c.In[1].Shape[0]), D: int(c.In[1].Shape[1]),
 		Ignore: op.IgnoreIndex, Accumulate: c.Attr.Accumulate,
 	}
+	if isPairsLoss(c) {
+		k.Half = &kernel.HalfLoss{}
+	}
 	return Program{
 		Workspace: bytesOf(k.N + k.Workspace(workers)),
 		Run: func(p *kernel.Pool, l *device.Launch) {
-			k.X, k.W, k.Targets = F32(l, 0), F32(l, 1), ids(l, 2)
 			work, scale := scratch(l), F32(l, 3)[0]
-			k.Losses, k.Work = work[:k.N], work[k.N:]
+			k.Targets, k.Losses, k.Work = ids(l, 2), work[:k.N], work[k.N:]
 			if grad {
-				k.Slope, k.DX = scale*F32(l, 4)[0], F32(l, 6)
+				k.Slope = scale * F32(l, 4)[0]
 			}
-			if grad && !c.Attr.InputOnly {
-				k.DW = F32(l, 7)
+			if h := k.Half; h != nil {
+				h.X, h.W, h.DX, h.DW = lossOperands[uint16](c, l)
+			} else {
+				k.X, k.W, k.DX, k.DW = lossOperands[float32](c, l)
 			}
 			k.Compute(p)
 			F32(l, len(c.In))[0] = float32(float64(scale) * total(k.Losses))
 		},
 	}
+}
+
+// lossOperands are x and W, and where their gradients go, nil for those that nobody wants.
+func lossOperands[E any](c op.Call, l *device.Launch) (x, w, dx, dw []E) {
+	x, w = view[E](l.Buffers[0]), view[E](l.Buffers[1])
+	if c.Kind == op.LinearCrossEntropyGrad {
+		dx = view[E](l.Buffers[6])
+		if !c.Attr.InputOnly {
+			dw = view[E](l.Buffers[7])
+		}
+	}
+	return x, w, dx, dw
 }
 
 // total adds in order, in double precision.

@@ -1,6 +1,10 @@
 package kernel
 
-import "math"
+import (
+	"math"
+
+	"spillway/dtype"
+)
 
 // CrossEntropy is the loss -log softmax(logits)[target] of each row. Rows whose target
 // is Ignore count for nothing; other targets are brought into the vocabulary.
@@ -16,6 +20,8 @@ type CrossEntropy struct {
 	Losses  []float32
 	Grad    []float32
 	Slope   float32
+	// Rounded has gradients rounded to bf16, at the beginning of their row.
+	Rounded bool
 	// Work is scratch memory of CrossEntropyWorkspace elements.
 	Work []float32
 }
@@ -32,7 +38,7 @@ func (c *CrossEntropy) Run(worker, i int) {
 	if c.Targets[i] == c.Ignore {
 		c.Losses[i] = 0
 		if c.Grad != nil {
-			clear(c.Grad[i*c.V:][:c.V])
+			clear(c.Grad[i*c.V:][:c.V]) // zero in both types
 		}
 		return
 	}
@@ -48,6 +54,9 @@ func (c *CrossEntropy) Run(worker, i int) {
 	c.Losses[i] = top + float32(math.Log(total)) - logit
 	Scale(grad, grad, float32(float64(c.Slope)/total))
 	grad[target] -= c.Slope
+	if c.Rounded { // from the first on: no element is overwritten before it is read
+		dtype.BF16.Narrow(halvesOf(grad)[:c.V], grad)
+	}
 }
 
 // logSumExp is log Σ e^x; scratch holds chunk elements.
@@ -78,6 +87,9 @@ type LinearCrossEntropy struct {
 	Slope      float32
 	// Work is scratch memory of at least Workspace elements.
 	Work []float32
+
+	// Half is X, W, DX and DW in bf16, which are nil then.
+	Half *HalfLoss
 
 	logits, inputs, weights Gemm
 	rows                    CrossEntropy
@@ -110,12 +122,19 @@ func (l *LinearCrossEntropy) gemms(n int) (logits, inputs, weights Gemm) {
 // Workspace is the scratch memory, in elements, that so many workers need.
 func (l *LinearCrossEntropy) Workspace(workers int) int {
 	rows := l.rowsAtATime()
+	if l.Half != nil {
+		return rows*l.V + CrossEntropyWorkspace(workers) + l.halfWorkspace(rows, workers)
+	}
 	logits, inputs, weights := l.gemms(rows)
 	return rows*l.V + CrossEntropyWorkspace(workers) + max(logits.Workspace(workers), inputs.Workspace(workers), weights.Workspace(workers))
 }
 
 // Compute runs on the pool.
 func (l *LinearCrossEntropy) Compute(p *Pool) {
+	if l.Half != nil {
+		l.computeHalf(p)
+		return
+	}
 	step := l.rowsAtATime()
 	logits, work := l.Work[:step*l.V], l.Work[step*l.V:]
 	sums := CrossEntropyWorkspace(p.Workers())

@@ -19,6 +19,7 @@ type Pairs struct {
 	M, N, K    int    // all above zero
 	A, B       Matrix // Codes in bf16; B may be interleaved
 	C          []uint16
+	Sums       []float32 // C in f32 instead of bf16, or nil; without Plus
 	Bias       []float32 // N elements, or nil
 	Plus       []uint16  // laid out like C, or nil; without Bias and Accumulate
 	Accumulate bool
@@ -66,8 +67,10 @@ func (g *Pairs) words() int { return ceil(g.K, 2) }
 // C in f32, and what the matmul of both needs.
 func (g *Pairs) Workspace(workers int) int {
 	g.prepare()
-	return g.sizeOfA() + roundUp(g.M*g.N, lineFloats) + g.gemm.Workspace(workers)
+	return g.sizeOfA() + g.sizeOfC() + g.gemm.Workspace(workers)
 }
+
+func (g *Pairs) sizeOfC() int { return roundUp(g.M*g.N, lineFloats) }
 
 func (g *Pairs) sizeOfA() int { return roundUp(g.M*g.gemm.K, lineFloats) }
 
@@ -92,19 +95,27 @@ func (g *Pairs) Run(p *Pool) {
 		g.path = active.ofWords()
 	}
 	g.prepare()
-	a, c := g.sizeOfA(), roundUp(g.M*g.N, lineFloats)
-	g.gemm.A.Data, g.gemm.C, g.gemm.Work = g.Work[:a], g.Work[a:][:c], g.Work[a+c:]
-	g.gemm.Bias, g.gemm.rounded, g.gemm.before = g.Bias, g.C, nil
-	if g.Accumulate {
-		g.gemm.before = g.C
-	} else if g.Plus != nil {
-		g.gemm.before = g.Plus
+	a := g.sizeOfA()
+	g.gemm.A.Data, g.gemm.Work, g.gemm.Bias = g.Work[:a], g.Work[a:], g.Bias
+	if g.Sums != nil {
+		g.gemm.C, g.gemm.Accumulate, g.gemm.rounded, g.gemm.before = g.Sums, g.Accumulate, nil, nil
+	} else {
+		g.rounded(g.sizeOfC())
 	}
-	g.gemm.Accumulate = g.gemm.before != nil
 	left := wordsOfA{g}
 	p.LaunchWork(left.pieces(), left, g.M*g.K)
 	g.gemm.path = g.path
 	g.gemm.run(p)
+}
+
+// rounded has sums, in so much scratch memory, rounded to C.
+func (g *Pairs) rounded(size int) {
+	g.gemm.C, g.gemm.Work = g.gemm.Work[:size], g.gemm.Work[size:]
+	g.gemm.rounded, g.gemm.before = g.C, g.Plus
+	if g.Accumulate {
+		g.gemm.before = g.C
+	}
+	g.gemm.Accumulate = g.gemm.before != nil
 }
 
 // wordsOfA is the job that makes words of A, or f32. A piece is some rows of what is stored.
