@@ -1,7 +1,7 @@
 #include "textflag.h"
 
 // Matvecs as in packed_matvec_avx2_amd64.s, with the sums of sixteen outputs in one register, Z0, and instructions that
-// multiply, widen and add: sums with the upper bytes of inputs are Z2, those with the lower ones, or with words, Z3.
+// multiply, widen and add: sums with the upper bytes of inputs are Z2, those with the lower ones Z3.
 
 #define MATVEC_BEGIN \
 	MOVQ w+0(FP), SI; \
@@ -62,14 +62,15 @@ TEXT ·matvecQ4_0VNNI(SB), NOSPLIT, $0-48
 	ADDQ $16, BX
 	MATVEC_END
 
-// Elements of 8 bits are multiplied as pairs of words, two pairs at x of DX.
+// Elements of 8 bits are multiplied as pairs of words, two pairs at x of DX, with sums Z2 and Z3.
 #define FOUR(o, x) \
 	AHEAD(o); VMOVDQU64 (o)(SI), Z6; VPSLLW $8, Z6, Z7; VPSRAW $8, Z6, Z6; VPSRAW $8, Z7, Z7; \
-	VPDPWSSD.BCST (x)(DX), Z7, Z3; VPDPWSSD.BCST (x+4)(DX), Z6, Z3
+	VPDPWSSD.BCST (x)(DX), Z7, Z2; VPDPWSSD.BCST (x+4)(DX), Z6, Z3
 
 // func matvecQ8_0VNNI(w *byte, x *int16, records *record, dst *float32, blocks, groups int)
 TEXT ·matvecQ8_0VNNI(SB), NOSPLIT, $0-48
 	MATVEC_BEGIN
+	VPXORD X2, X2, X2
 	VPXORD X3, X3, X3
 	FOUR(32, 0)
 	FOUR(96, 8)
@@ -80,8 +81,9 @@ TEXT ·matvecQ8_0VNNI(SB), NOSPLIT, $0-48
 	FOUR(416, 48)
 	FOUR(480, 56)
 	AHEAD(512)
+	VPADDD Z3, Z2, Z2
 	VCVTPH2PS (SI), Z6
-	SCALED(Z6, Z3)
+	SCALED(Z6, Z2)
 	ADDQ $544, SI
 	ADDQ $64, DX
 	ADDQ $16, BX

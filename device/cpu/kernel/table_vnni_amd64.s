@@ -8,16 +8,18 @@ DATA words<>+0(SB)/8, $0x0b030a0209010800
 DATA words<>+8(SB)/8, $0x0f070e060d050c04
 GLOBL words<>(SB), RODATA|NOPTR, $16
 
-// The code at a shift of words in Z4 and a pair of inputs at x of DX are added to the sums.
-#define PAIR(shift, x) VPSRLW $shift, Z4, Z5; VPERMW Z14, Z5, Z5; VPDPWSSD.BCST (x)(DX), Z5, Z2
+// The code at a shift of words in Z4 and a pair of inputs at x of DX are added to sums. There are two of them, since an
+// instruction that multiplies and adds waits for the sum it adds to.
+#define PAIR(shift, x, sums) VPSRLW $shift, Z4, Z5; VPERMW Z14, Z5, Z5; VPDPWSSD.BCST (x)(DX), Z5, sums
 #define EIGHT(o, x) \
 	PREFETCHT0 (2048+o)(SI); \
 	VMOVDQU64 (o)(SI), Z4; VPSHUFB Z15, Z4, Z4; \
 	VPERMW Z14, Z4, Z5; VPDPWSSD.BCST (x)(DX), Z5, Z2; \
-	PAIR(4, x+8); PAIR(8, x+4); PAIR(12, x+12)
+	PAIR(4, x+8, Z3); PAIR(8, x+4, Z2); PAIR(12, x+12, Z3)
 #define HALF(o) \
-	VPXORD X2, X2, X2; \
+	VPXORD X2, X2, X2; VPXORD X3, X3, X3; \
 	EIGHT(o, 0); EIGHT(o+64, 16); EIGHT(o+128, 32); EIGHT(o+192, 48); \
+	VPADDD Z3, Z2, Z2; \
 	VCVTDQ2PS Z2, Z2; VMULPS.BCST (BX), Z1, Z3; VFMADD231PS Z3, Z2, Z0; \
 	ADDQ $64, DX; ADDQ $16, BX
 
@@ -70,5 +72,24 @@ block:
 	DECQ CX
 	JNZ block
 	VMOVUPS Z0, (DI)
+	VZEROUPPER
+	RET
+
+// func absmaxAVX512(s scaling, blocks int)
+TEXT ·absmaxAVX512(SB), NOSPLIT, $0-32
+	MOVQ s_x+0(FP), DI
+	MOVQ s_groups+8(FP), DX
+	VMOVUPS (DX), Z1
+	VBROADCASTSS s_offset+16(FP), Z2
+	VBROADCASTSS s_factor+20(FP), Z3
+	MOVQ blocks+24(FP), CX
+scales:
+	VMULPS (DI), Z1, Z6
+	VADDPS Z2, Z6, Z6
+	VMULPS Z3, Z6, Z6
+	VMOVUPS Z6, (DI)
+	ADDQ $64, DI
+	DECQ CX
+	JNZ scales
 	VZEROUPPER
 	RET
