@@ -52,7 +52,11 @@ type PackedFormat struct {
 	scales func(w []byte, r, sub int) (scale, minimum float32)
 }
 
-const packedFormats = 4
+// packedFormats is how many there are with routines of their own, packedRows the most rows of a tile of any path.
+const (
+	packedFormats = 4
+	packedRows    = 12
+)
 
 // PackedFormatOf is the format of an interleaved type, nil for other types.
 func PackedFormatOf(t dtype.Type) *PackedFormat {
@@ -115,7 +119,7 @@ type packedRoutines struct {
 	unpack [packedFormats]func(w *byte, pairs *int16, scales, minima *float32, blocks int)
 	// tiles adds to h rows of 16 columns of C, where h is the index. Steps are in bytes; there are
 	// subs records of length pairs each.
-	tiles   [maxRows + 1]packedTileFunc
+	tiles   [packedRows + 1]packedTileFunc
 	heights []int
 
 	// split brings the upper bytes of each eight inputs, in the order 0 4 1 5 2 6 3 7 that codes of

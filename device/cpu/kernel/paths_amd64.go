@@ -27,7 +27,7 @@ func avx512() *routines {
 	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, packTransposeAVX512)
 	r.planes, r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
 	r.depthwiseWeights, r.strided = depthwiseWeightsAVX2(), stridedAVX2()
-	r.bf16, r.f16, r.packed, r.pairs = bf16AVX2(), f16AVX2(), packedAVX2(), pairsAVX512()
+	r.bf16, r.f16, r.packed, r.pairs = bf16AVX2(), f16AVX2(), packedAVX512(), pairsAVX512()
 	r.activations = [funcs]activation{
 		op.ReLU:     {reluAVX512, reluTimesAVX512, reluSlopeAVX512, reluGatedAVX512},
 		op.GELU:     {geluAVX512, geluTimesAVX512, geluSlopeAVX512, geluGatedAVX512},

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"math"
 	"unsafe"
 
@@ -112,8 +113,9 @@ func (g *Packed) sameGroups(of []float32, scales *quant.Scales, group, b, end in
 		}
 		return same
 	}
+	groups := scales.Groups
 	for r := range of {
-		of[r] = scales.Group(at / quant.FourBitGroup)
+		of[r] = math.Float32frombits(binary.LittleEndian.Uint32(groups[at/quant.FourBitGroup*4:]))
 		same = min(same, quant.FourBitGroup-at%quant.FourBitGroup)
 		at += blocks
 	}

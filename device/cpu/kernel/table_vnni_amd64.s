@@ -1,0 +1,95 @@
+#include "textflag.h"
+
+// Codes that stand for integers of a table, as in table_avx2_amd64.s: the table, twice, is 32 words in Z14, and words are
+// looked up by their lower five bits, so that codes need not be cut out.
+
+// Of four rows, words of their elements 0 4 2 6 and of 1 5 3 7.
+DATA words<>+0(SB)/8, $0x0b030a0209010800
+DATA words<>+8(SB)/8, $0x0f070e060d050c04
+GLOBL words<>(SB), RODATA|NOPTR, $16
+
+// The code at a shift of words in Z4 and a pair of inputs at x of DX are added to sums. There are two of them, since an
+// instruction that multiplies and adds waits for the sum it adds to.
+#define PAIR(shift, x, sums) VPSRLW $shift, Z4, Z5; VPERMW Z14, Z5, Z5; VPDPWSSD.BCST (x)(DX), Z5, sums
+#define EIGHT(o, x) \
+	PREFETCHT0 (2048+o)(SI); \
+	VMOVDQU64 (o)(SI), Z4; VPSHUFB Z15, Z4, Z4; \
+	VPERMW Z14, Z4, Z5; VPDPWSSD.BCST (x)(DX), Z5, Z2; \
+	PAIR(4, x+8, Z3); PAIR(8, x+4, Z2); PAIR(12, x+12, Z3)
+#define HALF(o) \
+	VPXORD X2, X2, X2; VPXORD X3, X3, X3; \
+	EIGHT(o, 0); EIGHT(o+64, 16); EIGHT(o+128, 32); EIGHT(o+192, 48); \
+	VPADDD Z3, Z2, Z2; \
+	VCVTDQ2PS Z2, Z2; VMULPS.BCST (BX), Z1, Z3; VFMADD231PS Z3, Z2, Z0; \
+	ADDQ $64, DX; ADDQ $16, BX
+
+#define LOOK_UP(i) MOVBLZX i(R9), R12; MOVL (R11)(R12*4), R13; MOVL R13, (4*i)(R10)
+
+// func matvecTableVNNI(w *byte, x *int16, records *record, dst, scales *float32, table *[32]byte, blocks int, next lookup)
+TEXT ·matvecTableVNNI(SB), NOSPLIT, $0-80
+	MOVQ w+0(FP), SI
+	MOVQ x+8(FP), DX
+	MOVQ records+16(FP), BX
+	MOVQ dst+24(FP), DI
+	MOVQ scales+32(FP), R8
+	MOVQ table+40(FP), AX
+	MOVQ blocks+48(FP), CX
+	MOVQ next_dst+56(FP), R10
+	MOVQ next_codes+64(FP), R9
+	MOVQ next_values+72(FP), R11
+	VPMOVZXBW (AX), Y14
+	VPMOVZXBW 16(AX), Y15
+	VPSLLW $8, Y15, Y15
+	VPOR Y15, Y14, Y14
+	VINSERTI64X4 $1, Y14, Z14, Z14
+	VBROADCASTI32X4 words<>(SB), Z15
+	VXORPS X0, X0, X0
+block:
+	PREFETCHT0 1024(R9)
+	VMOVUPS (R8), Z1
+	LOOK_UP(0)
+	LOOK_UP(1)
+	LOOK_UP(2)
+	LOOK_UP(3)
+	LOOK_UP(4)
+	LOOK_UP(5)
+	LOOK_UP(6)
+	LOOK_UP(7)
+	HALF(0)
+	LOOK_UP(8)
+	LOOK_UP(9)
+	LOOK_UP(10)
+	LOOK_UP(11)
+	LOOK_UP(12)
+	LOOK_UP(13)
+	LOOK_UP(14)
+	LOOK_UP(15)
+	HALF(256)
+	ADDQ $512, SI
+	ADDQ $64, R8
+	ADDQ $16, R9
+	ADDQ $64, R10
+	DECQ CX
+	JNZ block
+	VMOVUPS Z0, (DI)
+	VZEROUPPER
+	RET
+
+// func absmaxAVX512(s scaling, blocks int)
+TEXT ·absmaxAVX512(SB), NOSPLIT, $0-32
+	MOVQ s_x+0(FP), DI
+	MOVQ s_groups+8(FP), DX
+	VMOVUPS (DX), Z1
+	VBROADCASTSS s_offset+16(FP), Z2
+	VBROADCASTSS s_factor+20(FP), Z3
+	MOVQ blocks+24(FP), CX
+scales:
+	VMULPS (DI), Z1, Z6
+	VADDPS Z2, Z6, Z6
+	VMULPS Z3, Z6, Z6
+	VMOVUPS Z6, (DI)
+	ADDQ $64, DI
+	DECQ CX
+	JNZ scales
+	VZEROUPPER
+	RET
