@@ -103,6 +103,8 @@ func conv(c op.Call, workers int) Program {
 		return convPairs(c, v, workers)
 	case v.byHalves():
 		return convHalves(c, v, workers)
+	case v.byThree():
+		return depthwiseThree(c, v, workers)
 	case v.depthwise() && v.byLines(back) && v.manyEdges(back):
 		return depthwisePlanes(c, v, workers)
 	case v.depthwise() && v.byLines(back):
@@ -309,6 +311,8 @@ func convWeight(c op.Call, workers int) Program {
 		return convPairsWeight(c, v, workers)
 	case v.byHalves():
 		return convHalvesWeight(c, v, workers)
+	case v.byThree():
+		return depthwiseThreeWeight(c, v, workers)
 	case v.depthwise() && v.byLines(false) && v.Kernel[2] >= 3:
 		return depthwiseWeightLines(c, v, workers)
 	case v.depthwise():
@@ -419,19 +423,10 @@ func depthwiseWeight(c op.Call, v convolution) Program {
 	}
 	return Program{Workspace: bytesOf(depthwiseParts * size), Run: func(p *kernel.Pool, l *device.Launch) {
 		x, dy, partial = F32(l, 0), F32(l, 1), scratch(l)
-		dw := F32(l, 2)
 		work.start(p)
 		for k := 1; k < work.pieces(); k++ {
 			kernel.AddScaled(partial[:size], partial[k*size:], 1)
 		}
-		for k := range channels {
-			for t := range v.taps {
-				f := partial[t*channels+k]
-				if c.Attr.Accumulate {
-					f += dw[k*v.taps+t]
-				}
-				dw[k*v.taps+t] = f
-			}
-		}
+		v.storeDepthwise(F32(l, 2), partial, func(tap int) int { return tap }, c.Attr.Accumulate)
 	}}
 }

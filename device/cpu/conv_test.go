@@ -39,6 +39,8 @@ var manyPieces = []convolved{
 	{"1d of 4 without padding", []int{2, 202, 32}, []int{32, 32, 4}, nil, nil, nil, 0},
 	{"1d of 5 with far channels", []int{2, 204, 32}, []int{208, 32, 5}, nil, []int64{4}, nil, 0},
 	{"depthwise", []int{2, 20, 27, 48}, []int{48, 1, 3, 3}, nil, []int64{1, 1}, nil, 48},
+	{"depthwise of 5 channels", []int{2, 7, 6, 5}, []int{5, 1, 3, 3}, nil, []int64{2, 0}, nil, 5},
+	{"depthwise of 21 channels", []int{2, 6, 9, 21}, []int{21, 1, 3, 3}, nil, []int64{0, 2}, nil, 21},
 	{"depthwise stride 2", []int{2, 21, 27, 24}, []int{24, 1, 3, 5}, []int64{2, 2}, []int64{1, 3}, []int64{1, 2}, 24},
 	{"depthwise 7x7", []int{1, 17, 19, 16}, []int{16, 1, 7, 7}, nil, []int64{3, 3}, nil, 16},
 	{"depthwise 1d", []int{2, 90, 16}, []int{16, 1, 31}, nil, []int64{15}, nil, 16},

@@ -27,6 +27,8 @@ func avx512() *routines {
 	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, packTransposeAVX512)
 	r.planes, r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
 	r.depthwiseWeights, r.strided = depthwiseWeightsAVX2(), stridedAVX2()
+	r.three = [ThreeRows + 1]threeFunc{1: three1AVX512, 2: three2AVX512, 4: three4AVX512}
+	r.threeWeights = [ThreeRows + 1]threeFunc{1: threeWeights1AVX512, 2: threeWeights2AVX512, 4: threeWeights4AVX512}
 	r.bf16, r.f16, r.packed = bf16AVX2(), f16AVX2(), packedAVX2()
 	r.activations = [funcs]activation{
 		op.ReLU:     {reluAVX512, reluTimesAVX512, reluSlopeAVX512, reluGatedAVX512},
