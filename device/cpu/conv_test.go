@@ -38,6 +38,8 @@ var manyPieces = []convolved{
 	{"1d of 7", []int{3, 235, 40}, []int{48, 40, 7}, nil, []int64{3}, nil, 0},
 	{"1d of 4 without padding", []int{2, 202, 32}, []int{32, 32, 4}, nil, nil, nil, 0},
 	{"1d of 5 with far channels", []int{2, 204, 32}, []int{208, 32, 5}, nil, []int64{4}, nil, 0},
+	{"1x1 stride 2", []int{3, 33, 30, 128}, []int{128, 128, 1, 1}, []int64{2, 2}, nil, nil, 0},
+	{"1x1 in 3d with strides", []int{2, 5, 17, 21, 40}, []int{56, 40, 1, 1, 1}, []int64{2, 3, 1}, nil, nil, 0},
 	{"depthwise", []int{2, 20, 27, 48}, []int{48, 1, 3, 3}, nil, []int64{1, 1}, nil, 48},
 	{"depthwise of 5 channels", []int{2, 7, 6, 5}, []int{5, 1, 3, 3}, nil, []int64{2, 0}, nil, 5},
 	{"depthwise of 21 channels", []int{2, 6, 9, 21}, []int{21, 1, 3, 3}, nil, []int64{0, 2}, nil, 21},
