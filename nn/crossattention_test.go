@@ -105,3 +105,41 @@ func TestCrossAttentionWithAMask(t *testing.T) {
 	}
 	same(t, "attention", got, want)
 }
+
+// Masks may be of samples, of heads or of both: each has what attention with that mask alone gives, also where heads share keys and values.
+func TestMasksOfSamplesAndHeads(t *testing.T) {
+	const samples, queries, keys, heads, shared, width = 2, 3, 4, 4, 2, 2
+	q, k, v := real(1, samples, queries, heads*width), real(2, samples, keys, shared*width), real(3, samples, keys, shared*width)
+	seen := op.Array{Type: op.Type{DType: dtype.I32, Shape: shape.Of(samples, keys)}, I: []int32{1, 1, 1, 0, 1, 1, 1, 1}}
+	for _, size := range [][2]int{{1, 1}, {samples, 1}, {1, heads}, {samples, heads}} {
+		mask := real(4, size[0], size[1], queries, keys)
+		mask.F[1], mask.F[len(mask.F)-3] = math.Inf(-1), math.Inf(-1)
+		got := run(t, map[string]op.Array{"q": q, "k": k, "v": v, "mask": mask, "seen": seen}, func(b *graph.Builder, in map[string]graph.Value) graph.Value {
+			return nn.MaskedAttention(b, op.Attr{Heads: heads, KVHeads: shared, Scale: 0.5}, in["q"], in["k"], in["v"], graph.AttentionMasks{Mask: in["mask"], KeyMask: in["seen"]})
+		})
+		want := make([]float64, samples*queries*heads*width)
+		for row := range samples * queries * heads {
+			sample, i, h := row/heads/queries, row/heads%queries, row%heads
+			added := mask.F[((sample%size[0]*size[1]+h%size[1])*queries+i)*keys:]
+			var weights [keys]float64
+			sum := 0.0
+			for s := range keys {
+				at := (sample*keys+s)*shared*width + h*shared/heads*width
+				dot := 0.0
+				for e := range width {
+					dot += q.F[row*width+e] * k.F[at+e]
+				}
+				if seen.I[sample*keys+s] != 0 {
+					weights[s] = math.Exp(0.5*dot + added[s])
+				}
+				sum += weights[s]
+			}
+			for s, w := range weights {
+				for e := range width {
+					want[row*width+e] += w / sum * v.F[(sample*keys+s)*shared*width+h*shared/heads*width+e]
+				}
+			}
+		}
+		same(t, "attention", got, want)
+	}
+}

@@ -1,9 +1,12 @@
 package optim
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // The names that transformers' trainer has for optimizers mean what they mean there, where there is such an optimizer; the
-// others are refused with a list.
+// others are refused with what to take instead, or with a list.
 func TestNamesOfTransformers(t *testing.T) {
 	for name, want := range map[string]string{
 		"adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_apex_fused": "adamw", "adamw_bnb_8bit": "adamw_8bit", "adamw_8bit": "adamw_8bit", "paged_adamw_32bit": "adamw", "paged_adamw_8bit": "adamw_8bit",
@@ -15,9 +18,12 @@ func TestNamesOfTransformers(t *testing.T) {
 			t.Errorf("%s is %s, want %s (%v)", name, c, want, err)
 		}
 	}
-	for _, name := range []string{"galore_adamw", "lomo", "adamw_torch_4bit", "grokadamw"} {
-		if c, err := Parse(name); err == nil {
-			t.Errorf("%s is %s", name, c)
+	for name, instead := range map[string]string{"galore_adamw": "adamw_8bit", "lomo": "sgd:momentum=0", "adalomo": "adafactor", "adamw_torch_4bit": "adamw_8bit", "grokadamw": "there are adamw"} {
+		if c, err := Parse(name); err == nil || !strings.Contains(err.Error(), instead) {
+			t.Errorf("%s is %s, error %v, want %q in it", name, c, err, instead)
+		}
+		if _, err := Parse(instead); err != nil && !strings.Contains(instead, " ") {
+			t.Errorf("%s: %v", instead, err)
 		}
 	}
 }

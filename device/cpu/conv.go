@@ -103,6 +103,8 @@ func conv(c op.Call, workers int) Program {
 		return convPairs(c, v, workers)
 	case v.byHalves():
 		return convHalves(c, v, workers)
+	case v.byThree():
+		return depthwiseThree(c, v, workers)
 	case v.depthwise() && v.byLines(back) && v.manyEdges(back):
 		return depthwisePlanes(c, v, workers)
 	case v.depthwise() && v.byLines(back):
@@ -111,6 +113,8 @@ func conv(c op.Call, workers int) Program {
 		return depthwise(c, v, workers)
 	case !back:
 		return convWindows(c, v, workers)
+	case v.singlePlaces():
+		return convInputPlaces(c, v, workers)
 	case v.Stride != [3]int64{1, 1, 1}:
 		return convInputStrided(c, v, workers)
 	}
@@ -173,6 +177,46 @@ func convInput(c op.Call, v convolution, workers int) Program {
 			p.First, g.B.Data, g.C = k*v.made, work[k*p.Columns()*v.each:], dx[k*v.each:]
 			g.Run(pool)
 		}
+	}}
+}
+
+// singlePlaces says that windows are single places inside x, with others between them.
+func (v convolution) singlePlaces() bool {
+	return v.taps == 1 && v.groups == 1 && v.Padding == [3]int64{}
+}
+
+// convInputPlaces is a matmul of dy and weights whose rows are the places of dx that a window has; the others are zero.
+func convInputPlaces(c op.Call, v convolution, workers int) Program {
+	g := &kernel.Gemm{M: v.outside, N: int(v.C), K: int(v.O), CStep: int(v.C), A: kernel.Matrix{Step: int(v.O)}, B: kernel.Matrix{Step: int(v.C)}}
+	room, channels, line := alignedFloats(v.outside*int(v.C)), int(v.C), int(v.In[2]*v.C)
+	var dx, given []float32
+	spread := rowsOf(v.B*v.In[0]*v.In[1], v.In[2]*v.C, func(_, from, to int) {
+		for i := from; i < to; i++ { // lines of dx
+			at := dx[i*line:][:line]
+			plane := int64(i) / v.In[1]
+			z, inside := v.along(0, plane%v.In[0], 0)
+			y, seen := v.along(1, int64(i)%v.In[1], 0)
+			if !inside || !seen {
+				clear(at)
+				continue
+			}
+			row := given[int(((plane/v.In[0]*v.Out[0]+z)*v.Out[1]+y)*v.Out[2])*channels:]
+			for x := range v.In[2] {
+				to := at[int(x)*channels:][:channels]
+				if ow, seen := v.along(2, x, 0); seen {
+					copy(to, row[int(ow)*channels:])
+				} else {
+					clear(to)
+				}
+			}
+		}
+	})
+	return Program{Workspace: bytesOf(room + g.Workspace(workers)), Run: func(pool *kernel.Pool, l *device.Launch) {
+		work := scratch(l)
+		dx, given = F32(l, 2), work[:room]
+		g.A.Data, g.B.Data, g.C, g.Work = F32(l, 0), F32(l, 1), given, work[room:]
+		g.Run(pool)
+		spread.start(pool)
 	}}
 }
 
@@ -309,6 +353,8 @@ func convWeight(c op.Call, workers int) Program {
 		return convPairsWeight(c, v, workers)
 	case v.byHalves():
 		return convHalvesWeight(c, v, workers)
+	case v.byThree():
+		return depthwiseThreeWeight(c, v, workers)
 	case v.depthwise() && v.byLines(false) && v.Kernel[2] >= 3:
 		return depthwiseWeightLines(c, v, workers)
 	case v.depthwise():
@@ -317,6 +363,13 @@ func convWeight(c op.Call, workers int) Program {
 	p := v.windows()
 	columns := p.Columns()
 	g := &kernel.Gemm{M: v.made, N: columns, K: v.outside, CStep: columns, A: kernel.Matrix{Step: int(v.O), Transposed: true}, B: kernel.Matrix{Patches: p}}
+	if v.singlePlaces() { // sums lie as weights do
+		g.Accumulate = c.Attr.Accumulate
+		return Program{Workspace: bytesOf(g.Workspace(workers)), Run: func(pool *kernel.Pool, l *device.Launch) {
+			p.Data, g.A.Data, g.C, g.Work = F32(l, 0), F32(l, 1), F32(l, 2), scratch(l)
+			g.Run(pool)
+		}}
+	}
 	room := alignedFloats(v.made * columns)
 	return Program{Workspace: bytesOf(room + g.Workspace(workers)), Run: func(pool *kernel.Pool, l *device.Launch) {
 		dw, dy, work := F32(l, 2), F32(l, 1), scratch(l)
@@ -419,19 +472,10 @@ func depthwiseWeight(c op.Call, v convolution) Program {
 	}
 	return Program{Workspace: bytesOf(depthwiseParts * size), Run: func(p *kernel.Pool, l *device.Launch) {
 		x, dy, partial = F32(l, 0), F32(l, 1), scratch(l)
-		dw := F32(l, 2)
 		work.start(p)
 		for k := 1; k < work.pieces(); k++ {
 			kernel.AddScaled(partial[:size], partial[k*size:], 1)
 		}
-		for k := range channels {
-			for t := range v.taps {
-				f := partial[t*channels+k]
-				if c.Attr.Accumulate {
-					f += dw[k*v.taps+t]
-				}
-				dw[k*v.taps+t] = f
-			}
-		}
+		v.storeDepthwise(F32(l, 2), partial, func(tap int) int { return tap }, c.Attr.Accumulate)
 	}}
 }

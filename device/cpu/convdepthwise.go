@@ -191,20 +191,11 @@ func depthwiseWeightLines(c op.Call, v convolution, workers int) Program {
 	}
 	return Program{Workspace: bytesOf(depthwiseParts * sums), Run: func(p *kernel.Pool, l *device.Launch) {
 		x, dy, partial = F32(l, 0), F32(l, 1), scratch(l)
-		dw := F32(l, 2)
 		work.start(p)
 		for k := 1; k < work.pieces(); k++ {
 			kernel.AddScaled(partial[:sums], partial[k*sums:][:sums], 1)
 		}
-		for k := range channels {
-			for t := range v.taps {
-				f := partial[v.sumOf(t)*channels+k]
-				if c.Attr.Accumulate {
-					f += dw[k*v.taps+t]
-				}
-				dw[k*v.taps+t] = f
-			}
-		}
+		v.storeDepthwise(F32(l, 2), partial, v.sumOf, c.Attr.Accumulate)
 	}}
 }
 

@@ -46,6 +46,8 @@ type routines struct {
 	winograd     winograd
 	strided      strided
 	depthwise    [planeRows + 1]depthwiseFunc
+	// three and threeWeights are indexed by their number of lines, see depthwisethree.go. They may be nil.
+	three, threeWeights [ThreeRows + 1]threeFunc
 	// depthwiseWeights are indexed by their number of triples.
 	depthwiseWeights [depthwiseTriples + 1]depthwiseWeightsFunc
 

@@ -28,6 +28,8 @@ func avx512() *routines {
 	r.planes, r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
 	r.depthwiseWeights, r.strided = depthwiseWeightsAVX2(), stridedAVX2()
 	r.bf16, r.f16, r.packed, r.pairs = bf16AVX2(), f16AVX2(), packedAVX512(), pairsAVX512()
+	r.three = [ThreeRows + 1]threeFunc{1: three1AVX512, 2: three2AVX512, 4: three4AVX512}
+	r.threeWeights = [ThreeRows + 1]threeFunc{1: threeWeights1AVX512, 2: threeWeights2AVX512, 4: threeWeights4AVX512}
 	r.activations = [funcs]activation{
 		op.ReLU:     {reluAVX512, reluTimesAVX512, reluSlopeAVX512, reluGatedAVX512},
 		op.GELU:     {geluAVX512, geluTimesAVX512, geluSlopeAVX512, geluGatedAVX512},

@@ -1,0 +1,102 @@
+package kernel
+
+import "unsafe"
+
+// Three is a piece of a depthwise convolution with windows of 3 × 3 places that lie side by side and move by one: up to ThreeRows lines
+// of y, whose windows share lines of x, so that a place of x is loaded once for up to nine sums in registers. Places of
+// lines are Step apart, in x and y.
+//
+// Columns of x run from the first that a window of the piece sees. Skip says after how many of them the first place of y is complete, and
+// Tail how many places of y are complete without a further column: those whose windows reach beyond the line.
+type Three struct {
+	X          [ThreeRows + 2]*float32 // lines of x; a line outside is a line of zeros
+	W          *float32                // [9 Step], of each place of a window the channels
+	Y          *float32                // the first line of y, or of its gradient
+	YStep      int                     // from line to line of y
+	Bias       *float32                // may be nil
+	Columns    int
+	Skip, Tail int
+	Step       int      // channels
+	Sums       *float32 // of gradients of weights
+}
+
+// ThreeRows is how many lines a Three has at most.
+const ThreeRows = 4
+
+// A threeFunc convolves, or adds to Sums [9 Step] of places of a window what x gives with y, a gradient.
+type threeFunc func(t *Three)
+
+// HasThree says that this path has windows of 3 × 3 as pieces.
+func HasThree() bool { return active.three[1] != nil }
+
+// Convolve makes so many lines of y.
+func (t *Three) Convolve(lines int) { t.run(&active.three, lines) }
+
+// AddWeights adds what so many lines give to the gradients of weights.
+func (t *Three) AddWeights(lines int) { t.run(&active.threeWeights, lines) }
+
+// run takes the function for the most lines as often as it fits, then the next.
+func (t *Three) run(fs *[ThreeRows + 1]threeFunc, lines int) {
+	for n := ThreeRows; lines > 0; n-- {
+		for ; fs[n] != nil && lines >= n; lines -= n {
+			fs[n](t)
+			if lines > n {
+				copy(t.X[:], t.X[n:])
+				t.Y = at(t.Y, n*t.YStep)
+			}
+		}
+	}
+}
+
+// places calls f for each place of a line of y, and for each column of x its window sees.
+func (t *Three) places(f func(place, kx, column int)) {
+	for place := range t.Columns - t.Skip + t.Tail {
+		for kx := range 3 {
+			if column := place + t.Skip - 2 + kx; column >= 0 && column < t.Columns {
+				f(place, kx, column)
+			}
+		}
+	}
+}
+
+// threeGo are the plain functions by their number of lines.
+func threeGo() (fs [ThreeRows + 1]threeFunc) {
+	for lines := 1; lines <= ThreeRows; lines++ {
+		fs[lines] = func(t *Three) {
+			for r := range lines {
+				for place := range t.Columns - t.Skip + t.Tail {
+					row := unsafe.Slice(at(t.Y, r*t.YStep+place*t.Step), t.Step)
+					clear(row)
+					if t.Bias != nil {
+						copy(row, unsafe.Slice(t.Bias, t.Step))
+					}
+				}
+				t.places(func(place, kx, column int) {
+					for ky := range 3 {
+						for c := range t.Step {
+							*at(t.Y, r*t.YStep+place*t.Step+c) += *at(t.X[r+ky], column*t.Step+c) * *at(t.W, (3*ky+kx)*t.Step+c)
+						}
+					}
+				})
+			}
+		}
+	}
+	return fs
+}
+
+func threeWeightsGo() (fs [ThreeRows + 1]threeFunc) {
+	for lines := 1; lines <= ThreeRows; lines++ {
+		fs[lines] = func(t *Three) {
+			for r := range lines {
+				t.places(func(place, kx, column int) {
+					for ky := range 3 {
+						for c := range t.Step {
+							*at(t.Sums, (3*ky+kx)*t.Step+c) += *at(t.X[r+ky], column*t.Step+c) * *at(t.Y, r*t.YStep+place*t.Step+c)
+						}
+					}
+				})
+			}
+		}
+	}
+	return fs
+}
