@@ -92,7 +92,7 @@ Ctrl-C ends the text; what was written stays.`,
 	f.BoolVar(&o.chat, "chat", false, "take the prompt as what a user says, and write the model's chat template around it")
 	f.StringVar(&o.system, "system", "", "with --chat: begin with the system message `TEXT`")
 	f.Int64Var(&o.context, "context", 0, "plan for texts of `N` tokens, prompt included (default: the prompt and --max-new-tokens)")
-	f.IntVarP(&o.samples, "num-samples", "n", 1, "write `N` texts; they draw different random numbers")
+	f.IntVar(&o.samples, "num-samples", 1, "write `N` texts; they draw different random numbers")
 	f.IntVar(&o.beams, "num-beams", 1, "search for the most likely text with `N` beams; --num-samples are the best of them")
 	f.Float64Var(&o.lengthPenalty, "length-penalty", 1, "divide the scores of beams by their length to the power of `X`")
 	f.BoolVar(&o.early, "early-stopping", false, "end the search as soon as --num-beams texts have ended")
