@@ -66,8 +66,9 @@ type Settings struct {
 	Progress func(what string, done, total int64) // of loading; nil is fine
 	Notice   func(string)                         // of what is done otherwise than asked
 
-	guesses   bool       // for another model, which has the disk for itself
-	quantized dtype.Type // that linear weights are held in; Invalid is as they are stored
+	guessing  units.Bytes // that the model which guesses takes of MaxMemory
+	guesses   bool        // for another model, which has the disk for itself
+	quantized dtype.Type  // that linear weights are held in; Invalid is as they are stored
 }
 
 // Adapter is the folder of an adapter, or of a run that trained one.

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"spillway/units"
 )
 
 // A plan to generate says what its cache takes and what its steps will do, to people and to
@@ -40,6 +42,19 @@ func TestGenerationMisfits(t *testing.T) {
 		if again := command(t, append(append([]string{}, append(args, "--max-memory", "12GiB")...), flags...)...).object(t); at(t, again, "fits") != true {
 			t.Errorf("%v does not fit", flags)
 		}
+	}
+}
+
+// The smallest plan of all is the one that is named where nothing fits: the one with keys and values in host memory.
+func TestGenerationMisfitsByTheSmallestPlan(t *testing.T) {
+	args := []string{"plan", "llama-3-8b", "--task", "generate", "--context", "8192", "--machine", "h200", "--json"}
+	v := command(t, append(args, "--max-memory", "1GiB")...).object(t)
+	flags := strings.Fields(at(t, at(t, v, "options").([]any)[0], "change").(string))
+	if again := command(t, append(args, flags...)...).object(t); at(t, again, "fits") != true {
+		t.Errorf("%v does not fit", flags)
+	}
+	if needed, limit := at(t, v, "needed_bytes").(float64), at(t, v, "budget_bytes").(float64); needed < limit || needed > float64(1200*units.MiB) {
+		t.Errorf("the smallest plan needs %v of %v", units.Bytes(needed), units.Bytes(limit))
 	}
 }
 
