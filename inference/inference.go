@@ -80,7 +80,7 @@ type Adapter struct {
 // Model is a model that is open, without memory on any device.
 type Model struct {
 	*spillway.Model
-	Path string // of its folder
+	Path string // of its folder, without adapters
 	// Defaults are what its generation_config.json says.
 	Defaults Defaults
 
@@ -203,6 +203,21 @@ func (m *Model) useRun(path string) {
 			m.base.Exceptions = []spillway.Exception{{Modules: r.NoQuantize}}
 		}
 	}
+}
+
+// Subject is what is used: a model, and the adapters next to it.
+type Subject struct {
+	Model    string   `json:"model"` // its folder
+	Adapters []string `json:"adapters,omitempty"`
+}
+
+// Subject says what is used.
+func (m *Model) Subject() Subject {
+	s := Subject{Model: m.Path}
+	for _, a := range m.s.Adapters {
+		s.Adapters = append(s.Adapters, a.Dir)
+	}
+	return s
 }
 
 // asTrained holds the weights next to the adapter of a run as the run did: its numbers are for those.
