@@ -131,6 +131,22 @@ func Parse(name string) (Type, error) {
 	return Invalid, fmt.Errorf("unknown element type %q; known are %s", name, strings.Join(known, ", "))
 }
 
+// ParsePlain reads the type that somebody asks to compute in or to store in: one of plain numbers, by any of its names, fp32
+// and fp16 too.
+func ParsePlain(name string) (Type, error) {
+	switch name {
+	case "fp32":
+		return F32, nil
+	case "fp16":
+		return F16, nil
+	}
+	t, err := Parse(name)
+	if err != nil || !t.IsPlain() {
+		return Invalid, fmt.Errorf("%q is not a type of plain numbers; those are f32, bf16 and f16", name)
+	}
+	return t, nil
+}
+
 // MarshalText writes the short name.
 func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 

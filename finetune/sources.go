@@ -107,7 +107,7 @@ func (in *reader) missing(name string, err error) error {
 		return fmt.Errorf("the run read its data from a pipe, %s, which is gone: give the same data again, or name a file that holds it, with --data", name)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no file %s to train on; check the name, and the folder it is looked for in", name)
+		return fmt.Errorf("there is no file %s; check the name, and the folder it is looked for in", name)
 	}
 	return err
 }

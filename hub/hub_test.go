@@ -295,6 +295,40 @@ func TestPullWithoutEnd(t *testing.T) {
 	}
 }
 
+// A connection over which nothing comes any more is given up, and the rest of the file fetched over another.
+func TestPullOverASilentNetwork(t *testing.T) {
+	h := newHub(t, tinyModel())
+	var silences atomic.Int64
+	content := h.hub.Config.Handler
+	h.hub.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/tokenizer.json") && silences.Add(1) == 1 {
+			b := h.file("tokenizer.json")
+			w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+			w.Write(b[:len(b)/2])
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done() // the other side has given up
+			return
+		}
+		content.ServeHTTP(w, r)
+	})
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	got, err := Pull(ctx, "org/tiny", Options{Wait: time.Millisecond, Idle: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, got.Dir, h, "config.json", "tokenizer.json", "model.safetensors")
+	if silences.Load() != 2 {
+		t.Errorf("the file was asked for %d times", silences.Load())
+	}
+	for _, text := range []string{"0", "-1", "soon", "nan"} {
+		t.Setenv("HF_HUB_DOWNLOAD_TIMEOUT", text)
+		if _, err := Pull(ctx, "org/tiny", Options{}); err == nil || !strings.Contains(err.Error(), "number of seconds") {
+			t.Errorf("a timeout of %q: %v", text, err)
+		}
+	}
+}
+
 // Faults of the hub: what passes is tried again, what does not is said with what to do.
 func TestFaultsOfTheHub(t *testing.T) {
 	h := newHub(t, tinyModel())

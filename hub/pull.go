@@ -13,11 +13,13 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"spillway/internal/vfs"
+	"spillway/units"
 )
 
 // Options of a pull. The zero value is fine.
@@ -31,6 +33,9 @@ type Options struct {
 	Endpoint, Token string
 	// Wait is how long to wait before trying again for the first time; 1 s where it is 0.
 	Wait time.Duration
+	// Idle is how long a file may come without a byte before it is asked for again; where it is 0, what
+	// HF_HUB_DOWNLOAD_TIMEOUT says in seconds, else 30 s.
+	Idle time.Duration
 
 	store func(f *os.File, b []byte) (int, error) // writes, where a test has faults; nil is a plain write
 }
@@ -71,6 +76,11 @@ func Pull(ctx context.Context, name string, o Options) (*Pulled, error) {
 	p := &puller{model: m, dir: dir, options: o, client: &http.Client{Transport: transport()}}
 	p.options.Endpoint = strings.TrimRight(cmp.Or(o.Endpoint, os.Getenv("HF_ENDPOINT"), "https://huggingface.co"), "/")
 	p.options.Token = cmp.Or(o.Token, token())
+	if p.options.Idle == 0 {
+		if p.options.Idle, err = idle(); err != nil {
+			return nil, fmt.Errorf("pulling %s: %w", m, err)
+		}
+	}
 	done, err := p.pull(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("pulling %s: %w", m, err)
@@ -83,6 +93,19 @@ func transport() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.ResponseHeaderTimeout = 30 * time.Second
 	return t
+}
+
+// idle is Options.Idle by the variable that huggingface_hub reads.
+func idle() (time.Duration, error) {
+	text := os.Getenv("HF_HUB_DOWNLOAD_TIMEOUT")
+	if text == "" {
+		return 30 * time.Second, nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n > 0) || n > 1e6 {
+		return 0, fmt.Errorf("HF_HUB_DOWNLOAD_TIMEOUT=%q; it is a number of seconds, such as 30", text)
+	}
+	return time.Duration(n * float64(time.Second)), nil
 }
 
 // token of the user, from where huggingface_hub has it; "" for none.
@@ -159,7 +182,7 @@ func (p *puller) pull(ctx context.Context) (*Pulled, error) {
 		return nil, err
 	}
 	if free, err := vfs.OS.Free(p.dir); err == nil && free < p.missing(files) {
-		return nil, fmt.Errorf("%d bytes are to be fetched, %s has %d free; make room, or set HF_HOME to another disk", p.missing(files), p.dir, free)
+		return nil, fmt.Errorf("%v are to be fetched, %s has %v free; make room, or set HF_HOME to another disk", units.Bytes(p.missing(files)), p.dir, units.Bytes(free))
 	}
 	if err := p.fetchAll(ctx, files, done.Dir); err != nil {
 		return nil, err
@@ -283,8 +306,10 @@ func (p *puller) repeatedly(ctx context.Context, try func() (progress bool, err 
 
 // get asks for what follows the first bytes of a file.
 func (p *puller) get(ctx context.Context, address string, from int64) (*http.Response, error) {
+	ctx, stop := context.WithCancelCause(ctx)
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
+		stop(nil)
 		return nil, err
 	}
 	q.Header.Set("User-Agent", "spillway")
@@ -297,13 +322,39 @@ func (p *puller) get(ctx context.Context, address string, from int64) (*http.Res
 	}
 	r, err := p.client.Do(q)
 	if err != nil {
+		stop(nil)
 		return nil, passing{fmt.Errorf("the hub does not answer: %w", err)}
 	}
+	r.Body = &awake{r.Body, ctx, stop, p.options.Idle}
 	if r.StatusCode == http.StatusOK || r.StatusCode == http.StatusPartialContent && from > 0 {
 		return r, nil
 	}
 	r.Body.Close()
 	return nil, p.refusal(r)
+}
+
+// awake is what the hub sends, given up where nothing comes for some time: a network that is gone
+// says nothing, and a read from it would wait for ever.
+type awake struct {
+	io.ReadCloser
+	ctx  context.Context // of the request
+	stop context.CancelCauseFunc
+	idle time.Duration
+}
+
+func (a *awake) Read(b []byte) (int, error) {
+	silent := time.AfterFunc(a.idle, func() { a.stop(fmt.Errorf("nothing came for %v", a.idle)) })
+	n, err := a.ReadCloser.Read(b)
+	silent.Stop()
+	if err != nil && err != io.EOF {
+		err = cmp.Or(context.Cause(a.ctx), err)
+	}
+	return n, err
+}
+
+func (a *awake) Close() error {
+	defer a.stop(nil)
+	return a.ReadCloser.Close()
 }
 
 // refusal says what a status means for the user.

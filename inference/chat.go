@@ -1,12 +1,14 @@
 package inference
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -202,7 +204,11 @@ func (c *Chat) begin(messages []Message) (*generate.Generation, error) {
 	g, err := c.engine.Generate(r)
 	var long *generate.LengthError
 	if errors.As(err, &long) {
-		return nil, fmt.Errorf("the conversation has %d tokens, the context is %d: /clear begins a new one, --context %d makes room for more", long.Prompt, long.Context, 2*long.Context)
+		err = fmt.Errorf("the conversation has %d tokens, the context is %d: /clear begins a new one", long.Prompt, long.Context)
+		if more := min(2*int64(long.Context), cmp.Or(c.engine.Model.Info.Context, math.MaxInt64)); more >= int64(long.Prompt) { // never more than the model was made for
+			err = fmt.Errorf("%w, --context %d makes room for more", err, more)
+		}
+		return nil, err
 	}
 	return g, err
 }

@@ -32,6 +32,7 @@ type Question struct {
 // ChoiceResult is how many questions a model answers right: the answer is the choice with
 // the highest log-likelihood after the question, or, normalized, with the highest for each byte.
 type ChoiceResult struct {
+	Subject
 	Questions          int     `json:"questions"`
 	Accuracy           float64 `json:"accuracy"`
 	AccuracyNormalized float64 `json:"accuracy_normalized"`
@@ -84,7 +85,7 @@ const maxLine = 16 << 20
 func parseQuestion(line []byte) (q Question, err error) {
 	var l questionLine
 	if err := json.Unmarshal(line, &l); err != nil {
-		return q, err
+		return q, fmt.Errorf("it is not a JSON object: %w; write it like {\"question\": \"…\", \"choices\": [\"…\", \"…\"], \"answer\": 0}", err)
 	}
 	q.Text = cmp.Or(l.Question, l.Query, l.Ctx, l.Prompt)
 	var labels []string
@@ -180,6 +181,7 @@ func (m *Model) pairs(q Question) (list []pair, err error) {
 // Choose has a model answer questions. With a cache what the choices of a question share is computed
 // once; without one each choice is computed with its question, which is slow, to compare with.
 func (m *Model) Choose(ctx context.Context, questions []Question) (r ChoiceResult, err error) {
+	r.Subject = m.Subject()
 	var all [][]pair
 	longest, most := 0, 0
 	for _, q := range questions {

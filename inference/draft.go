@@ -103,7 +103,7 @@ func (m *Model) StartDraft(ctx context.Context, name string, size Size) (d *Draf
 		case taken >= limit:
 			return nil, errors.Join(limitError{fmt.Errorf("%s takes %v to guess, and both models may take %v; allow more, or guess with %s, which takes none", small.Name, taken, limit, DraftLookup)}, e.Close())
 		}
-		m.s.MaxMemory = fmt.Sprintf("%dB", int64(limit-taken))
+		m.s.MaxMemory, m.s.guessing = fmt.Sprintf("%dB", int64(limit-taken)), taken
 	}
 	if limit := m.s.MaxHost; limit > 0 {
 		peak := e.Run.Plan.Peak()

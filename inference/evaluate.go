@@ -17,6 +17,7 @@ import (
 
 // Evaluation is how well a model predicts data.
 type Evaluation struct {
+	Subject
 	Loss       float64          `json:"loss"` // mean over tokens, natural logarithm
 	Perplexity float64          `json:"perplexity"`
 	Tokens     int64            `json:"tokens"` // in the loss
@@ -78,6 +79,7 @@ func (m *Model) evaluate(ctx context.Context, r *recipe.Recipe, pack func(p *pla
 	v.Perplexity, v.Tokens, v.Data, v.Seconds = math.Exp(v.Loss), feed.counted, summary, time.Since(start).Seconds()
 	v.TokensPerSecond = float64(v.Tokens) / max(v.Seconds, 1e-9)
 	v.Predicted, v.Measured = job.Plan.Peak()[plan.OnDevice], on.Allocated()
+	v.Subject = m.Subject()
 	return v, nil
 }
 

@@ -66,8 +66,9 @@ type Settings struct {
 	Progress func(what string, done, total int64) // of loading; nil is fine
 	Notice   func(string)                         // of what is done otherwise than asked
 
-	guesses   bool       // for another model, which has the disk for itself
-	quantized dtype.Type // that linear weights are held in; Invalid is as they are stored
+	guessing  units.Bytes // that the model which guesses takes of MaxMemory
+	guesses   bool        // for another model, which has the disk for itself
+	quantized dtype.Type  // that linear weights are held in; Invalid is as they are stored
 }
 
 // Adapter is the folder of an adapter, or of a run that trained one.
@@ -79,7 +80,7 @@ type Adapter struct {
 // Model is a model that is open, without memory on any device.
 type Model struct {
 	*spillway.Model
-	Path string // of its folder
+	Path string // of its folder, without adapters
 	// Defaults are what its generation_config.json says.
 	Defaults Defaults
 
@@ -202,6 +203,21 @@ func (m *Model) useRun(path string) {
 			m.base.Exceptions = []spillway.Exception{{Modules: r.NoQuantize}}
 		}
 	}
+}
+
+// Subject is what is used: a model, and the adapters next to it.
+type Subject struct {
+	Model    string   `json:"model"` // its folder
+	Adapters []string `json:"adapters,omitempty"`
+}
+
+// Subject says what is used.
+func (m *Model) Subject() Subject {
+	s := Subject{Model: m.Path}
+	for _, a := range m.s.Adapters {
+		s.Adapters = append(s.Adapters, a.Dir)
+	}
+	return s
 }
 
 // asTrained holds the weights next to the adapter of a run as the run did: its numbers are for those.

@@ -71,7 +71,7 @@ func settingsOf(given map[string]string) (s Settings, err error) {
 		return s, fmt.Errorf("its event log does not name the model")
 	}
 	if text := given["dtype"]; text != "" {
-		if s.Precision, err = dtype.Parse(text); err != nil {
+		if s.Precision, err = dtype.ParsePlain(text); err != nil {
 			return s, err
 		}
 	}

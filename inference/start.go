@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"spillway"
@@ -168,8 +169,11 @@ func (m *Model) prepare(ctx context.Context, task func(*rig.Rig) spillway.Option
 		}
 	}
 	var fit *planner.FitError
-	if errors.As(err, &fit) && fit.Tier != plan.OnDevice && !m.s.guesses {
-		err = m.aboutDisk(fit, err)
+	if errors.As(err, &fit) && !m.s.guesses {
+		m.moreMemory(fit, m.options(task(on), on))
+		if fit.Tier != plan.OnDevice {
+			err = m.aboutDisk(fit, err)
+		}
 	}
 	if err != nil {
 		return on, nil, measuring, err
@@ -179,6 +183,40 @@ func (m *Model) prepare(ctx context.Context, task func(*rig.Rig) spillway.Option
 	}
 	job.Notice = m.s.Notice
 	return on, job, measuring, nil
+}
+
+// moreMemory plans within more memory than the limit that was given, and puts the first limit that is
+// enough before what else would fit.
+func (m *Model) moreMemory(fit *planner.FitError, o spillway.Options) {
+	flag, limits, taken := "--max-memory", o.Limits(fit.Needed), m.s.guessing
+	allow := func(limit units.Bytes) { o.MaxMemory = fmt.Sprintf("%dB", int64(limit)) }
+	given, err := units.ParseBytes(m.s.MaxMemory)
+	switch {
+	case fit.Tier == plan.OnDevice && m.s.MaxMemory != "" && err == nil && given > 0:
+	case fit.Tier != plan.OnDevice && m.s.MaxHost > 0 && taken == 0:
+		flag, limits, given = "--max-host-memory", []int64{fit.NeededHost}, m.s.MaxHost
+		allow = func(limit units.Bytes) { o.Machine.Host.Usable = limit }
+	default:
+		return
+	}
+	there := o.Machine.Host.Memory
+	for _, n := range limits {
+		limit := units.Bytes(n)
+		if flag == "--max-memory" {
+			limit += units.Bytes(fit.Context)
+		}
+		limit = (limit + units.MiB - 1) / units.MiB * units.MiB
+		if allow(limit); limit <= given || flag == "--max-host-memory" && limit > there {
+			continue
+		}
+		job, err := m.TryPlan(o)
+		if err != nil {
+			continue
+		}
+		fit.Options = slices.DeleteFunc(fit.Options, func(f planner.FitOption) bool { return strings.HasPrefix(f.Change, "a machine with") })
+		fit.Options = append([]planner.FitOption{{Change: fmt.Sprintf("%s %dMiB", flag, (limit+taken+units.MiB-1)/units.MiB), Peak: job.Plan.Peak(), Device: job.Plan.Devices[0].Budget}}, fit.Options...)
+		return
+	}
 }
 
 // aboutDisk adds what a disk has to do with a model that does not fit in memory: none was named, or it

@@ -7,6 +7,7 @@ import (
 
 	"spillway"
 	"spillway/dtype"
+	"spillway/op"
 	"spillway/quant"
 	"spillway/run"
 )
@@ -24,7 +25,7 @@ func GenerationFlags(f *flag.FlagSet, g *run.Generation) {
 	atLeast(f, &g.Streams, 1, "streams", "generate `N` sequences at once (default: 1)")
 	atLeast(f, &g.Chunk, 1, "chunk", "compute at most `N` tokens of prompts at once (default: 512 on a CPU, 2048 on a GPU)")
 	f.BoolVar(&g.Exact, "exact", false, "give a sequence the same bits whatever is computed with it: always so on a CPU, on GPUs at some speed")
-	parsed(f, "", "cache-type", "store keys and values in `"+strings.Join(cacheTypeNames(), "|")+"`; two types, such as int8,fp8, are those of keys and of values (default: as computed)", func(text string) (err error) {
+	parsed(f, "", "cache-type", "store keys and values in `"+strings.Join(cacheTypeNames(), "|")+"`; two types, such as int8:fp8, are those of keys and of values (default: as computed)", func(text string) (err error) {
 		g.Key, g.Value, err = ParseCacheType(text)
 		return err
 	}, cacheTypeNames()...)
@@ -43,7 +44,8 @@ func cacheTypeNames() (names []string) {
 	return names
 }
 
-// ParseCacheType reads the type of a cache, or those of keys and values: "bf16", "int8,fp8".
+// ParseCacheType reads the type of a cache, or those of keys and values: "bf16", "int8:fp8", with a colon
+// or a comma between.
 func ParseCacheType(text string) (key, value dtype.Type, err error) {
 	of := func(name string) dtype.Type {
 		for _, c := range cacheTypes {
@@ -51,17 +53,20 @@ func ParseCacheType(text string) (key, value dtype.Type, err error) {
 				return c.t
 			}
 		}
-		err = fmt.Errorf("it is %s, or two of them for keys and values: int8,fp8", strings.Join(cacheTypeNames(), ", "))
+		if t, plain := dtype.ParsePlain(name); plain == nil && op.CacheType(t) {
+			return t
+		}
+		err = fmt.Errorf("it is %s, or two of them for keys and values: int8:fp8", strings.Join(cacheTypeNames(), ", "))
 		return dtype.Invalid
 	}
-	first, second, both := strings.Cut(text, ",")
+	first, second, both := strings.Cut(strings.Replace(text, ",", ":", 1), ":")
 	if !both {
 		second = first
 	}
 	return of(first), of(second), err
 }
 
-// CacheTypeName is the type of a cache as users know it: "bf16", or "int8,fp8" of keys and
+// CacheTypeName is the type of a cache as users know it: "bf16", or "int8:fp8" of keys and
 // values.
 func CacheTypeName(g run.Generation) string {
 	name := func(t dtype.Type) string {
@@ -75,7 +80,7 @@ func CacheTypeName(g run.Generation) string {
 	if g.Key == g.Value {
 		return name(g.Key)
 	}
-	return name(g.Key) + "," + name(g.Value)
+	return name(g.Key) + ":" + name(g.Value)
 }
 
 // smallerCaches are ways to generate within less memory, of each of which the first that fits

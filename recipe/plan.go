@@ -226,11 +226,11 @@ func (p *Plan) setBatchSize(text string) error {
 
 // setPrecision takes a precision by the name users know.
 func (p *Plan) setPrecision(text string) error {
-	of, ok := map[string]dtype.Type{"fp32": dtype.F32, "f32": dtype.F32, "bf16": dtype.BF16, "pure-bf16": dtype.BF16, "fp16": dtype.F16, "f16": dtype.F16}[text]
-	if !ok {
+	of, err := dtype.ParsePlain(strings.TrimPrefix(text, "pure-"))
+	if pure := strings.HasPrefix(text, "pure-"); err != nil || pure && of != dtype.BF16 {
 		return fmt.Errorf("it is fp32, bf16, pure-bf16 or fp16")
 	}
-	p.Precision, p.Pure = of, text == "pure-bf16"
+	p.Precision, p.Pure = of, strings.HasPrefix(text, "pure-")
 	return nil
 }
 

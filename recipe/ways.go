@@ -139,8 +139,10 @@ func (p *Plan) methods(o spillway.Options, task string) (list []way) {
 // memory is more of it: within a limit that was given, or on a machine that was described.
 func (p *Plan) memory(o spillway.Options, fit *planner.FitError, described string) (list []way) {
 	if n := fit.DeviceNeed(); o.MaxMemory != "" && !strings.Contains(o.MaxMemory, "=") && n > 0 {
-		limit := fmt.Sprintf("%dMiB", (n+fit.Context+int64(units.MiB)-1)/int64(units.MiB))
-		list = append(list, way{"--max-memory " + limit, func(o *spillway.Options) { o.MaxMemory = limit }})
+		for _, n := range o.Limits(n) {
+			limit := fmt.Sprintf("%dMiB", (n+fit.Context+int64(units.MiB)-1)/int64(units.MiB))
+			list = append(list, way{"--max-memory " + limit, func(o *spillway.Options) { o.MaxMemory = limit }})
+		}
 	}
 	if n := units.Bytes(fit.NeededHost); p.MaxHostMemory > 0 && n > p.MaxHostMemory && n <= p.hostMemory {
 		limit := (n + units.MiB - 1) / units.MiB * units.MiB

@@ -300,6 +300,15 @@ func (m *Model) generatesWithin(o Options) (list []planner.FitOption) {
 	return list
 }
 
+// Limits are what to allow of a device where the smallest plan needs so many bytes, from less to more: a
+// plan to generate needs some for kernels of its small steps next to what the search counts.
+func (o Options) Limits(need int64) []int64 {
+	if o.Task != Generate {
+		return []int64{need}
+	}
+	return []int64{need, need + need/16, need + need/8, need + need/4}
+}
+
 func withGeneration(o Options, g Generation) Options {
 	o.Generation, o.Seq = g, 0
 	return o
@@ -344,10 +353,17 @@ func (q *question) generation(b planner.Batch) (*Run, error) {
 func (q *question) planCaches(b planner.Batch) (p *plan.Plan, s *spec.Model, said []string, err error) {
 	changes := q.Changes
 	q.Changes = func(*planner.FitError) []planner.FitOption { return nil }
+	var least *planner.FitError // what lacks the least memory of the device
 	for _, q.Goal.HostCaches = range []bool{q.Goal.HostCaches, true} {
 		p, s, said, err = q.PlanBatch(b)
 		var fit *planner.FitError
-		if !errors.As(err, &fit) || q.Goal.HostCaches || q.Site.Devices > 1 {
+		if !errors.As(err, &fit) {
+			break
+		}
+		if least == nil || least.Tier == plan.OnDevice && fit.Tier == plan.OnDevice && fit.Needed < least.Needed {
+			least = fit
+		}
+		if q.Goal.HostCaches || q.Site.Devices > 1 {
 			break
 		}
 	}
@@ -356,7 +372,10 @@ func (q *question) planCaches(b planner.Batch) (p *plan.Plan, s *spec.Model, sai
 	switch {
 	case errors.As(err, &fit): // with what would fit
 		q.Goal.HostCaches = false
-		return q.PlanBatch(b)
+		if changes != nil {
+			least.Options = changes(least)
+		}
+		return nil, nil, nil, least
 	case err == nil && q.Goal.HostCaches:
 		said = append(slices.Clone(said), "keys and values are in host memory, and go to the device block by block: there they do not fit")
 	}

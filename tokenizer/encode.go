@@ -100,7 +100,7 @@ func (t *Tokenizer) checkText(text string) {
 		panic(failf("a text of %d bytes, at most %d are supported; cut it into documents", len(text), maxText))
 	}
 	if !t.anyBytes && !utf8.ValidString(text) {
-		panic(failf("byte %d of the text is not UTF-8; clean it first, for instance with strings.ToValidUTF8", firstInvalid(text)))
+		panic(failf("byte %d of the text is not UTF-8; convert it first, for instance with iconv -t utf-8, or in Go with strings.ToValidUTF8", firstInvalid(text)))
 	}
 }
 

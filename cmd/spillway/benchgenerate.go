@@ -81,7 +81,7 @@ forecasts are printed next to what was measured, the worst first.`,
 			return usageErrorf("--new-tokens %d; at least 2, since the first comes with the prompt", o.NewTokens)
 		}
 		if precision != "" {
-			if o.Precision, err = dtype.Parse(precision); err != nil || !o.Precision.IsPlain() {
+			if o.Precision, err = dtype.ParsePlain(precision); err != nil {
 				return usageErrorf("--dtype %q; it is f32, bf16 or f16", precision)
 			}
 		}

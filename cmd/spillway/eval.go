@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -113,7 +114,7 @@ GPUs.
 			return writeJSON(sh.out, v)
 		}
 		var p page
-		p.line("model", "%s", m.Path)
+		p.line("model", "%s", strings.Join(append([]string{m.Path}, v.Adapters...), " with "))
 		what := "document"
 		if windows > 0 {
 			what = "window"
@@ -168,7 +169,7 @@ func evalQuestions(ctx context.Context, sh shell, m *inference.Model, name strin
 		return writeJSON(sh.out, v)
 	}
 	var p page
-	p.line("model", "%s", m.Path)
+	p.line("model", "%s", strings.Join(append([]string{m.Path}, v.Adapters...), " with "))
 	p.line("questions", "%s", grouped(int64(v.Questions)))
 	p.line("accuracy", "%.4f ± %.4f, normalized by bytes %.4f ± %.4f", v.Accuracy, v.Error, v.AccuracyNormalized, v.ErrorNormalized)
 	p.line("memory", "predicted %v, measured %v", units.Bytes(v.Predicted), units.Bytes(v.Measured))

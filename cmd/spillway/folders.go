@@ -55,7 +55,7 @@ func (r folderResult) write(w io.Writer, asJSON bool) error {
 // how far a folder is written.
 func newWriting(sh shell, asType, shard string) (o convert.Options, line *term.Line, err error) {
 	if asType != "" {
-		if o.Linear, err = dtype.Parse(asType); err != nil || !o.Linear.IsPlain() {
+		if o.Linear, err = dtype.ParsePlain(asType); err != nil {
 			return o, nil, usageErrorf("--dtype %q; it is bf16, f16 or f32", asType)
 		}
 	}

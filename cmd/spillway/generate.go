@@ -88,11 +88,11 @@ Ctrl-C ends the text; what was written stays.`,
 	f.StringVar(&o.file, "file", "", "continue the text in `FILE`, - for standard input")
 	f.StringVar(&o.prompts, "prompts", "", "continue each line of `FILE`, - for standard input: a text, or a JSON object with a prompt, or with --chat messages")
 	f.IntVar(&o.streams, "streams", 8, "with --prompts: compute `N` texts at once")
-	f.StringVar(&o.tokens, "tokens", "", "continue token `IDS` such as 1,15043; for models without a tokenizer")
+	f.StringVar(&o.tokens, "tokens", "", "continue token `IDS` such as 1,15043; for models without a tokenizer, which write ids too")
 	f.BoolVar(&o.chat, "chat", false, "take the prompt as what a user says, and write the model's chat template around it")
 	f.StringVar(&o.system, "system", "", "with --chat: begin with the system message `TEXT`")
 	f.Int64Var(&o.context, "context", 0, "plan for texts of `N` tokens, prompt included (default: the prompt and --max-new-tokens)")
-	f.IntVarP(&o.samples, "num-samples", "n", 1, "write `N` texts; they draw different random numbers")
+	f.IntVar(&o.samples, "num-samples", 1, "write `N` texts; they draw different random numbers")
 	f.IntVar(&o.beams, "num-beams", 1, "search for the most likely text with `N` beams; --num-samples are the best of them")
 	f.Float64Var(&o.lengthPenalty, "length-penalty", 1, "divide the scores of beams by their length to the power of `X`")
 	f.BoolVar(&o.early, "early-stopping", false, "end the search as soon as --num-beams texts have ended")
@@ -219,7 +219,8 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 	if err != nil {
 		return err
 	}
-	out := &sampleWriter{w: sh.out, discard: o.asJSON, several: o.samples > 1, terminal: isTerminal(sh.out)}
+	_, noTokenizer := m.Tokenizer()
+	out := &sampleWriter{w: sh.out, discard: o.asJSON, several: o.samples > 1, ids: noTokenizer != nil, terminal: isTerminal(sh.out)}
 	for piece, pieceErr := range g.All(ctx) {
 		if err = pieceErr; err == nil {
 			err = out.write(piece)
@@ -325,6 +326,7 @@ func (o *generateFlags) encodeText(m *inference.Model, text string, messages []i
 type sampleWriter struct {
 	w                io.Writer
 	discard, several bool
+	ids              bool // tokens are written by their ids, as --tokens has them: the model has no tokenizer
 	terminal         bool // whose control characters are not written
 	at               int  // text that is written as it comes
 	waiting          []string
@@ -341,10 +343,18 @@ func (s *sampleWriter) write(p generate.Piece) error {
 		s.waiting, s.ended = append(s.waiting, ""), append(s.ended, false)
 	}
 	s.waiting[p.Sample] += p.Text
+	if s.ids {
+		for _, token := range p.Tokens {
+			if s.waiting[p.Sample] != "" || s.headed == p.Sample+1 {
+				s.waiting[p.Sample] += ","
+			}
+			s.waiting[p.Sample] += strconv.Itoa(int(token.ID))
+		}
+	}
 	s.ended[p.Sample] = s.ended[p.Sample] || p.End != ""
 	for s.at < len(s.waiting) {
 		text := s.waiting[s.at]
-		if s.several && s.waiting[s.at] != "" && !s.begun(s.at) {
+		if (text != "" || s.ended[s.at]) && !s.begun(s.at) && s.several {
 			text = fmt.Sprintf("--- %d\n", s.at+1) + text
 		}
 		if s.waiting[s.at] = ""; text != "" {

@@ -122,7 +122,7 @@ func TestGenerateSamples(t *testing.T) {
 	if !slices.Equal(one.Tokens, two.Texts[0].Tokens) || slices.Equal(two.Texts[0].Tokens, two.Texts[1].Tokens) {
 		t.Errorf("one %v, two %v", one.Tokens, two.Texts)
 	}
-	r := command(t, append(args, "-n", "2", "--quiet")...)
+	r := command(t, append(args, "--num-samples", "2", "--quiet")...)
 	if want := "--- 1\n" + two.Texts[0].Text + "\n--- 2\n" + two.Texts[1].Text + "\n"; strings.ReplaceAll(r.out, "\n\n", "\n") != strings.ReplaceAll(want, "\n\n", "\n") {
 		t.Errorf("the texts are %q, want %q", r.out, want)
 	}
@@ -555,7 +555,7 @@ func TestGenerateFromManyPrompts(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
 		flags      []string
-	}{{"lines", plain.String(), nil}, {"objects", objects.String(), []string{"--streams", "2"}}, {"chats", chats.String(), []string{"--chat", "--streams", "1"}}, {"sampled", plain.String(), []string{"--temperature", "1", "-n", "2", "--streams", "3"}}} {
+	}{{"lines", plain.String(), nil}, {"objects", objects.String(), []string{"--streams", "2"}}, {"chats", chats.String(), []string{"--chat", "--streams", "1"}}, {"sampled", plain.String(), []string{"--temperature", "1", "--num-samples", "2", "--streams", "3"}}} {
 		r := commandWith(t, c.file, append([]string{"generate", "./model", "--prompts", "-", "--max-new-tokens", "7", "--json"}, c.flags...)...)
 		var v generated
 		if err := json.Unmarshal([]byte(r.out), &v); err != nil {
@@ -584,7 +584,7 @@ func TestGenerateFromManyPrompts(t *testing.T) {
 	}
 	for _, c := range []struct{ file, flags, want string }{
 		{"", "", "no prompts"}, {"{\"prompt\": 3}", "", "line 1"}, {"{}", "", "an object has a prompt"}, {"{\"messages\": []}", "", "with --chat messages"},
-		{"to be", "--num-beams 2", "for one prompt"}, {"to be", "--streams 0", "at least 1"}, {"to be", "-n 9 --temperature 1", "more --streams"}, {"to be", "--context 4", "--context"},
+		{"to be", "--num-beams 2", "for one prompt"}, {"to be", "--streams 0", "at least 1"}, {"to be", "--num-samples 9 --temperature 1", "more --streams"}, {"to be", "--context 4", "--context"},
 	} {
 		if r := commandWith(t, c.file, append(strings.Fields("generate ./model --prompts -"), strings.Fields(c.flags)...)...); r.code == exitOK || !strings.Contains(r.err, c.want) {
 			t.Errorf("%q %s: %q, want %q", c.file, c.flags, r.err, c.want)

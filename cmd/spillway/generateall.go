@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,9 +31,8 @@ func (o *generateFlags) readPrompts(sh shell, m *inference.Model) (list, stops [
 		}
 		var one promptLine
 		if strings.HasPrefix(strings.TrimSpace(line), "{") {
-			d := json.NewDecoder(bytes.NewReader([]byte(line)))
-			if err := d.Decode(&one); err != nil {
-				return nil, nil, fmt.Errorf("%s, line %d: %w", o.prompts, i+1, err)
+			if err := json.Unmarshal([]byte(line), &one); err != nil {
+				return nil, nil, fmt.Errorf("%s, line %d: a line that begins with { is a JSON object, and this one cannot be read: %w; write it like {\"prompt\": \"…\"}", o.prompts, i+1, err)
 			}
 			if (one.Prompt == nil) == (one.Messages == nil) || one.Messages != nil && !o.chat {
 				return nil, nil, usageErrorf("%s, line %d: an object has a prompt, or with --chat messages", o.prompts, i+1)

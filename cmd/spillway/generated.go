@@ -17,9 +17,10 @@ type generated struct {
 	Logprobs   []tokenRank `json:"logprobs,omitempty"`
 	Prompt     []tokenRank `json:"prompt_logprobs,omitempty"`
 
-	Model        string `json:"model"` // the folder that was used
-	PromptTokens int    `json:"prompt_tokens"`
-	NewTokens    int    `json:"new_tokens"`
+	Model        string   `json:"model"` // the folder that was used
+	Adapters     []string `json:"adapters,omitempty"`
+	PromptTokens int      `json:"prompt_tokens"`
+	NewTokens    int      `json:"new_tokens"`
 	// Guessed tokens were computed with --draft, in so many branches at once on average, and Accepted are those that were right.
 	Guessed  int     `json:"guessed_tokens,omitempty"`
 	Branches float64 `json:"guessed_branches,omitempty"`
@@ -80,7 +81,7 @@ func newGenerated(e *inference.Engine, g *generate.Generation, t *tokenizer.Toke
 // newStatistics is an object with statistics alone, of so many texts at once.
 func newStatistics(e *inference.Engine, s generate.Statistics, streams int) generated {
 	v := generated{
-		Tokens: []int32{}, Model: e.Model.Path, PromptTokens: s.PromptTokens, NewTokens: s.NewTokens,
+		Tokens: []int32{}, Model: e.Model.Path, Adapters: e.Model.Subject().Adapters, PromptTokens: s.PromptTokens, NewTokens: s.NewTokens,
 		LoadSeconds: e.Loading.Seconds(), PrefillSeconds: s.Prefill.Seconds(), DecodeSeconds: s.Decode.Seconds(),
 		PrefillRate: s.PrefillRate(), DecodeRate: s.DecodeRate(), Predicted: e.PredictedPeak(), Measured: e.MeasuredPeak(),
 	}

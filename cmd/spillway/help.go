@@ -164,7 +164,19 @@ var otherNames = map[string]string{
 	"p": "prompt", "n": "max-new-tokens", "f": "file", "m": "", "temp": "temperature", "max-tokens": "max-new-tokens", "n-predict": "max-new-tokens", "repeat-penalty": "repetition-penalty", "num-return-sequences": "num-samples",
 	"ngl": "max-memory", "n-gpu-layers": "max-memory", "gpu-layers": "max-memory", "ctx-size": "context|seq-len", "n-ctx": "context|seq-len", "system-prompt": "system", "logging-steps": "log", "lora": "adapter|method lora", "outtype": "gguf-type", "max-samples": "eval-batches",
 	"save": "out", "o": "out", "d": "data", "b": "batch-size",
+	"do-sample": "temperature 1", "model-draft": "draft", "md": "draft", "assistant-model": "draft", "draft-model": "draft", "draft-max": "draft-tokens", "draft-n": "draft-tokens", "prompt-lookup-num-tokens": "draft ngram",
+	"spec-draft-model": "draft", "num-assistant-tokens": "draft-tokens", "num-speculative-tokens": "draft-tokens", "cache-type-k": "cache-type", "cache-type-v": "cache-type", "ctk": "cache-type", "ctv": "cache-type", "kv-cache-dtype": "cache-type",
+	"max-model-len": "context|seq-len", "c": "context|seq-len", "parallel": "streams", "np": "streams", "reverse-prompt": "stop", "stop-strings": "stop", "top-n-logprobs": "logprobs", "prompt-file": "file", "s": "seed",
 }
+
+// noFlags are flags of other programs for which there is none, and what to do instead.
+var noFlags = map[string]string{
+	"threads": threadsAlways, "t": threadsAlways, "threads-batch": threadsAlways, "num-threads": threadsAlways,
+	"load-in-4bit": "quantize writes a folder of the model with its linear weights in nf4 (spillway quantize MODEL OUT), which is used as it is",
+	"load-in-8bit": "quantize writes a folder of the model with its linear weights in int8 (spillway quantize MODEL OUT --format int8), which is used as it is",
+}
+
+const threadsAlways = "all cores are used; GOMAXPROCS=2 in the environment allows two, taskset chooses which"
 
 // flagError says what an unknown flag may have been meant to be.
 func flagError(cmd *cobra.Command, err error) error {
@@ -179,11 +191,17 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	name := strings.ReplaceAll(strings.TrimLeft(unknown.GetSpecifiedName(), "-"), "_", "-")
 	given := "--" + unknown.GetSpecifiedName()
-	if unknown.GetSpecifiedShortnames() != "" {
+	if group := unknown.GetSpecifiedShortnames(); group != "" {
 		given = "-" + unknown.GetSpecifiedName()
+		if _, known := otherNames[group]; known { // such as -ngl, which other programs have
+			name, given = group, "-"+group
+		}
 	}
 	near, known := meantFlag(cmd, name)
 	first, _, _ := strings.Cut(near, " ")
+	if instead := noFlags[name]; instead != "" && cmd.Flags().Lookup(first) == nil {
+		return usageErrorf("there is no flag %s: %s", given, instead)
+	}
 	switch {
 	case cmd.Flags().Lookup(name) != nil:
 		near = name

@@ -21,6 +21,7 @@ import (
 	"spillway/internal/term"
 	"spillway/internal/vfs"
 	"spillway/quant"
+	"spillway/recipe"
 	"spillway/units"
 )
 
@@ -94,7 +95,7 @@ func (o *modelFlags) open(sh shell, name string, line *term.Line) (*inference.Mo
 	}
 	if o.dtype != "" {
 		var err error
-		if s.Precision, err = dtype.Parse(o.dtype); err != nil || !s.Precision.IsPlain() {
+		if s.Precision, err = dtype.ParsePlain(o.dtype); err != nil {
 			return nil, usageErrorf("--dtype %q; it is f32, bf16 or f16", o.dtype)
 		}
 	}
@@ -122,13 +123,7 @@ func cacheTypes(text string) (key, value dtype.Type, err error) {
 	if text == "" {
 		return key, value, nil
 	}
-	k, v, both := strings.Cut(text, ":")
-	if !both {
-		v = k
-	}
-	if key, err = cacheType(k); err == nil {
-		value, err = cacheType(v)
-	}
+	key, value, err = recipe.ParseCacheType(text)
 	if err != nil {
 		return key, value, usageErrorf("--cache-type %q; it is f32, bf16, f16, int8, fp8 or int4, or two of them with a colon between, of keys and of values", text)
 	}
@@ -155,23 +150,6 @@ func (o *modelFlags) cast(s *inference.Settings) error {
 		return usageErrorf("--layerwise-casting with --adapter or --llm-int8-threshold: adapters are added to weights as they are; merge them first (spillway merge), or leave it out")
 	}
 	return nil
-}
-
-// cacheType is a type of keys or values by its name.
-func cacheType(name string) (dtype.Type, error) {
-	switch name {
-	case "int8":
-		return quant.RowI8, nil
-	case "fp8":
-		return quant.RowF8, nil
-	case "int4":
-		return quant.RowI4, nil
-	}
-	t, err := dtype.Parse(name)
-	if err == nil && !t.IsPlain() {
-		err = errors.New("not a type of a cache")
-	}
-	return t, err
 }
 
 // samplingFlags are how tokens are picked.

@@ -6,12 +6,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -129,16 +131,19 @@ func knownVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	var names []string
+	var names, longer []string
 	for _, c := range cmd.Commands() {
-		names = append(names, c.Name())
+		if names = append(names, c.Name()); len(args[0]) > 2 && strings.HasPrefix(c.Name(), args[0]) {
+			longer = append(longer, c.Name())
+		}
 	}
 	meant := map[string]string{"finetune": "train", "fine-tune": "train", "fit": "train", "convert": "export", "save": "export", "new": "init", "info": "inspect", "show": "inspect", "gpus": "devices", "nvidia-smi": "top", "monitor": "top", "watch": "top", "diff": "compare", "download": "pull", "fetch": "pull", "memory": "estimate",
 		"run": "generate", "infer": "generate", "sample": "generate", "complete": "generate", "completions": "completion", "evaluate": "eval", "perplexity": "eval", "talk": "chat"}
 	if args[0] == "serve" || args[0] == "server" || args[0] == "api" {
 		return usageErrorf("there is no command %q, and no server of models: generate and chat run them here, --json for programs", args[0])
 	}
-	if near := meant[args[0]]; near != "" {
+	if near := meant[args[0]]; near != "" || len(longer) == 1 {
+		near = cmp.Or(near, strings.Join(longer, ""))
 		return usageErrorf("there is no command %q; did you mean %s?", args[0], near)
 	}
 	return usageErrorf("there is no command %q%s", args[0], suggest.Hint(args[0], names))

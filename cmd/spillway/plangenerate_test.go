@@ -1,8 +1,11 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	"spillway/units"
 )
 
 // A plan to generate says what its cache takes and what its steps will do, to people and to
@@ -10,7 +13,7 @@ import (
 func TestPlanGenerate(t *testing.T) {
 	args := []string{"plan", "llama-3-8b", "--task", "generate", "--context", "32768", "--streams", "4", "--cache-type", "int8,fp8", "--machine", "h200"}
 	text := command(t, args...).out
-	for _, want := range []string{"4 sequences of up to 32,768 tokens, cache in int8,fp8", "key-value cache", "2,048 pages of 64 tokens", "first token", "1 sequence:", "4 sequences:", "tokens/s at 16,384 tokens"} {
+	for _, want := range []string{"4 sequences of up to 32,768 tokens, cache in int8:fp8", "key-value cache", "2,048 pages of 64 tokens", "first token", "1 sequence:", "4 sequences:", "tokens/s at 16,384 tokens"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the plan does not say %q:\n%s", want, text)
 		}
@@ -43,6 +46,19 @@ func TestGenerationMisfits(t *testing.T) {
 	}
 }
 
+// The smallest plan of all is the one that is named where nothing fits: the one with keys and values in host memory.
+func TestGenerationMisfitsByTheSmallestPlan(t *testing.T) {
+	args := []string{"plan", "llama-3-8b", "--task", "generate", "--context", "8192", "--machine", "h200", "--json"}
+	v := command(t, append(args, "--max-memory", "1GiB")...).object(t)
+	flags := strings.Fields(at(t, at(t, v, "options").([]any)[0], "change").(string))
+	if again := command(t, append(args, flags...)...).object(t); at(t, again, "fits") != true {
+		t.Errorf("%v does not fit", flags)
+	}
+	if needed, limit := at(t, v, "needed_bytes").(float64), at(t, v, "budget_bytes").(float64); needed < limit || needed > float64(1200*units.MiB) {
+		t.Errorf("the smallest plan needs %v of %v", units.Bytes(needed), units.Bytes(limit))
+	}
+}
+
 // Settings of other tasks are refused.
 func TestGenerationSettings(t *testing.T) {
 	for _, c := range []struct{ flags, want string }{
@@ -57,6 +73,24 @@ func TestGenerationSettings(t *testing.T) {
 	} {
 		if got := command(t, append([]string{"plan", "llama-3-8b", "--machine", "h200"}, strings.Fields(c.flags)...)...).err; !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q in it", c.flags, got, c.want)
+		}
+	}
+}
+
+// Types have the same names for every command, and keys and values apart are written alike.
+func TestTypesHaveTheSameNames(t *testing.T) {
+	sandbox(t)
+	plan := []string{"plan", "./model", "--task", "generate", "--device", "cpu"}
+	generate := []string{"generate", "./model", "--tokens", "1", "--max-new-tokens", "2", "--device", "cpu"}
+	for _, flags := range []string{"--dtype f32", "--dtype fp32", "--dtype float32", "--dtype bfloat16", "--cache-type fp16", "--cache-type f16", "--cache-type int8:fp8", "--cache-type int8,fp8", "--cache-type bf16:int4"} {
+		works(t, append(slices.Clone(plan), strings.Fields(flags)...)...)
+		works(t, append(slices.Clone(generate), strings.Fields(flags)...)...)
+	}
+	for _, flags := range []string{"--dtype int8", "--dtype fp64", "--dtype float64", "--cache-type nf4", "--cache-type int8:int8:int8", "--cache-type f64"} {
+		for _, args := range [][]string{plan, generate} {
+			if r := command(t, append(slices.Clone(args), strings.Fields(flags)...)...); r.code != exitUsage {
+				t.Errorf("%s %s: %d %s", args[0], flags, r.code, r.err)
+			}
 		}
 	}
 }
