@@ -164,6 +164,9 @@ type Link struct {
 	// HostBandwidth is what the host's memory carries, reads plus writes, while the CPU
 	// updates weights and the link is busy both ways; 0 for a device without a link.
 	HostBandwidth units.Rate `json:"host_bandwidth,omitempty"`
+	// Cores are those of a CPU that is the device itself: each copy under way takes one of them from its kernels. 0 is a
+	// device whose copies take nothing from kernels.
+	Cores int `json:"cores,omitempty"`
 }
 
 // BothWays is what the link carries when both directions are busy, in and out together.

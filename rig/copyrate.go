@@ -8,9 +8,8 @@ import (
 	"spillway/units"
 )
 
-// copyChunk is how many bytes are copied at once, here and wherever large ranges move on
-// the host: Go's copy bypasses the cache for larger ranges, which is up to 40% slower on
-// some machines (BenchmarkCopy shows on which).
+// copyChunk is how many bytes are copied at once, so that they go through the caches: the memory then carries what kernels
+// make it carry that read and write.
 const copyChunk = 64 << 10
 
 // copyRounds is how often a copy is timed; the fastest counts, since a disturbance only
@@ -19,7 +18,7 @@ const copyRounds = 3
 
 // copyRate measures how many bytes per second so many cores copy together, with n bytes in
 // all.
-func copyRate(n units.Bytes, cores int) units.Rate {
+func copyRate(n units.Bytes, cores int, copy func(to, from []byte)) units.Rate {
 	part := max(int(n)/cores, copyChunk)
 	from, to := make([][]byte, cores), make([][]byte, cores)
 	for i := range cores {
@@ -31,7 +30,7 @@ func copyRate(n units.Bytes, cores int) units.Rate {
 		var done sync.WaitGroup
 		start := time.Now()
 		for i := range to {
-			done.Go(func() { copyChunks(to[i], from[i]) })
+			done.Go(func() { copy(to[i], from[i]) })
 		}
 		done.Wait()
 		took := max(time.Since(start), 1)

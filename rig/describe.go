@@ -41,15 +41,18 @@ func Describe(devices []device.Device, o Options) (m machine.Machine, err error)
 	if err := describeDisk(&m, o.Disk); err != nil {
 		return m, err
 	}
-	tables, err := o.calibrateHost(&m)
+	measured, err := o.calibrateHost(&m)
 	if err != nil {
 		return m, err
 	}
 	cpu := machine.Device{
-		Kind: machine.CPU, Memory: m.Host.Memory, Usable: m.Host.Usable, Shared: true, Tables: tables,
+		Kind: machine.CPU, Memory: m.Host.Memory, Usable: m.Host.Usable, Shared: true, Tables: measured.Tables,
 		Sources: machine.Sources{"memory": machine.Measured, "usable": machine.Measured},
 	}
-	if !onHost {
+	cpu.Fill(machine.Device{Link: measured.Link}, machine.Measured)
+	if onHost { // what copies, a kernel cannot have
+		cpu.Link.Cores = max(threads/len(devices), 1)
+	} else {
 		for _, d := range devices {
 			described, err := o.describeGPU(d, &m)
 			if err != nil {

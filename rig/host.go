@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
@@ -68,13 +69,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// calibrateHost fills the rates of the host and the disk and returns the CPU's tables. It
+// calibrateHost fills the rates of the host and the disk and returns the CPU's tables and what its copies reach. It
 // fails when it is stopped: a rate can be assumed, with a note.
-func (o Options) calibrateHost(m *machine.Machine) (machine.Tables, error) {
+func (o Options) calibrateHost(m *machine.Machine) (cpu machine.Device, err error) {
 	e, _ := o.cached(hostKey(*m), nil, func(e *entry) error { return o.measureHost(e, m.Host) })
 	o.raiseHost(&e, m.Host)
 	if err := o.Stop(); err != nil {
-		return nil, err
+		return cpu, err
 	}
 	m.Calibrated = e.At
 	m.Notes = append(m.Notes, e.Notes...)
@@ -88,10 +89,10 @@ func (o Options) calibrateHost(m *machine.Machine) (machine.Tables, error) {
 		m.Notes = append(m.Notes, d.Notes...)
 		m.Disk.Fill(*d.Disk, machine.Measured)
 	}
-	if e.Device == nil {
-		return nil, nil
+	if e.Device != nil {
+		cpu = *e.Device
 	}
-	return e.Device.Tables, nil
+	return cpu, nil
 }
 
 // hostKey names what the rates of a host depend on.
@@ -107,7 +108,7 @@ func (o Options) raiseHost(e *entry, h machine.Host) {
 	if !o.sizes.looks || !o.Measure || e.Host == nil || e.Host.Copy == 0 || time.Since(e.At) < lookInterval {
 		return
 	}
-	copies := float64(copyRate(min(copyBytesQuick, h.Usable/8), h.Cores) / e.Host.Copy)
+	copies := float64(copyRate(min(copyBytesQuick, h.Usable/8), h.Cores, copyChunks) / e.Host.Copy)
 	matmuls, most := map[dtype.Type]float64{}, copies
 	if dev, err := device.Open(cpuDriver, device.Options{}); err == nil {
 		defer dev.Close() // nothing is allocated on it any more
@@ -141,6 +142,8 @@ func (e *entry) raise(memory float64, arithmetic map[dtype.Type]float64) {
 	if e.Device == nil {
 		return
 	}
+	e.Device.Link.In *= units.Rate(memory)
+	e.Device.Link.Out *= units.Rate(memory)
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
 		for v, table := range e.Device.Tables[t.String()] {
 			factor := memory
@@ -164,8 +167,8 @@ func (o Options) measureHost(e *entry, h machine.Host) error {
 	if o.Measure || o.Calibrate {
 		o.Report("copies")
 	}
-	one := copyRate(n, 1)
-	e.Host = &machine.Host{CopyOne: one, Copy: max(copyRate(n, h.Cores), one)}
+	one := copyRate(n, 1, copyChunks)
+	e.Host = &machine.Host{CopyOne: one, Copy: max(copyRate(n, h.Cores, copyChunks), one)}
 	if !o.Measure && !o.Calibrate {
 		e.note("the CPU's matmuls and optimizer steps were not measured: their rates are assumed")
 		return errTransient
@@ -200,7 +203,8 @@ func (o Options) measureHost(e *entry, h machine.Host) error {
 	if err != nil {
 		e.note("the rate of optimizer steps could not be measured: %v", err)
 	}
-	e.Device = &machine.Device{Kind: machine.CPU, Tables: machine.Tables{}}
+	link := copyRate(n, 1, kernel.Copy) // as queues of the CPU copy, each with one core
+	e.Device = &machine.Device{Kind: machine.CPU, Tables: machine.Tables{}, Link: machine.Link{In: link, Out: link}}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
 		o.Report(fmt.Sprintf("calls of many shapes in %v", t))
 		table, err := shapeTables(dev, t, o.sizes.grid, o.Stop)

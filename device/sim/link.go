@@ -9,7 +9,7 @@ import (
 
 // link is the path to the host, with two directions. While both are busy, each has only a
 // share of its rate. While the CPU of the host updates, its kernels and the copies share the
-// bandwidth of host memory.
+// bandwidth of host memory. Where the CPU is the device, they share its cores.
 //
 // Transfers are simulated in the order of the plan, which is not the order of time: one that
 // is added later may overlap an earlier one and slow it down. Then the earlier one ends later,
@@ -85,6 +85,30 @@ func (l *link) slowed(cpu *channel, share float64) {
 		if has(busy, hostCPU) && has(busy, inward) {
 			l.speeds[busy][inward] *= share
 		}
+	}
+}
+
+// takeCores has copies of a CPU, each made by one of its cores, leave its kernels the others. Where there are no others, all
+// share: a core computes and copies in turns.
+func (l *link) takeCores(kernels *channel, cores int) {
+	l.channels[hostCPU], l.alone = kernels, false
+	for busy := range l.speeds {
+		copies := 0
+		for _, direction := range []int{inward, outward} {
+			if has(busy, direction) {
+				copies++
+			}
+		}
+		each := 1.0 // of a core, that a copy has
+		left := float64(cores - copies)
+		if copies >= cores {
+			each = float64(cores) / float64(copies+1)
+			left = each
+		}
+		for _, direction := range []int{inward, outward} {
+			l.speeds[busy][direction] *= each
+		}
+		l.speeds[busy][hostCPU] = left / float64(cores)
 	}
 }
 

@@ -219,3 +219,41 @@ func TestCPUSharesHostMemoryWithGPU(t *testing.T) {
 		}
 	}
 }
+
+// A copy of a CPU takes a core from its kernels, and leaves them the others; of a CPU with one core both have half of it.
+func TestCopiesTakeCores(t *testing.T) {
+	const bytes = 10 << 30
+	call, err := op.Make(op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.F32, Shape: shape.Of(bytes / 8)}) // reads and writes
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := units.Rate(100e9).Time(bytes)
+	for cores, want := range map[int]struct{ copy, kernel time.Duration }{
+		0: {alone, alone},
+		1: {2 * alone, 2 * alone},
+		2: {alone, alone * 3 / 2}, // half of it while the copy goes on
+		4: {alone, alone * 5 / 4},
+	} {
+		cpu := NewVirtual(machine.Device{Kind: machine.CPU, Bandwidth: 100e9, Link: machine.Link{In: 100e9, Out: 100e9, Cores: cores}}, dtype.F32, 0, 256)
+		in, _ := cpu.Queue("in")
+		compute, _ := cpu.Queue("compute")
+		on, _ := cpu.Alloc(bytes)
+		from, _ := cpu.HostAlloc(bytes)
+		k, err := cpu.Kernel(call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied, computed := &virtualEvent{v: cpu}, &virtualEvent{v: cpu}
+		if err := errors.Join(in.Copy(device.Buffer{Memory: on, Bytes: bytes}, device.Buffer{Memory: from, Bytes: bytes}), in.Record(copied), compute.Launch(k, nil), compute.Record(computed)); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range []struct {
+			name      string
+			got, want time.Duration
+		}{{"copy", copied.at, want.copy}, {"kernel", computed.at, want.kernel}} {
+			if math.Abs(float64(e.got-e.want)) > 1e-3*float64(e.want) {
+				t.Errorf("%d cores: the %s took %v, want %v", cores, e.name, e.got, e.want)
+			}
+		}
+	}
+}

@@ -29,7 +29,7 @@ type Virtual struct {
 	peak        int64
 	link        link
 	throttle    throttle
-	hostLink    *link         // of a GPU that this device, the CPU, shares host memory with; nil elsewhere
+	hostLink    *link         // of a GPU that this device, the CPU, shares host memory with, or of a CPU its own; nil elsewhere
 	waitedUntil time.Duration // the latest time that a queue or event was waited for
 	queues      []*virtualQueue
 	// Peer is the rate of copies from devices that are alike; 0: as from the host.
@@ -48,7 +48,12 @@ type Virtual struct {
 // limit of 0 is none. Rates of zero count as infinitely fast.
 func NewVirtual(d machine.Device, t dtype.Type, limit, align int64) *Virtual {
 	timing := NewTiming(d, t)
-	return &Virtual{timing: timing, limit: limit, align: align, link: newLink(d.Link.Bidirectional), throttle: newThrottle(timing), launcher: &launcher{}}
+	v := &Virtual{timing: timing, limit: limit, align: align, link: newLink(d.Link.Bidirectional), throttle: newThrottle(timing), launcher: &launcher{}}
+	if d.Link.Cores > 0 {
+		v.link.takeCores(&channel{}, d.Link.Cores)
+		v.hostLink = &v.link
+	}
+	return v
 }
 
 // ShareLauncher has one thread give kernels and copies to this device and to others, as an

@@ -66,17 +66,6 @@ func Rotate(lo, hi, x, y, cos, sin []float32) {
 	active.rotate(lo, hi[:n], x[:n], y[:n], cos[:n], sin[:n])
 }
 
-// copyBytes is the size above which Go's copy uses non-temporal stores, which are slow here.
-const copyBytes = 64 << 10
-
-// Copy copies in pieces small enough to stay in the cache.
-func Copy(dst, src []byte) {
-	for src = src[:len(dst)]; len(dst) > copyBytes; dst, src = dst[copyBytes:], src[copyBytes:] {
-		copy(dst[:copyBytes], src)
-	}
-	copy(dst, src)
-}
-
 func addGo(dst, x, y []float32) {
 	for i := range dst {
 		dst[i] = x[i] + y[i]

@@ -97,15 +97,3 @@ func TestRotate(t *testing.T) {
 		}
 	})
 }
-
-func TestCopy(t *testing.T) {
-	src := make([]byte, 3*copyBytes+17)
-	for i := range src {
-		src[i] = byte(i * 7)
-	}
-	dst := make([]byte, len(src))
-	Copy(dst, src)
-	if string(dst) != string(src) {
-		t.Error("copy differs")
-	}
-}
