@@ -98,7 +98,7 @@ func TestEvalNamesAdapters(t *testing.T) {
 	}
 }
 
-// A conversation that is too long is told of contexts that the model was made for, and of no others.
+// A conversation that is too long names contexts that the model was made for, and no others.
 func TestLongConversationsAreExplained(t *testing.T) {
 	sandbox(t)
 	if err := os.WriteFile("plain.jinja", []byte(plainTemplate), 0o644); err != nil {

@@ -125,7 +125,7 @@ few: \
 
 // With packed columns k runs in groups of 16: each group prefetches two cache lines for later
 // tiles, and the last groups also prefetch C.
-#define TILE(ZERO, FOUR, ONE, HALF, NEXT, ADD, OUT, ASIDE, BESIDE) \
+#define TILE(ZERO, FOUR, ONE, HALF, NEXT, ADD, OUT, ASIDE, NEAR) \
 	ARGUMENTS; \
 	ZERO; \
 	TESTQ CX, CX; JZ sum; \
@@ -136,7 +136,7 @@ few: \
 half: \
 	B_HALF; HALF(0); NEXT; DECQ CX; JNZ half; \
 	JMP sum; \
-	BESIDE \
+	NEAR \
 masked: \
 	B_MASKED; ONE; NEXT; DECQ CX; JNZ masked; \
 	JMP sum; \
