@@ -10,7 +10,7 @@ import (
 
 // Pairs is the matmul C = A·B of two matrices in bf16, with a bias row, the old C or another matrix
 // added, see Gemm. CPUs with AVX-512 BF16 multiply two elements of K in each lane at once, twice as
-// many as in f32. Multiplied, two numbers in bf16 are exact in f32, and such an instruction adds one result after the other,
+// many as in f32. Two bf16 multiplied are exact in f32, and such an instruction adds one after the other,
 // rounding each time. So elements have the chain of multiply-adds that they have in a Gemm of the same
 // numbers in f32, and its bits, with one exception: numbers below 2^-126 (1.2e-38) count as zero.
 //
@@ -341,8 +341,8 @@ func pairTileGo(h, k int, a *float32, aRow, aCol int, b *float32, bStep int, c *
 	}
 }
 
-// multiplyPair adds what the elements of two pairs give to a sum, as VDPBF16PS does in a lane: first those of the upper
-// halves, each with a rounding to nearest even. A float64 holds such a product exactly, and its sum with a
+// multiplyPair multiplies two pairs and adds both results to a sum, as VDPBF16PS does in a lane: first those of the upper
+// halves, each with a rounding to nearest even. A float64 holds such a result exactly, and its sum with a
 // f32 well enough to be rounded as if it had not been rounded before.
 func multiplyPair(sum float32, a, b uint32) float32 {
 	const upper = 0xffff0000

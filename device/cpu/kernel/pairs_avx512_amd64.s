@@ -125,18 +125,18 @@ few: \
 
 // With packed columns k runs in groups of 16: each group prefetches two cache lines for later
 // tiles, and the last groups also prefetch C.
-#define TILE(ZERO, FOUR, ONE, HALF, NEXT, ADD, OUT, ASIDE, NEAR) \
+#define TILE(ZERO, FOUR, ONE, HALF, NEXT, ADD, OUT, CHOOSE, OTHER) \
 	ARGUMENTS; \
 	ZERO; \
 	TESTQ CX, CX; JZ sum; \
 	CMPQ AX, $64; JEQ whole; \
 	CMPQ AX, $32; JGT masked; \
 	JLT half; \
-	ASIDE; \
+	CHOOSE; \
 half: \
 	B_HALF; HALF(0); NEXT; DECQ CX; JNZ half; \
 	JMP sum; \
-	NEAR \
+	OTHER \
 masked: \
 	B_MASKED; ONE; NEXT; DECQ CX; JNZ masked; \
 	JMP sum; \

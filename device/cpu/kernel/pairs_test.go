@@ -171,7 +171,7 @@ func TestPairsOfSmallNumbersDoNotDependOnTheRest(t *testing.T) {
 		rng := newRand()
 		p, _ := newPairs(rng, most, n, k, 2)
 		for _, codes := range [][]uint16{p.A.Codes, p.B.Codes} {
-			for i := range codes { // results of 2^-118 to 2^-150
+			for i := range codes { // of 2^-118 to 2^-150
 				codes[i] = uint16(rng.IntN(2))<<15 | uint16(127-60-rng.IntN(16))<<7 | uint16(rng.IntN(128))
 				if rng.IntN(8) == 0 {
 					codes[i] = uint16(rng.IntN(1 << 7)) // below 2^-126
