@@ -43,6 +43,6 @@ func packedAVX512() packedRoutines {
 	r.matvec = [packedFormats]func(w *byte, x *int16, records *record, dst *float32, blocks, groups int){matvecQ4_0VNNI, matvecQ8_0VNNI, matvecQ4KVNNI, matvecQ6KVNNI}
 	r.heights = []int{12, 8, 4, 2, 1}
 	r.tiles = [packedRows + 1]packedTileFunc{1: packedTile1VNNI, 2: packedTile2VNNI, 4: packedTile4VNNI, 8: packedTile8VNNI, 12: packedTile12VNNI}
-	r.table.matvec, r.table.absmax = matvecTableVNNI, absmaxAVX512
+	r.table.matvec = matvecTableVNNI
 	return r
 }

@@ -78,6 +78,31 @@ func TestPackedMatmuls(t *testing.T) {
 	})
 }
 
+// Paths of vectors give the same bits: integer sums are exact, and sums of f32 fused and in the same order. Plain Go does not fuse.
+func TestPackedBitsOfPaths(t *testing.T) {
+	pool := NewPool(2)
+	defer pool.Close()
+	for _, kind := range slices.Concat(packedTypes, tableTypes) {
+		for _, m := range []int{1, 2, 7, 31} {
+			g, _ := newPacked(t, newRand(), kind, m, 48, 2816)
+			g.Work = make([]float32, g.Workspace(2))
+			var want []float32
+			eachPath(t, func(t *testing.T) {
+				if active.name == "portable" {
+					return
+				}
+				g.Run(pool)
+				if want == nil {
+					want = slices.Clone(g.C)
+				}
+				if !slices.Equal(g.C, want) {
+					t.Errorf("%v, %d rows: other bits than with AVX2", kind, m)
+				}
+			})
+		}
+	}
+}
+
 // Inputs are rounded alike on all paths: also zeros, tiny and large numbers, and those that are
 // no numbers.
 func TestRoundedInputs(t *testing.T) {

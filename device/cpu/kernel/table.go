@@ -50,9 +50,9 @@ var tables = map[dtype.Type]*table{quant.NF4x16: newTable(quant.NF4), quant.FP4x
 
 // tableRoutines is one implementation of the inner loops.
 type tableRoutines struct {
-	// matvec multiplies one row by sixteen outputs of so many blocks, which have scales [blocks 16]. Meanwhile
-	// it looks up the codes of the scales of sixteen other outputs, which come next.
-	matvec func(w *byte, x *int16, records *record, dst, scales *float32, table *[32]byte, blocks int, next lookup)
+	// matvec multiplies one row by so many blocks of sixteen outputs, which are added to. It makes their scales of what
+	// was looked up, and meanwhile looks up the codes of the scales of sixteen other outputs, which come next.
+	matvec func(w *byte, x *int16, records *record, dst *float32, table *[32]byte, blocks int, scales scaling, next lookup)
 	// unpack writes codes as pairs of 16-bit integers, 64 bytes from pair to pair.
 	unpack func(w *byte, pairs *int16, table *[32]byte, blocks int)
 	// look looks the codes of the scales of so many blocks of sixteen outputs up.
@@ -126,9 +126,13 @@ func (g *Packed) sameGroups(of []float32, scales *quant.Scales, group, b, end in
 func (g *Packed) scale(x, of []float32, scales *quant.Scales, group, b, end int) {
 	for first := b; b < end; {
 		same := g.sameGroups(of, scales, group, b, end)
-		g.path.table.absmax(scaling{&x[panelN*(b-first)], &of[0], scales.Offset, 1 / g.Format.table.size}, same)
+		g.path.table.absmax(g.scaling(x[panelN*(b-first):], of, scales), same)
 		b += same
 	}
+}
+
+func (g *Packed) scaling(x, of []float32, scales *quant.Scales) scaling {
+	return scaling{&x[0], &of[0], scales.Offset, 1 / g.Format.table.size}
 }
 
 // tableRow computes groups of outputs of the only row.
@@ -136,12 +140,16 @@ func (g *Packed) tableRow(worker, first, groups int) {
 	blocks, own := g.K/quant.FourBitBlock, g.tableScratchOf(worker)
 	_, scales := quant.View4(g.N*g.K, g.W)
 	g.path.table.look(g.scaleCodes(own.each[0], &scales, first, 0), blocks)
+	clear(g.C[first*panelN:][:groups*panelN])
 	for q := first; q < first+groups; q++ {
 		now, then := own.each[(q-first)%2], own.each[(q-first+1)%2]
 		next := min(q+1, first+groups-1)
-		g.scale(now, own.group, &scales, q, 0, blocks)
-		g.path.table.matvec(&g.W[q*g.groupBytes()], &g.rounded[0], &g.records[0], &g.C[q*panelN],
-			&now[0], &g.Format.table.bytes, blocks, g.scaleCodes(then, &scales, next, 0))
+		for b := 0; b < blocks; {
+			same := g.sameGroups(own.group, &scales, q, b, blocks)
+			g.path.table.matvec(&g.W[q*g.groupBytes()+b*quant.FourBitBlock/2*panelN], &g.rounded[b*quant.FourBitBlock], &g.records[2*b], &g.C[q*panelN],
+				&g.Format.table.bytes, same, g.scaling(now[panelN*b:], own.group, &scales), g.scaleCodes(then[panelN*b:], &scales, next, b))
+			b += same
+		}
 	}
 }
 
@@ -166,15 +174,14 @@ func portableTable() tableRoutines {
 	return tableRoutines{matvec: matvecTableGo, unpack: unpackTableGo, look: lookGo, absmax: absmaxGo}
 }
 
-func matvecTableGo(w *byte, x *int16, records *record, dst, scales *float32, table *[32]byte, blocks int, next lookup) {
+func matvecTableGo(w *byte, x *int16, records *record, dst *float32, table *[32]byte, blocks int, scales scaling, next lookup) {
 	lookGo(next, blocks)
 	n := blocks * quant.FourBitBlock
 	pairs, each := make([]int16, n*panelN), make([]float32, panelN*n/inputBlock)
 	unpackTableGo(w, &pairs[0], table, blocks)
-	spreadScales(each, unsafe.Slice(scales, panelN*blocks), blocks)
-	c := unsafe.Slice(dst, panelN)
-	clear(c)
-	packedTileGo(x, 0, records, 0, &pairs[0], &each[0], nil, &c[0], 0, n/inputBlock, inputBlock/2)
+	absmaxGo(scales, blocks)
+	spreadScales(each, unsafe.Slice(scales.x, panelN*blocks), blocks)
+	packedTileGo(x, 0, records, 0, &pairs[0], &each[0], nil, dst, 0, n/inputBlock, inputBlock/2)
 }
 
 func unpackTableGo(w *byte, pairs *int16, table *[32]byte, blocks int) {

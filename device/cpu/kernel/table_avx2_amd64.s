@@ -46,22 +46,35 @@ GLOBL nibbles<>(SB), RODATA|NOPTR, $8
 // a gather.
 #define LOOK_UP(i) MOVBLZX i(R9), R12; MOVL (R11)(R12*4), R13; MOVL R13, (4*i)(R10)
 
-// func matvecTableAVX2(w *byte, x *int16, records *record, dst, scales *float32, table *[32]byte, blocks int, next lookup)
-TEXT ·matvecTableAVX2(SB), NOSPLIT, $0-80
+// func matvecTableAVX2(w *byte, x *int16, records *record, dst *float32, table *[32]byte, blocks int, scales scaling, next lookup)
+TEXT ·matvecTableAVX2(SB), NOSPLIT, $0-96
 	MOVQ w+0(FP), SI
 	MOVQ x+8(FP), DX
 	MOVQ records+16(FP), BX
 	MOVQ dst+24(FP), DI
-	MOVQ scales+32(FP), R8
-	MOVQ table+40(FP), AX
-	MOVQ blocks+48(FP), CX
-	MOVQ next_dst+56(FP), R10
-	MOVQ next_codes+64(FP), R9
-	MOVQ next_values+72(FP), R11
+	MOVQ table+32(FP), AX
+	MOVQ blocks+40(FP), CX
+	MOVQ scales_x+48(FP), R8
+	MOVQ next_dst+72(FP), R10
+	MOVQ next_codes+80(FP), R9
+	MOVQ next_values+88(FP), R11
 	TABLE
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
+	MOVQ scales_groups+56(FP), AX
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
 block:
+	VBROADCASTSS scales_offset+64(FP), Y4
+	VBROADCASTSS scales_factor+68(FP), Y5
+	VMOVUPS (R8), Y6
+	VMOVUPS 32(R8), Y7
+	VMULPS (AX), Y6, Y6
+	VMULPS 32(AX), Y7, Y7
+	VADDPS Y4, Y6, Y6
+	VADDPS Y4, Y7, Y7
+	VMULPS Y5, Y6, Y6
+	VMULPS Y5, Y7, Y7
+	VMOVUPS Y6, (R8)
+	VMOVUPS Y7, 32(R8)
 	PREFETCHT0 1024(R9)
 	LOOK_UP(0)
 	LOOK_UP(1)

@@ -25,28 +25,34 @@ GLOBL words<>(SB), RODATA|NOPTR, $16
 
 #define LOOK_UP(i) MOVBLZX i(R9), R12; MOVL (R11)(R12*4), R13; MOVL R13, (4*i)(R10)
 
-// func matvecTableVNNI(w *byte, x *int16, records *record, dst, scales *float32, table *[32]byte, blocks int, next lookup)
-TEXT ·matvecTableVNNI(SB), NOSPLIT, $0-80
+// func matvecTableVNNI(w *byte, x *int16, records *record, dst *float32, table *[32]byte, blocks int, scales scaling, next lookup)
+TEXT ·matvecTableVNNI(SB), NOSPLIT, $0-96
 	MOVQ w+0(FP), SI
 	MOVQ x+8(FP), DX
 	MOVQ records+16(FP), BX
 	MOVQ dst+24(FP), DI
-	MOVQ scales+32(FP), R8
-	MOVQ table+40(FP), AX
-	MOVQ blocks+48(FP), CX
-	MOVQ next_dst+56(FP), R10
-	MOVQ next_codes+64(FP), R9
-	MOVQ next_values+72(FP), R11
+	MOVQ table+32(FP), AX
+	MOVQ blocks+40(FP), CX
+	MOVQ scales_x+48(FP), R8
+	MOVQ next_dst+72(FP), R10
+	MOVQ next_codes+80(FP), R9
+	MOVQ next_values+88(FP), R11
 	VPMOVZXBW (AX), Y14
 	VPMOVZXBW 16(AX), Y15
 	VPSLLW $8, Y15, Y15
 	VPOR Y15, Y14, Y14
 	VINSERTI64X4 $1, Y14, Z14, Z14
 	VBROADCASTI32X4 words<>(SB), Z15
-	VXORPS X0, X0, X0
+	MOVQ scales_groups+56(FP), AX
+	VMOVUPS (AX), Z13
+	VBROADCASTSS scales_offset+64(FP), Z12
+	VBROADCASTSS scales_factor+68(FP), Z11
+	VMOVUPS (DI), Z0
 block:
 	PREFETCHT0 1024(R9)
-	VMOVUPS (R8), Z1
+	VMULPS (R8), Z13, Z1
+	VADDPS Z12, Z1, Z1
+	VMULPS Z11, Z1, Z1
 	LOOK_UP(0)
 	LOOK_UP(1)
 	LOOK_UP(2)
@@ -72,24 +78,5 @@ block:
 	DECQ CX
 	JNZ block
 	VMOVUPS Z0, (DI)
-	VZEROUPPER
-	RET
-
-// func absmaxAVX512(s scaling, blocks int)
-TEXT ·absmaxAVX512(SB), NOSPLIT, $0-32
-	MOVQ s_x+0(FP), DI
-	MOVQ s_groups+8(FP), DX
-	VMOVUPS (DX), Z1
-	VBROADCASTSS s_offset+16(FP), Z2
-	VBROADCASTSS s_factor+20(FP), Z3
-	MOVQ blocks+24(FP), CX
-scales:
-	VMULPS (DI), Z1, Z6
-	VADDPS Z2, Z6, Z6
-	VMULPS Z3, Z6, Z6
-	VMOVUPS Z6, (DI)
-	ADDQ $64, DI
-	DECQ CX
-	JNZ scales
 	VZEROUPPER
 	RET
