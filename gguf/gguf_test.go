@@ -248,7 +248,7 @@ func TestMalformedFilesAreRefused(t *testing.T) {
 		"big-endian":        {func(b []byte) []byte { b[4], b[7] = 0, 3; return b }, "big-endian"},
 		"count of tensors":  {func(b []byte) []byte { binary.LittleEndian.PutUint64(b[8:], 1<<62); return b }, "left of the file"},
 		"count of keys":     {func(b []byte) []byte { binary.LittleEndian.PutUint64(b[16:], 1<<62); return b }, "left of the file"},
-		"cut":               {func(b []byte) []byte { return b[:len(b)/2] }, "the file only"},
+		"cut":               {func(b []byte) []byte { return b[:len(b)/2] }, "it was cut short, fetch it again"},
 		"cut in the header": {func(b []byte) []byte { return b[:100] }, ""},
 		"empty key":         {func([]byte) []byte { return pad(begin(0, 1).text("").u32(4).u32(1), 64) }, "empty key"},
 		"long key":          {func([]byte) []byte { return pad(begin(0, 1).u64(1<<40), 64) }, "left of the file"},
@@ -296,7 +296,7 @@ func TestMalformedFilesAreRefused(t *testing.T) {
 		"tensor twice": {func([]byte) []byte {
 			return pad(tensor(tensor(heads(begin(2, 2)), "output.weight", []uint64{4}, 0, 0), "output.weight", []uint64{4}, 0, 32), 199)
 		}, "twice"},
-		"data beyond the end": {func([]byte) []byte { return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{4000}, 0, 0), 99) }, "the file only"},
+		"data beyond the end": {func([]byte) []byte { return pad(tensor(heads(begin(1, 2)), "output.weight", []uint64{4000}, 0, 0), 99) }, "it was cut short, fetch it again"},
 	} {
 		err := malformed(t, c.make)
 		if err == nil || !strings.Contains(err.Error(), c.say) {

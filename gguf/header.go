@@ -116,7 +116,7 @@ func (h *header) place(data, align, size int64) error {
 		case t.offset != next:
 			return fmt.Errorf("tensor %q is at %d of the data, after the one before it is %d", t.name, t.offset, next)
 		case t.bytes > math.MaxInt64-align-next || data > size || t.bytes > size-data-next:
-			return fmt.Errorf("tensor %q has %d bytes at %d, the file only %d", t.name, t.bytes, data+next, size)
+			return fmt.Errorf("tensor %q has %d bytes at %d, the file only %d: it was cut short, fetch it again", t.name, t.bytes, data+next, size)
 		}
 		seen[t.name] = true
 		t.offset = data + next

@@ -215,13 +215,24 @@ func (f *Folder) readConfigs(disk vfs.FS) error {
 	return nil
 }
 
-// configMissing adds a hint to the error if the folder has offloaded weights and lacks
-// only config.json.
+// configMissing adds a hint to the error if the folder has weights and lacks only config.json.
 func (f *Folder) configMissing(disk vfs.FS, err error) error {
-	if there, unknown := vfs.Exists(disk, filepath.Join(f.Dir, offload.IndexName)); !there || unknown != nil {
+	if there, unknown := vfs.Exists(disk, filepath.Join(f.Dir, offload.IndexName)); there && unknown == nil {
+		return fmt.Errorf("%w: it has weights that accelerate offloaded, so put the model's %s next to them", err, ConfigName)
+	}
+	names, unknown := disk.List(f.Dir)
+	if unknown != nil {
 		return err
 	}
-	return fmt.Errorf("%w: it has weights that accelerate offloaded, so put the model's %s next to them", err, ConfigName)
+	for _, name := range names {
+		switch filepath.Ext(name) {
+		case ".gguf":
+			return fmt.Errorf("%w: it has %s, so name that file", err, name)
+		case ".safetensors", ".bin", ".pt", ".pth":
+			return fmt.Errorf("%w: it has %s, so put the model's %s next to it", err, name, ConfigName)
+		}
+	}
+	return err
 }
 
 // Tensors lists the tensors, file by file in file order. Without weights the list is

@@ -117,3 +117,21 @@ func TestLongConversationsAreExplained(t *testing.T) {
 		}
 	}
 }
+
+// A folder that lacks its config is told what to do with what it has.
+func TestFoldersWithoutConfigAreExplained(t *testing.T) {
+	sandbox(t)
+	for dir, name := range map[string]string{"weights": "model.safetensors", "ggufs": "some.gguf", "nothing": "notes.txt"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(dir+"/"+name, []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, want := range map[string]string{"weights": "it has model.safetensors, so put the model's config.json next to it", "ggufs": "it has some.gguf, so name that file", "nothing": "no such file or directory\n"} {
+		if r := command(t, "inspect", "./"+dir); r.code == exitOK || !strings.Contains(r.err, want) {
+			t.Errorf("%s: %s", dir, r.err)
+		}
+	}
+}
