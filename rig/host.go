@@ -83,9 +83,15 @@ func (o Options) calibrateHost(m *machine.Machine) (cpu machine.Device, err erro
 	switch {
 	case m.Disk.Free == 0:
 	case !o.MeasureDisk:
-		m.Note("the rates of the disk were not measured: it was not asked for")
+		if d, err := o.load(diskKey(*m, o)); err == nil && d.Disk != nil {
+			m.Disk.Fill(*d.Disk, machine.Measured)
+		} else {
+			m.Note("the rates of the disk were not measured: it was not asked for")
+		}
 	default:
-		d, _ := o.cached(hostKey(*m)+"|disk|"+o.Disk, nil, func(e *entry) error { return o.measureDisk(e, m.Disk) })
+		// What a disk gives depends on who else uses it: often it is another computer's.
+		old := func(e entry) bool { return time.Since(e.At) > lookInterval }
+		d, _ := o.cached(diskKey(*m, o), old, func(e *entry) error { return o.measureDisk(e, m.Disk) })
 		m.Notes = append(m.Notes, d.Notes...)
 		m.Disk.Fill(*d.Disk, machine.Measured)
 	}
@@ -94,6 +100,9 @@ func (o Options) calibrateHost(m *machine.Machine) (cpu machine.Device, err erro
 	}
 	return cpu, nil
 }
+
+// diskKey names the disk of a folder.
+func diskKey(m machine.Machine, o Options) string { return hostKey(m) + "|disk|" + o.Disk }
 
 // hostKey names what the rates of a host depend on.
 func hostKey(m machine.Machine) string {
