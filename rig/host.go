@@ -145,8 +145,9 @@ func (e *entry) raise(memory, arithmetic float64) {
 	if e.Device == nil {
 		return
 	}
-	e.Device.Link.In *= units.Rate(memory)
-	e.Device.Link.Out *= units.Rate(memory)
+	for _, rate := range []*units.Rate{&e.Device.Link.In, &e.Device.Link.Out, &e.Device.Link.HostBandwidth} {
+		*rate *= units.Rate(memory)
+	}
 	for _, tables := range e.Device.Tables {
 		for v, t := range tables {
 			factor := memory
@@ -207,7 +208,8 @@ func (o Options) measureHost(e *entry, h machine.Host) error {
 		e.note("the rate of optimizer steps could not be measured: %v", err)
 	}
 	link := copyRate(n, 1, kernel.Copy) // as queues of the CPU copy, each with one core
-	e.Device = &machine.Device{Kind: machine.CPU, Tables: machine.Tables{}, Link: machine.Link{In: link, Out: link}}
+	all := max(copyRate(n, h.Cores, kernel.Copy), link)
+	e.Device = &machine.Device{Kind: machine.CPU, Tables: machine.Tables{}, Link: machine.Link{In: link, Out: link, HostBandwidth: 2 * all}}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
 		o.Report(fmt.Sprintf("calls of many shapes in %v", t))
 		table, err := shapeTables(dev, t, o.sizes.grid, o.Stop)
