@@ -8,7 +8,7 @@ import (
 const (
 	// copyChunk is up to how many bytes Go's copy goes through the caches, so that what is written is first read from memory.
 	copyChunk = 64 << 10
-	// copyPiece is how many bytes are copied one way: of so many the processor bypasses the caches, where it can.
+	// copyPiece is how many bytes are copied one way: of so many the CPU bypasses the caches, where it can.
 	copyPiece = 1 << 20
 	// copyTries is how many pieces are copied the slower way before it is given up, one of copyApart pieces: the first pieces go to
 	// memory that the system provides meanwhile, which says nothing of either way.
