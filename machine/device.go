@@ -162,7 +162,7 @@ type Link struct {
 	Bidirectional Bidirectional `json:"bidirectional"`
 	Latency       time.Duration `json:"latency_ns"` // of a copy, beyond its bytes
 	// HostBandwidth is what the host's memory carries, reads plus writes, while the CPU
-	// updates weights and the link is busy both ways; 0 for a device without a link.
+	// updates weights and the link is busy both ways; of a CPU, while all its cores copy. 0 is unknown.
 	HostBandwidth units.Rate `json:"host_bandwidth,omitempty"`
 	// Cores are those of a CPU that is the device itself: each copy under way takes one of them from its kernels. 0 is a
 	// device whose copies take nothing from kernels.

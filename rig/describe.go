@@ -205,7 +205,7 @@ func share(d machine.Device, n int) []machine.Device {
 	part := units.Flops(n)
 	d.Compute.F32, d.Compute.BF16, d.Compute.F16 = d.Compute.F32/part, d.Compute.BF16/part, d.Compute.F16/part
 	d.Bandwidth /= units.Rate(n)
-	d.Link.In, d.Link.Out = d.Link.In/units.Rate(n), d.Link.Out/units.Rate(n)
+	d.Link.In, d.Link.Out, d.Link.HostBandwidth = d.Link.In/units.Rate(n), d.Link.Out/units.Rate(n), d.Link.HostBandwidth/units.Rate(n)
 	list := make([]machine.Device, n)
 	for i := range list {
 		list[i] = d

@@ -83,9 +83,15 @@ func (o Options) calibrateHost(m *machine.Machine) (cpu machine.Device, err erro
 	switch {
 	case m.Disk.Free == 0:
 	case !o.MeasureDisk:
-		m.Note("the rates of the disk were not measured: it was not asked for")
+		if d, err := o.load(diskKey(*m, o)); err == nil && d.Disk != nil {
+			m.Disk.Fill(*d.Disk, machine.Measured)
+		} else {
+			m.Note("the rates of the disk were not measured: it was not asked for")
+		}
 	default:
-		d, _ := o.cached(hostKey(*m)+"|disk|"+o.Disk, nil, func(e *entry) error { return o.measureDisk(e, m.Disk) })
+		// What a disk gives depends on who else uses it: often it is another computer's.
+		old := func(e entry) bool { return time.Since(e.At) > lookInterval }
+		d, _ := o.cached(diskKey(*m, o), old, func(e *entry) error { return o.measureDisk(e, m.Disk) })
 		m.Notes = append(m.Notes, d.Notes...)
 		m.Disk.Fill(*d.Disk, machine.Measured)
 	}
@@ -94,6 +100,9 @@ func (o Options) calibrateHost(m *machine.Machine) (cpu machine.Device, err erro
 	}
 	return cpu, nil
 }
+
+// diskKey names the disk of a folder.
+func diskKey(m machine.Machine, o Options) string { return hostKey(m) + "|disk|" + o.Disk }
 
 // hostKey names what the rates of a host depend on.
 func hostKey(m machine.Machine) string {
@@ -142,8 +151,9 @@ func (e *entry) raise(memory float64, arithmetic map[dtype.Type]float64) {
 	if e.Device == nil {
 		return
 	}
-	e.Device.Link.In *= units.Rate(memory)
-	e.Device.Link.Out *= units.Rate(memory)
+	for _, rate := range []*units.Rate{&e.Device.Link.In, &e.Device.Link.Out, &e.Device.Link.HostBandwidth} {
+		*rate *= units.Rate(memory)
+	}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
 		for v, table := range e.Device.Tables[t.String()] {
 			factor := memory
@@ -204,7 +214,8 @@ func (o Options) measureHost(e *entry, h machine.Host) error {
 		e.note("the rate of optimizer steps could not be measured: %v", err)
 	}
 	link := copyRate(n, 1, kernel.Copy) // as queues of the CPU copy, each with one core
-	e.Device = &machine.Device{Kind: machine.CPU, Tables: machine.Tables{}, Link: machine.Link{In: link, Out: link}}
+	all := max(copyRate(n, h.Cores, kernel.Copy), link)
+	e.Device = &machine.Device{Kind: machine.CPU, Tables: machine.Tables{}, Link: machine.Link{In: link, Out: link, HostBandwidth: 2 * all}}
 	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
 		o.Report(fmt.Sprintf("calls of many shapes in %v", t))
 		table, err := shapeTables(dev, t, o.sizes.grid, o.Stop)

@@ -11,6 +11,7 @@ import (
 	"spillway/bench"
 	"spillway/dtype"
 	"spillway/internal/term"
+	"spillway/internal/vfs"
 	"spillway/units"
 )
 
@@ -100,6 +101,8 @@ forecasts are printed next to what was measured, the worst first.`,
 		defer line.Done()
 		o.Rig, o.Report = sh.rigOptions(line), line.Print
 		o.Rig.Stop = cmd.Context().Err
+		o.Rig.Disk = vfs.ExistingParent(vfs.OS, o.Disk)
+		o.Rig.MeasureDisk = o.Rig.Measure && o.Disk != ""
 		var r *bench.GenerationReport
 		if *random > 0 {
 			r, err = bench.RandomGeneration(cmd.Context(), *random, *seed, o)

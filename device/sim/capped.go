@@ -51,6 +51,13 @@ func (c *Capped) Info() device.Info {
 	return i
 }
 
+// Fail says anew which operations fail, counted from now.
+func (c *Capped) Fail(f Faults) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults, c.allocs, c.copies, c.launches = f, 0, 0, 0
+}
+
 // Counts so far.
 func (c *Capped) Counts() Counts {
 	c.mu.Lock()
@@ -132,14 +139,14 @@ type cappedQueue struct {
 }
 
 func (q *cappedQueue) Copy(dst, src device.Buffer) error {
-	if err := q.c.fault(&q.c.copies, q.c.faults.Copy); err != nil {
+	if err := q.c.fault(&q.c.copies, &q.c.faults.Copy); err != nil {
 		return err
 	}
 	return q.Queue.Copy(unwrap(dst), unwrap(src))
 }
 
 func (q *cappedQueue) Launch(k device.Kernel, l *device.Launch) error {
-	if err := q.c.fault(&q.c.launches, q.c.faults.Launch); err != nil {
+	if err := q.c.fault(&q.c.launches, &q.c.faults.Launch); err != nil {
 		return err
 	}
 	for i := range l.Buffers {
@@ -149,10 +156,10 @@ func (q *cappedQueue) Launch(k device.Kernel, l *device.Launch) error {
 	return q.Queue.Launch(k, l)
 }
 
-func (c *Capped) fault(count *int, at int) error {
+func (c *Capped) fault(count, at *int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if *count++; *count == at {
+	if *count++; *count == *at {
 		return c.faults.Err
 	}
 	return nil

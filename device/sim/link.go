@@ -89,8 +89,9 @@ func (l *link) slowed(cpu *channel, share float64) {
 }
 
 // takeCores has copies of a CPU, each made by one of its cores, leave its kernels the others. Where there are no others, all
-// share: a core computes and copies in turns.
-func (l *link) takeCores(kernels *channel, cores int) {
+// share: a core computes and copies in turns. If the memory carries less than all ask for then, 0 for enough, each has a share of
+// its speed. A copy reads and writes.
+func (l *link) takeCores(kernels *channel, cores int, m hostMemory) {
 	l.channels[hostCPU], l.alone = kernels, false
 	for busy := range l.speeds {
 		copies := 0
@@ -109,6 +110,17 @@ func (l *link) takeCores(kernels *channel, cores int) {
 			l.speeds[busy][direction] *= each
 		}
 		l.speeds[busy][hostCPU] = left / float64(cores)
+		var asked float64
+		for party, rate := range [parties]float64{inward: 2 * m.in, outward: 2 * m.out, hostCPU: m.updates} {
+			if has(busy, party) {
+				asked += rate * l.speeds[busy][party]
+			}
+		}
+		if share := m.rate / max(asked, 1); m.rate > 0 && share < 1 && busy != 1<<hostCPU {
+			for party := range l.speeds[busy] {
+				l.speeds[busy][party] *= share
+			}
+		}
 	}
 }
 

@@ -220,7 +220,8 @@ func TestCPUSharesHostMemoryWithGPU(t *testing.T) {
 	}
 }
 
-// A copy of a CPU takes a core from its kernels, and leaves them the others; of a CPU with one core both have half of it.
+// A copy of a CPU takes a core from its kernels, and leaves them the others; of a CPU with one core both have half of it. Memory that
+// carries less than both ask for slows both.
 func TestCopiesTakeCores(t *testing.T) {
 	const bytes = 10 << 30
 	call, err := op.Make(op.Scale, op.Attr{Scale: 2}, op.Type{DType: dtype.F32, Shape: shape.Of(bytes / 8)}) // reads and writes
@@ -228,13 +229,20 @@ func TestCopiesTakeCores(t *testing.T) {
 		t.Fatal(err)
 	}
 	alone := units.Rate(100e9).Time(bytes)
-	for cores, want := range map[int]struct{ copy, kernel time.Duration }{
-		0: {alone, alone},
-		1: {2 * alone, 2 * alone},
-		2: {alone, alone * 3 / 2}, // half of it while the copy goes on
-		4: {alone, alone * 5 / 4},
+	for _, want := range []struct {
+		cores        int
+		memory       units.Rate
+		copy, kernel time.Duration
+	}{
+		{0, 0, alone, alone},
+		{1, 0, 2 * alone, 2 * alone},
+		{2, 0, alone, alone * 3 / 2}, // half of it while the copy goes on
+		{4, 0, alone, alone * 5 / 4},
+		{2, 250e9, alone, alone * 3 / 2},
+		{2, 200e9, alone * 5 / 4, alone * 7 / 4}, // they ask for 250, so each has four fifths; half of the kernel comes after the copy
 	} {
-		cpu := NewVirtual(machine.Device{Kind: machine.CPU, Bandwidth: 100e9, Link: machine.Link{In: 100e9, Out: 100e9, Cores: cores}}, dtype.F32, 0, 256)
+		cores := want.cores
+		cpu := NewVirtual(machine.Device{Kind: machine.CPU, Bandwidth: 100e9, Link: machine.Link{In: 100e9, Out: 100e9, Cores: cores, HostBandwidth: want.memory}}, dtype.F32, 0, 256)
 		in, _ := cpu.Queue("in")
 		compute, _ := cpu.Queue("compute")
 		on, _ := cpu.Alloc(bytes)
@@ -252,7 +260,7 @@ func TestCopiesTakeCores(t *testing.T) {
 			got, want time.Duration
 		}{{"copy", copied.at, want.copy}, {"kernel", computed.at, want.kernel}} {
 			if math.Abs(float64(e.got-e.want)) > 1e-3*float64(e.want) {
-				t.Errorf("%d cores: the %s took %v, want %v", cores, e.name, e.got, e.want)
+				t.Errorf("%d cores, memory of %v: the %s took %v, want %v", cores, want.memory, e.name, e.got, e.want)
 			}
 		}
 	}

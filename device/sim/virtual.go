@@ -50,7 +50,7 @@ func NewVirtual(d machine.Device, t dtype.Type, limit, align int64) *Virtual {
 	timing := NewTiming(d, t)
 	v := &Virtual{timing: timing, limit: limit, align: align, link: newLink(d.Link.Bidirectional), throttle: newThrottle(timing), launcher: &launcher{}}
 	if d.Link.Cores > 0 {
-		v.link.takeCores(&channel{}, d.Link.Cores)
+		v.link.takeCores(&channel{}, d.Link.Cores, hostMemory{rate: float64(d.Link.HostBandwidth), in: float64(d.Link.In), out: float64(d.Link.Out), updates: float64(d.Bandwidth)})
 		v.hostLink = &v.link
 	}
 	return v
