@@ -118,7 +118,7 @@ func TestLongConversationsAreExplained(t *testing.T) {
 	}
 }
 
-// A folder that lacks its config is told what to do with what it has.
+// A folder that lacks its config says what to do with what it has.
 func TestFoldersWithoutConfigAreExplained(t *testing.T) {
 	sandbox(t)
 	for dir, name := range map[string]string{"weights": "model.safetensors", "ggufs": "some.gguf", "nothing": "notes.txt"} {

@@ -172,6 +172,8 @@ func (h *half) deinterleaveEights(eights func(dst *float32, step int, src *uint1
 	return func(dst *float32, step int, src *uint16, k int) {
 		eight := k &^ 7
 		eights(dst, step, src, eight)
-		h.deinterleavePlainly(at(dst, eight*step), step, codeAt(src, quant.HalfRows*eight), k-eight)
+		if k > eight { // a pointer behind the end of memory is none
+			h.deinterleavePlainly(at(dst, eight*step), step, codeAt(src, quant.HalfRows*eight), k-eight)
+		}
 	}
 }
