@@ -1,6 +1,9 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A small model's kernels take less time than launching them. A captured iteration is
 // recorded once by the driver, as a CUDA graph, and replayed with one call: the same
@@ -52,8 +55,21 @@ func (p *Plan) Capture() *Plan {
 			}
 		}
 		s.CarriesOver, s.AfterPrevious = p.BringsNextBatch(s), brought
+		if take := p.takeOf(s); take >= 0 && !slices.Contains(s.After, take) {
+			s.After = append(slices.Clone(s.After), take)
+		}
 	}
 	return &q
+}
+
+// takeOf is the instruction that takes what an instruction brings for the next iteration, -1 for none. Where an iteration is
+// captured the one must wait for the other itself: neither is a part of the graph, so that what their lanes do in it says nothing
+// of their order.
+func (p *Plan) takeOf(s *Instruction) int {
+	if !p.BringsNextBatch(s) {
+		return -1
+	}
+	return slices.IndexFunc(p.Instructions, func(t Instruction) bool { return p.TakesBatch(&t) && t.Src == s.Dst })
 }
 
 func verifyCaptured(p *Plan) error {
@@ -64,8 +80,12 @@ func verifyCaptured(p *Plan) error {
 		return fmt.Errorf("it is captured with %d launches on %d devices; at most %d on one can be", p.Launches(), len(p.Devices), MaxCaptured)
 	}
 	for i := range p.Instructions {
-		if s := &p.Instructions[i]; s.CarriesOver && !p.BringsNextBatch(s) {
+		s := &p.Instructions[i]
+		if s.CarriesOver && !p.BringsNextBatch(s) {
 			return fmt.Errorf("it is captured, and instruction %d carries over", i)
+		}
+		if take := p.takeOf(s); take >= 0 && !slices.Contains(s.After, take) {
+			return fmt.Errorf("it is captured, and instruction %d brings the next batch without waiting for instruction %d, which takes the one before", i, take)
 		}
 	}
 	return nil

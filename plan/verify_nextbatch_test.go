@@ -81,3 +81,32 @@ func bind(s *plan.Instruction, r plan.Region, buffer int) {
 		}
 	}
 }
+
+// Of a captured iteration neither the copy that takes a batch nor the one that brings the next is a part of the graph, so the second waits
+// for the first itself, also where copies of weights in its lane wait for kernels behind it.
+func TestCapturedIterationsBringNoBatchTooEarly(t *testing.T) {
+	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
+	for _, streams := range []bool{false, true} {
+		p, err := planner.Build(m, tiny.AdamW(1, true), tiny.Site(1<<20), func(slabs, blocks int) strategy.Choice {
+			c := strategy.Uniform(streams, streams, strategy.SaveNone, 2)(slabs, blocks)
+			c.NextBatch = true
+			return c
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p = p.Capture()
+		takes := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return p.TakesBatch(&s) })
+		brings := slices.IndexFunc(p.Instructions, func(s plan.Instruction) bool { return p.BringsNextBatch(&s) })
+		if !slices.Contains(p.Instructions[brings].After, takes) {
+			t.Errorf("streamed %v: instruction %d waits for %v, not for %d", streams, brings, p.Instructions[brings].After, takes)
+		}
+		if err := plan.Verify(p); err != nil {
+			t.Error(err)
+		}
+		early := with(p, brings, func(s *plan.Instruction) { s.After = nil })
+		if err := plan.Verify(early); err == nil || !strings.Contains(err.Error(), "(P") {
+			t.Errorf("streamed %v, too early: %v", streams, err)
+		}
+	}
+}
