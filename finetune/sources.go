@@ -106,6 +106,9 @@ func (in *reader) missing(name string, err error) error {
 	if in.resumes && strings.HasPrefix(name, "/dev/fd/") {
 		return fmt.Errorf("the run read its data from a pipe, %s, which is gone: give the same data again, or name a file that holds it, with --data", name)
 	}
+	if list := strings.Split(name, ","); errors.Is(err, fs.ErrNotExist) && len(list) > 1 {
+		return fmt.Errorf("there is no file %s; several files are --data %s", name, strings.Join(list, " --data "))
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no file %s; check the name, and the folder it is looked for in", name)
 	}

@@ -161,7 +161,7 @@ func TestDataThatIsReadOnce(t *testing.T) {
 
 // A run that read a pipe says what it needs to be continued.
 func TestResumingWithoutThePipe(t *testing.T) {
-	for name, want := range map[string]string{"-": "standard input is empty; a run that read its data from there", "/dev/fd/863": "give the same data again", "none.txt": "there is no file none.txt; check"} {
+	for name, want := range map[string]string{"-": "standard input is empty; a run that read its data from there", "/dev/fd/863": "give the same data again", "none.txt": "there is no file none.txt; check", "a.txt,b.txt": "several files are --data a.txt --data b.txt"} {
 		if _, err := corpus(t, strings.NewReader(""), "data", name, "resume", "true"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}

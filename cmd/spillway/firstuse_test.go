@@ -31,6 +31,7 @@ func TestWhatWasMeant(t *testing.T) {
 		"generate ./model once upon":          `3 arguments given, it takes 1: MODEL; the text to continue is --prompt "once upon"`,
 		"export ./run":                        "1 argument given, it takes 2",
 		"serve ./model":                       "no server of models",
+		"quantize x y --quantization nf4":     "there is no flag --quantization; did you mean --format?",
 		"gen x":                               `there is no command "gen"; did you mean generate?`,
 		"help trian":                          `there is no command "trian"; did you mean train?`,
 		"train ./no-such-folder --data x.txt": "there is no folder and no file ./no-such-folder; check",

@@ -207,6 +207,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		near = name
 	case name == "draft" && cmd.Name() == "plan":
 		return usageErrorf("there is no flag --draft: --task generate --quantization nf4 plans what the model of generate --draft self takes, and a plan of another model has what that one takes")
+	case name == "quantization" && cmd.Name() == "quantize": // of commands that use a model
+		near = "format"
 	case known && near == "":
 		return usageErrorf("there is no flag %s: the model is the first argument", given)
 	case !known || cmd.Flags().Lookup(first) == nil:
