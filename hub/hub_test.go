@@ -313,12 +313,12 @@ func TestPullOverASilentNetwork(t *testing.T) {
 	})
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	got, err := Pull(ctx, "org/tiny", Options{Wait: time.Millisecond, Idle: 50 * time.Millisecond})
+	got, err := Pull(ctx, "org/tiny", Options{Wait: time.Millisecond, Idle: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	sameFiles(t, got.Dir, h, "config.json", "tokenizer.json", "model.safetensors")
-	if silences.Load() != 2 {
+	if silences.Load() < 2 { // a busy computer may be taken for a silent one, and asked again
 		t.Errorf("the file was asked for %d times", silences.Load())
 	}
 	for _, text := range []string{"0", "-1", "soon", "nan"} {
