@@ -122,14 +122,15 @@ func TestPackedStepsAgree(t *testing.T) {
 	s.valid()
 	s.vocab = 4096
 	base := s.used
-	for _, m := range []packedModel{mixedK, uniform(quant.NF4, quant.NF4), uniform(quant.RowF8, quant.Q8_0)} {
+	for _, m := range []packedModel{mixedK, uniform(quant.NF4, quant.NF4), uniform(quant.RowF8, quant.Q8_0), uniform(quant.RowI8, quant.RowI8)} {
 		var want []byte
 		for _, c := range []struct {
-			name             string
-			launches, copies bool
-			stages           int64
-		}{{"as it is", false, false, 16}, {"again", false, false, 16}, {"no early launches", true, false, 16}, {"no copy engine", false, true, 16}, {"few stages", false, false, 3}} {
-			d.plainly.launches, d.plainly.copies, packedStages = c.launches, c.copies, c.stages
+			name                    string
+			launches, copies, whole bool
+			stages                  int64
+		}{{"as it is", false, false, false, 16}, {"again", false, false, false, 16}, {"no early launches", true, false, false, 16}, {"no copy engine", false, true, false, 16},
+			{"few stages", false, false, false, 3}, {"a block of a multiprocessor", false, false, true, 16}} {
+			d.plainly.launches, d.plainly.copies, packedWhole, packedStages = c.launches, c.copies, c.whole, c.stages
 			s.used = base
 			run := &decodeStep{decodeStack: s, rows: 2, context: 256}
 			run.buildPacked(m, 6)
@@ -142,7 +143,7 @@ func TestPackedStepsAgree(t *testing.T) {
 				t.Errorf("%s, %s: other logits", m.name, c.name)
 			}
 		}
-		d.plainly.launches, d.plainly.copies, packedStages = false, false, 16
+		d.plainly.launches, d.plainly.copies, packedWhole, packedStages = false, false, false, 16
 	}
 }
 

@@ -70,10 +70,13 @@ func fewRowsUnits() []unit {
 	for _, f := range []dtype.Type{quant.Q4_0, quant.NF4, quant.RowF8} {                            // one of each way to multiply
 		list = append(list, unit{file: "packed", element: dtype.F16, codec: f.String(), rows: 2, warps: 16})
 	}
+	list = append(list, unit{file: "packed", element: dtype.BF16, codec: "i8row", rows: 1, warps: 8, blocks: 2}) // two blocks of a multiprocessor
 	for _, code := range [][2]int64{{3, 3}, {4, 4}, {5, 5}, {3, 5}} {
-		list = append(list, unit{file: "decodeAttention", element: dtype.BF16, head: 128, key: code[0], value: code[1], stages: codedTuning.stages, blocks: codedTuning.blocks})
+		list = append(list, unit{file: "decodeAttention", element: dtype.BF16, head: 128, key: code[0], value: code[1], tiles: codedTuning.tiles, stages: codedTuning.stages, blocks: codedTuning.blocks})
 	}
-	return append(list, unit{file: "decodeAttention", element: dtype.F16, head: 64, key: 5, value: 4, stages: codedTuning.stages, blocks: codedTuning.blocks}, unit{file: "decodeAttention", element: dtype.BF16, head: 128, stages: plainTuning.stages, blocks: plainTuning.blocks})
+	return append(list, unit{file: "decodeAttention", element: dtype.F16, head: 64, key: 5, value: 4, tiles: codedTuning.tiles, stages: codedTuning.stages, blocks: codedTuning.blocks},
+		unit{file: "decodeAttention", element: dtype.BF16, head: 128, key: 5, value: 5, tiles: longTuning.tiles, stages: longTuning.stages, blocks: longTuning.blocks},
+		unit{file: "decodeAttention", element: dtype.BF16, head: 128, tiles: plainTuning.tiles, stages: plainTuning.stages, blocks: plainTuning.blocks})
 }
 
 // packedUnits are those for all formats with kernels for few rows.

@@ -89,7 +89,7 @@ func (c cached) attend(d *Device, p *program) error {
 	case fits && c.Exact && maxDecodeRows*c.KVHeads*ceilDiv(group, attendHeads) <= 1<<14:
 		return c.byRows(d, p)
 	case fits && !c.Exact && c.rows <= min(c.streams, maxDecodeRows) && c.rows*c.KVHeads*ceilDiv(group, attendHeads) <= 1<<14:
-		return c.decode(d, p)
+		return c.decode(d, p, true)
 	case fits && !c.Exact && group <= prefillRows:
 		return c.prefill(d, p)
 	}
@@ -130,7 +130,7 @@ func (c cached) byRows(d *Device, p *program) error {
 		c.rows = min(maxDecodeRows, all.rows-from)
 		bytes := c.element.Bytes(from * c.Heads * c.d)
 		c.q, c.o, c.positions, c.sequences = behind(all.q, bytes), behind(all.o, bytes), behind(all.positions, 4*from), behind(all.sequences, 4*from)
-		if err := c.decode(d, p); err != nil {
+		if err := c.decode(d, p, all.rows <= maxDecodeRows); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,7 @@ func (c cached) byRows(d *Device, p *program) error {
 // unit of decodeAttention.cu.
 func (c cached) unit() unit {
 	how := c.tuned()
-	u := unit{file: "decodeAttention", element: c.element, head: c.d, stages: how.stages, blocks: how.blocks}
+	u := unit{file: "decodeAttention", element: c.element, head: c.d, tiles: how.tiles, stages: how.stages, blocks: how.blocks}
 	if c.coded() {
 		u.key, u.value = cacheTypes[c.keys.DType], cacheTypes[c.values.DType]
 	}
@@ -155,14 +155,15 @@ func (c cached) tile(rows int64, padded bool) int64 {
 	return c.element.Bytes(rows * (c.d + elementsPerLoad(c.element)))
 }
 
-func (c cached) decode(d *Device, p *program) error {
+// decode appends attention of few rows; alone says that they are all rows of the call.
+func (c cached) decode(d *Device, p *program, alone bool) error {
 	most := c.parts(d) + 1
 	items := c.rows * c.KVHeads * ceilDiv(c.Heads/c.KVHeads, attendHeads)
 	sums := aligned(4 * c.d * c.rows * c.Heads * most)
 	p.workspace = max(p.workspace, sums+aligned(8*c.rows*c.Heads*most))
 	blocks := min(items*most, c.blocks(d)*int64(d.gpu.multiprocessors))
 	return p.addEarly(d.grid(c.unit(), "attend", [3]int64{blocks, 1, 1}, [3]int64{32 * attendSteps, 1, 1}, c.shared(),
-		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.parts(d)), i64(c.tuned().grain), i64(most), ofQueue(), i64(c.keys.Shape.Elements())}, c.args()...)...))
+		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.parts(d)), i64(c.tuned().grain), i64(most), ofQueue(), flag(alone), i64(c.keys.Shape.Elements())}, c.args()...)...))
 }
 
 // rowBytes is what the codes of a row of the cache take.
@@ -175,22 +176,32 @@ func (c cached) shared() int64 {
 	group := min(attendHeads, c.Heads/c.KVHeads)
 	results, queries := 4*attendSteps*group*c.d, min(group, attendHeads-1)+1
 	if !c.coded() {
-		return c.tile(attendSteps*c.tuned().stages*2*attendStep+queries, c.d%64 != 0) + results
+		return c.tile(attendSteps*c.tuned().tiles*c.tuned().stages*2*attendStep+queries, c.d%64 != 0) + results
 	}
 	keys, values := c.rowBytes()
-	return attendSteps*c.tuned().stages*attendStep*(keys+values) + 2*queries*(c.d+8) + results
+	return attendSteps*c.tuned().tiles*c.tuned().stages*attendStep*(keys+values) + 2*queries*(c.d+8) + results
 }
 
-// attendTuning is how a kind of attend works: steps fetched ahead, blocks of a multiprocessor, and what parts of a row are multiples of.
-type attendTuning struct{ stages, blocks, grain int64 }
+// attendTuning is how a kind of attend works: tiles of positions that a warp takes at once, how often so many are fetched ahead, blocks of a
+// multiprocessor, and what parts of a row are multiples of.
+type attendTuning struct{ tiles, stages, blocks, grain int64 }
 
-var plainTuning, codedTuning = attendTuning{1, 2, 128}, attendTuning{2, 2, 128}
+var (
+	plainTuning = attendTuning{1, 1, 2, 128}
+	codedTuning = attendTuning{1, 2, 2, 128}
+	// longTuning is for long sequences in 4 bits, where a tile is little to fetch for what its weights cost.
+	longTuning = attendTuning{2, 1, 2, 256}
+)
 
 func (c cached) tuned() attendTuning {
-	if c.coded() {
-		return codedTuning
+	const long = 4096 // positions
+	switch {
+	case !c.coded():
+		return plainTuning
+	case (c.keys.DType == quant.RowI4 || c.values.DType == quant.RowI4) && c.table*c.page > long:
+		return longTuning
 	}
-	return plainTuning
+	return codedTuning
 }
 
 // blocks are how many of attend are resident on a multiprocessor.

@@ -149,6 +149,7 @@ func (f *fake) cuda() *driver.CUDA {
 		Function:     func(driver.Module, string) (driver.Function, error) { return 1, f.call("Function") },
 		Describe:     func(*driver.TensorMap, driver.Tiles) error { return f.call("Describe") },
 		AllowShared:  func(driver.Function, int) error { return f.call("AllowShared") },
+		PreferShared: func(driver.Function) error { return nil },
 		Launch:       f.launch,
 
 		BeginCapture: func(driver.Stream) error { return f.call("BeginCapture") },

@@ -28,7 +28,7 @@ func (j *joint) run(q *queue, l *device.Launch) error {
 		}
 	}
 	for _, a := range actions {
-		if err := a.run(q, l); err != nil {
+		if err := q.do(a, l); err != nil {
 			return err
 		}
 	}

@@ -37,8 +37,8 @@ type unit struct {
 	keys    int64
 	masks   bool
 	dropout bool
-	// How kernels of ampere.h divide the work: 16 rows of a warp so often, stages of what is
-	// fetched, and blocks of a multiprocessor.
+	// How kernels of ampere.h and decodeAttention.cu divide the work: rows or positions of a warp so often, stages of
+	// what is fetched, and blocks of a multiprocessor.
 	tiles, stages, blocks int64
 	codec                 string // name of the block format that a file which includes codec.h or tile.h is for
 	// Kernels of packed.cu: the format of the last matrix where that is another, how many rows, how many
@@ -60,6 +60,12 @@ func (u unit) stands() map[string]string {
 
 // tileHeader is how packed.cu decodes a format.
 func tileHeader(codec string) string { return "tiles/" + codec + ".h" }
+
+// early says whether the file includes decode.h.
+func (u unit) early() bool {
+	_, names, err := assemble(u.file+".cu", u.text, u.stands())
+	return err == nil && slices.Contains(names, "decode.h")
+}
 
 // source is the program text of a unit: common.h, the headers that its file includes,
 // and the file. NVRTC sees one text, so that it needs no folder of headers.
@@ -140,9 +146,9 @@ func (u unit) options(major, minor int) []string {
 		options = append(options, fmt.Sprintf("-DTILES=%d", u.tiles), fmt.Sprintf("-DSTAGES=%d", u.stages), fmt.Sprintf("-DBLOCKS=%d", u.blocks))
 	}
 	if u.rows > 0 {
-		options = append(options, "-DFIRST=Tile_"+u.codec, "-DSECOND=Tile_"+cmp.Or(u.other, u.codec), fmt.Sprintf("-DROWS=%d", u.rows), fmt.Sprintf("-DWARPS=%d", u.warps), fmt.Sprintf("-DPLAINLY=%d", has[u.plainly]))
+		options = append(options, "-DFIRST=Tile_"+u.codec, "-DSECOND=Tile_"+cmp.Or(u.other, u.codec), fmt.Sprintf("-DROWS=%d", u.rows), fmt.Sprintf("-DWARPS=%d", u.warps), fmt.Sprintf("-DPLAINLY=%d", has[u.plainly]), fmt.Sprintf("-DRESIDENT=%d", max(u.blocks, 1)))
 	}
-	if u.file == "decodeAttention" {
+	if u.file == "decodeAttention" && u.tiles == 0 {
 		options = append(options, fmt.Sprintf("-DSTAGES=%d", max(u.stages, 1)), fmt.Sprintf("-DBLOCKS=%d", max(u.blocks, 1)))
 	}
 	if u.key > 0 {
@@ -236,6 +242,9 @@ type modules struct {
 type module struct {
 	handle    driver.Module
 	functions map[string]*function
+	// early: kernels of the unit may begin while others end (kernels/decode.h). A multiprocessor has room for two that divide its
+	// memory in the same way alone, so all of these have as much of it as can be for shared memory.
+	early bool
 }
 
 // function is a kernel of ours.
@@ -267,6 +276,11 @@ func (d *Device) function(u unit, name string, shared int64) (*function, error) 
 		h, err := d.lib.CUDA.Function(m.handle, name)
 		if err != nil {
 			return nil, fmt.Errorf("kernel %s of %s: %w", name, u.file, err)
+		}
+		if m.early && !d.plainly.memory {
+			if err := d.lib.CUDA.PreferShared(h); err != nil {
+				return nil, fmt.Errorf("kernel %s of %s: %w", name, u.file, err)
+			}
 		}
 		f = &function{name: name, handle: h}
 		m.functions[name] = f
@@ -304,7 +318,7 @@ func (d *Device) module(u unit) (*module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the kernels of %s: %w%s", u.file, err, d.mismatch())
 	}
-	m := &module{h, map[string]*function{}}
+	m := &module{h, map[string]*function{}, u.early()}
 	d.modules.loaded[u] = m
 	return m, nil
 }

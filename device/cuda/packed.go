@@ -60,8 +60,12 @@ func (f tileFormat) stage() int64 {
 	return 16 * (pitch + (f.bank-pitch%128+128)%128)
 }
 
-// packedStages is the most stages of a ring: MAX_STAGES, or fewer to try other ways.
-var packedStages int64 = 16
+// packedStages is the most stages of a ring, MAX_STAGES, and packedWhole says that blocks have a multiprocessor each: others are for
+// trying.
+var (
+	packedStages int64 = 16
+	packedWhole  bool
+)
 
 // packed is a product of few rows by packed.cu, with what decides its launch.
 type packed struct {
@@ -70,11 +74,12 @@ type packed struct {
 	rows, k       int64
 	tiles         int64
 	stages        int64 // of the ring of a block
+	half          bool  // of a multiprocessor is what a block takes
 }
 
 // warps is how many multiply: more rows take more registers each.
 func (p packed) warps() int64 {
-	if p.rows > 2 {
+	if p.rows > 2 || p.half {
 		return packedSlots / 2
 	}
 	return packedSlots
@@ -111,10 +116,24 @@ func (p packed) planned(d *Device) (packed, bool) {
 	if f.table && s.table && p.first != p.second { // a block has one table
 		return p, false
 	}
+	// A block of integers of 8 bits, which are much to fetch and little to compute, leaves room for one of the next kernel, which then
+	// fetches while the last ones end. Other formats have too few warps then.
+	if p.half = p.rows == 1 && p.first == quant.RowI8 && p.second == p.first && !packedWhole; p.half {
+		const reserved = 1 << 10 // for each block, next to what it may have
+		if all, fits := p.staged((int64(d.gpu.shared)+reserved)/2 - reserved); fits {
+			return all, true
+		}
+		p.half = false
+	}
+	return p.staged(int64(d.gpu.shared))
+}
+
+// staged gives the ring as many stages as fit.
+func (p packed) staged(room int64) (packed, bool) {
 	// a stage belongs to one group of warps: another would not know which turn of it is meant
 	groups := p.warps() / packedGroup
 	for p.stages = packedStages / groups * groups; p.stages >= 2; p.stages -= groups {
-		if p.shared()+p.own() <= int64(d.gpu.shared) {
+		if p.shared()+p.own() <= room {
 			return p, true
 		}
 	}
@@ -127,7 +146,11 @@ func (p packed) launch(d *Device, name string, args ...arg) (*kernelLaunch, erro
 	if p.second != p.first {
 		u.other = p.second.String()
 	}
-	k, err := d.grid(u, name, [3]int64{min(p.tiles, int64(d.gpu.multiprocessors)), 1, 1}, [3]int64{(p.warps() + packedOther) * 32, 1, 1}, p.shared(), append(args, i64(p.stages))...)
+	blocks := int64(d.gpu.multiprocessors)
+	if p.half {
+		u.blocks, blocks = 2, 2*blocks
+	}
+	k, err := d.grid(u, name, [3]int64{min(p.tiles, blocks), 1, 1}, [3]int64{(p.warps() + packedOther) * 32, 1, 1}, p.shared(), append(args, i64(p.stages))...)
 	if err != nil {
 		return nil, err
 	}

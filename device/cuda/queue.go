@@ -146,14 +146,21 @@ func (q *queue) Launch(k device.Kernel, l *device.Launch) error {
 		q.capturing.launches, q.capturing.last = q.capturing.launches+1, t
 	}
 	for _, s := range t.program.actions {
-		if _, ours := s.(*kernelLaunch); !ours {
-			q.follows = false
-		}
-		if err := s.run(q, l); err != nil {
+		if err := q.do(s, l); err != nil {
 			return fmt.Errorf("%s: launch of %v: %w", q.device.name, t.call, err)
 		}
 	}
 	return q.mark(len(t.program.actions))
+}
+
+// do runs a launch of a program. What follows a call of a library begins when that has ended.
+func (q *queue) do(a action, l *device.Launch) error {
+	switch a.(type) {
+	case *kernelLaunch, *tiledLaunch, *joint:
+	default:
+		q.follows = false
+	}
+	return a.run(q, l)
 }
 
 // Record marks the event when all before it is done.

@@ -118,6 +118,7 @@ type CUDA struct {
 	UnloadModule func(Module) error
 	Function     func(m Module, name string) (Function, error)
 	AllowShared  func(f Function, bytes int) error
+	PreferShared func(f Function) error // as much of the memory of a multiprocessor as can be
 	Launch       func(*Launch) error
 	// Describe writes what the copy engine needs to know of a matrix; nil where the driver is too old for it.
 	Describe func(*TensorMap, Tiles) error
@@ -339,7 +340,10 @@ func (l *cudaLib) bindModules(t *CUDA) {
 				uintptr(unsafe.Pointer(step)), uintptr(unsafe.Pointer(box)), uintptr(unsafe.Pointer(each)), 0, swizzle128, promote128, 0))
 		}
 	}
-	const maxDynamicShared = 8
+	const maxDynamicShared, sharedCarveout, all = 8, 9, 100 // percent
+	t.PreferShared = func(f Function) error {
+		return l.check("cuFuncSetAttribute", attribute.Call(uintptr(f), sharedCarveout, all))
+	}
 	t.AllowShared = func(f Function, bytes int) error {
 		return l.check("cuFuncSetAttribute", attribute.Call(uintptr(f), maxDynamicShared, uintptr(bytes)))
 	}

@@ -94,6 +94,7 @@ template <int CODE> struct Coded {
     static __device__ __forceinline__ void fetch(u8 *tile, const u8 *codes, int row, bool wanted, bool behind) {
         const int lane = threadIdx.x & 31;
         const u32 some = __ballot_sync(0xffffffffu, wanted);
+        if (some == 0) return;
         if (behind && some == 0xffffffffu) {
             const u8 *from = codes + (i64)__shfl_sync(0xffffffffu, row, 0) * bytes + lane * 16;
             u8 *to = place(tile, lane / chunks, lane % chunks), *other = bytes == 128 ? place(tile, lane / chunks, lane % chunks ^ 2) : to; // as rows 4 on have it

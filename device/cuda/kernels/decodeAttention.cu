@@ -11,11 +11,15 @@
 
 #define WARPS 4         // of prefill
 #define TEAM 4          // warps of attend: blocks of eight are slower, however many
-#define STEP 32         // positions a warp takes at once
+#define STEP 32         // positions of a tile
+#define WIDE (TILES * STEP) // positions a warp takes at once
 #define MAX_ROWS 256    // of a step that attend works on
 #define LEAST_PART 128  // positions
 #ifndef KEY_CODE
 #define KEY_CODE 0
+#endif
+#ifndef TILES
+#define TILES 1
 #endif
 #define CODED KEY_CODE
 #define SLABS (HEAD / 16)
@@ -76,6 +80,7 @@ __device__ __forceinline__ float columnSum(float x) {
 __device__ __forceinline__ void fetchRows(Element *tile, const Element *x, int row, bool wanted, bool behind) {
     int lane = threadIdx.x & 31;
     u32 some = __ballot_sync(0xffffffffu, wanted);
+    if (some == 0) return;
 #if HEAD % 64 == 0
     if (behind && some == 0xffffffffu) {
         const Element *from = x + (i64)__shfl_sync(0xffffffffu, row, 0) * HEAD + lane * LANES;
@@ -104,7 +109,7 @@ __device__ __forceinline__ void clearRows(Element *tile, bool there) {
         if (some >> (n / CHUNKS) & 1) *(uint4 *)place(tile, n / CHUNKS, n % CHUNKS) = {};
 }
 
-// Tiles of a step in shared memory: STAGES steps are fetched ahead.
+// Tiles in shared memory: STAGES times those that a warp takes at once are fetched ahead.
 #define AHEAD STAGES
 #if CODED
 typedef Coded<KEY_CODE> Keys;
@@ -156,10 +161,11 @@ __device__ __forceinline__ int partOf(const Cache &c, int p, int wanted, int gra
 // are added in order. Where a row has several parts, the block that finishes last adds them in order: parts [rows heads most] of
 // HEAD numbers and stats of them, the greatest exponent and the sum of weights.
 //
-// Blocks take items in turn, so that the grid does not depend on how long sequences are. The first keys and
+// alone: no other launch has rows of the step. Blocks take items in turn, so that the grid does not depend on how long sequences are. The first keys and
 // values of the next item are fetched before the results of the last are added.
 extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Element *q, const void *k, const void *v, Element *o, float *parts, float2 *stats,
-                                                                   int wanted, int grain, int most, int queue, i64 numbers, CACHE_PARAMS) {
+                                                                   int wanted, int grain, int most, int queue, int alone, i64 numbers, CACHE_PARAMS) {
+    if (alone) releaseNext(); // others read rows of the cache that are new to the step, so that they wait with us
     Cache c = CACHE;
     extern __shared__ uint4 space[]; // per warp: keys, values; then queries, then the warps' results
     __shared__ int starts[MAX_ROWS + 1], places[MAX_ROWS], owners[MAX_ROWS]; // of the rows of the step: the first item, position, sequence
@@ -169,19 +175,19 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = heads / keyHeads, packs = (group + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE, lines = keyHeads * packs, mostHeads = min(group, HEADS_AT_ONCE);
     const bool whole = page % STEP == 0; // positions of a step are in one page
     const int lastHead = min(mostHeads, HEADS_AT_ONCE - 1); // behind the heads of an item there is one row of zeros
-    u8 *tiles = (u8 *)space + warp * AHEAD * (KEY_TILE + VALUE_TILE);
-    Element *qt = (Element *)((u8 *)space + TEAM * AHEAD * (KEY_TILE + VALUE_TILE));
+    u8 *tiles = (u8 *)space + warp * AHEAD * TILES * (KEY_TILE + VALUE_TILE);
+    Element *qt = (Element *)((u8 *)space + TEAM * AHEAD * TILES * (KEY_TILE + VALUE_TILE));
     float *merge = (float *)(qt + (lastHead + 1) * QUERY_PITCH); // [TEAM][mostHeads][HEAD]
-    auto keysOf = [&](int stage) { return tiles + stage * (KEY_TILE + VALUE_TILE); };
-    auto valuesOf = [&](int stage) { return tiles + stage * (KEY_TILE + VALUE_TILE) + KEY_TILE; };
+    auto keysOf = [&](int stage, int tile) { return tiles + (stage * TILES + tile) * (KEY_TILE + VALUE_TILE); };
+    auto valuesOf = [&](int stage, int tile) { return tiles + (stage * TILES + tile) * (KEY_TILE + VALUE_TILE) + KEY_TILE; };
 #if CODED
     __shared__ float sizes[HEADS_AT_ONCE]; // of queries
-    uint2 keyScales[AHEAD], valueScales[AHEAD]; // of the row of the lane, by stage from the next on
-    auto fetchKeys = [&](int stage, int row, bool wanted) { Keys::fetch(keysOf(stage), (const u8 *)k, row, wanted, whole); };
-    auto fetchValues = [&](int stage, int row, bool wanted) { Values::fetch(valuesOf(stage), (const u8 *)v, row, wanted, whole); };
+    uint2 keyScales[AHEAD][TILES], valueScales[AHEAD][TILES]; // of the rows of the lane, by stage from the next on
+    auto fetchKeys = [&](int stage, int tile, int row, bool wanted) { Keys::fetch(keysOf(stage, tile), (const u8 *)k, row, wanted, whole); };
+    auto fetchValues = [&](int stage, int tile, int row, bool wanted) { Values::fetch(valuesOf(stage, tile), (const u8 *)v, row, wanted, whole); };
 #else
-    auto fetchKeys = [&](int stage, int row, bool wanted) { fetchRows((Element *)keysOf(stage), (const Element *)k, row, wanted, whole); };
-    auto fetchValues = [&](int stage, int row, bool wanted) { fetchRows((Element *)valuesOf(stage), (const Element *)v, row, wanted, whole); };
+    auto fetchKeys = [&](int stage, int tile, int row, bool wanted) { fetchRows((Element *)keysOf(stage, tile), (const Element *)k, row, wanted, whole); };
+    auto fetchValues = [&](int stage, int tile, int row, bool wanted) { fetchRows((Element *)valuesOf(stage, tile), (const Element *)v, row, wanted, whole); };
 #endif
 
     // items of each row, and where they begin
@@ -236,40 +242,53 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
     };
     auto rowOf = [&](const Item &i, int from) { return from + lane >= i.begin && from + lane < i.end ? (int)c.row(i.sequence, from + lane, i.head) : -1; };
     // What is behind the end is zeros; of codes anything, since all are finite numbers and have no weight.
-    auto prepareKeys = [&](int stage, int row) {
-        fetchKeys(stage, row, row >= 0);
+    auto prepareKeys = [&](int stage, const int (&row)[TILES]) {
+#pragma unroll
+        for (int u = 0; u < TILES; u++) {
+            fetchKeys(stage, u, row[u], row[u] >= 0);
 #if CODED
-        keyScales[AHEAD - 1] = Keys::scales((const u8 *)k, numbers, row);
+            keyScales[AHEAD - 1][u] = Keys::scales((const u8 *)k, numbers, row[u]);
 #else
-        clearRows((Element *)keysOf(stage), row >= 0);
+            clearRows((Element *)keysOf(stage, u), row[u] >= 0);
 #endif
+        }
+        commit();
     };
-    auto prepareValues = [&](int stage, int row) {
-        fetchValues(stage, row, row >= 0);
+    auto prepareValues = [&](int stage, const int (&row)[TILES]) {
+#pragma unroll
+        for (int u = 0; u < TILES; u++) {
+            fetchValues(stage, u, row[u], row[u] >= 0);
 #if CODED
-        valueScales[AHEAD - 1] = Values::scales((const u8 *)v, numbers, row);
+            valueScales[AHEAD - 1][u] = Values::scales((const u8 *)v, numbers, row[u]);
 #else
-        clearRows((Element *)valuesOf(stage), row >= 0);
+            clearRows((Element *)valuesOf(stage, u), row[u] >= 0);
 #endif
+        }
+        commit();
     };
     auto shift = [&]() { // scales of the next step come first
 #if CODED
 #pragma unroll
-        for (int i = 0; i + 1 < AHEAD; i++) {
-            keyScales[i] = keyScales[i + 1];
-            valueScales[i] = valueScales[i + 1];
-        }
+        for (int i = 0; i + 1 < AHEAD; i++)
+#pragma unroll
+            for (int u = 0; u < TILES; u++) {
+                keyScales[i][u] = keyScales[i + 1][u];
+                valueScales[i][u] = valueScales[i + 1][u];
+            }
 #endif
+    };
+    auto rowsOf = [&](const Item &i, int from, int (&row)[TILES]) {
+#pragma unroll
+        for (int u = 0; u < TILES; u++) row[u] = rowOf(i, from + u * STEP);
     };
     auto fetchFirst = [&](const Item &i) {
 #pragma unroll
         for (int s = 0; s < AHEAD; s++) {
-            int mine = rowOf(i, i.base + (s * TEAM + warp) * STEP);
+            int mine[TILES];
+            rowsOf(i, i.base + (s * TEAM + warp) * WIDE, mine);
             shift();
             prepareKeys(s, mine);
-            commit();
             prepareValues(s, mine);
-            commit();
         }
     };
     auto fetchQueries = [&](const Item &i) {
@@ -299,7 +318,6 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
     };
     if (blockIdx.x >= total) {
         awaitPrevious();
-        releaseNext();
         return;
     }
     Item next = find(blockIdx.x);
@@ -312,32 +330,49 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
         __syncthreads();
         #pragma unroll
         for (int i = 0; i < TEAM; i++) fresh = min(fresh, shared[i]);
-        int mine[AHEAD];
-        bool old[AHEAD];
+        int mine[AHEAD][TILES];
+        bool old[AHEAD][TILES];
 #pragma unroll
         for (int s = 0; s < AHEAD; s++) {
-            const int from = next.base + (s * TEAM + warp) * STEP;
-            mine[s] = rowOf(next, from);
-            old[s] = mine[s] >= 0 && from + lane < fresh;
-            fetchKeys(s, mine[s], old[s]);
-            fetchValues(s, mine[s], old[s]);
-#if !CODED
-            clearRows((Element *)keysOf(s), mine[s] >= 0);
-            clearRows((Element *)valuesOf(s), mine[s] >= 0);
+            const int from = next.base + (s * TEAM + warp) * WIDE;
+            rowsOf(next, from, mine[s]);
+#pragma unroll
+            for (int u = 0; u < TILES; u++) {
+                old[s][u] = mine[s][u] >= 0 && from + u * STEP + lane < fresh;
+#if CODED // before all that would be in front of them
+                keyScales[s][u] = Keys::scales((const u8 *)k, numbers, old[s][u] ? mine[s][u] : -1);
+                valueScales[s][u] = Values::scales((const u8 *)v, numbers, old[s][u] ? mine[s][u] : -1);
 #endif
+            }
+        }
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++) {
+#pragma unroll
+            for (int u = 0; u < TILES; u++) {
+                fetchKeys(s, u, mine[s][u], old[s][u]);
+                fetchValues(s, u, mine[s][u], old[s][u]);
+#if !CODED
+                clearRows((Element *)keysOf(s, u), mine[s][u] >= 0);
+                clearRows((Element *)valuesOf(s, u), mine[s][u] >= 0);
+#endif
+            }
         }
         commit();
         awaitPrevious();
-        releaseNext();
+        if (!alone) releaseNext();
 #pragma unroll
-        for (int s = 0; s < AHEAD; s++) {
-            fetchKeys(s, mine[s], mine[s] >= 0 && !old[s]);
-            fetchValues(s, mine[s], mine[s] >= 0 && !old[s]);
+        for (int s = 0; s < AHEAD; s++)
+#pragma unroll
+            for (int u = 0; u < TILES; u++) {
+                fetchKeys(s, u, mine[s][u], mine[s][u] >= 0 && !old[s][u]);
+                fetchValues(s, u, mine[s][u], mine[s][u] >= 0 && !old[s][u]);
 #if CODED
-            keyScales[s] = Keys::scales((const u8 *)k, numbers, mine[s]);
-            valueScales[s] = Values::scales((const u8 *)v, numbers, mine[s]);
+                if (mine[s][u] >= 0 && !old[s][u]) {
+                    keyScales[s][u] = Keys::scales((const u8 *)k, numbers, mine[s][u]);
+                    valueScales[s][u] = Values::scales((const u8 *)v, numbers, mine[s][u]);
+                }
 #endif
-        }
+            }
         commit();
 #pragma unroll
         for (int s = 0; s < PENDING; s++) commit();
@@ -367,127 +402,156 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
 #endif
         zero(out);
         int stage = 0;
-        for (int from = now.base + warp * STEP; from < now.end; from += TEAM * STEP, stage = stage + 1 == AHEAD ? 0 : stage + 1) {
-            const int then = from + AHEAD * TEAM * STEP;
-            int mine = then < now.end ? rowOf(now, then) : -1;
+        for (int from = now.base + warp * WIDE; from < now.end; from += TEAM * WIDE, stage = stage + 1 == AHEAD ? 0 : stage + 1) {
+            const int then = from + AHEAD * TEAM * WIDE;
+            int mine[TILES];
+            rowsOf(now, then, mine);
             await<PENDING>();
             __syncwarp();
-            float s[2][4], rest[2][4]; // by position and head
-            zero(s);
-            zero(rest);
+            float s[TILES][2][4]; // by position and head
 #if CODED
-            const uint2 keyScale = keyScales[0], valueScale = valueScales[0];
+            uint2 keyScale[TILES], valueScale[TILES];
+#pragma unroll
+            for (int u = 0; u < TILES; u++) {
+                keyScale[u] = keyScales[0][u];
+                valueScale[u] = valueScales[0][u];
+            }
             shift();
-            Keys::addScores(s, rest, b, keysOf(stage), keyScale);
-#else
-            const Element *kt = (const Element *)keysOf(stage), *vt = (const Element *)valuesOf(stage);
-#pragma unroll
-            for (int d = 0; d < SLABS; d++)
-#pragma unroll
-                for (int m = 0; m < 2; m++) {
-                    Left a;
-                    leftOf(a, kt, m * 16, d * 16);
-                    mmaOf(d & 1 ? rest[m] : s[m], a, b[d][0], b[d][1]);
-                }
 #endif
+#pragma unroll
+            for (int u = 0; u < TILES; u++) {
+                float rest[2][4];
+                zero(s[u]);
+                zero(rest);
+#if CODED
+                Keys::addScores(s[u], rest, b, keysOf(stage, u), keyScale[u]);
+#else
+                const Element *kt = (const Element *)keysOf(stage, u);
+#pragma unroll
+                for (int d = 0; d < SLABS; d++)
+#pragma unroll
+                    for (int m = 0; m < 2; m++) {
+                        Left a;
+                        leftOf(a, kt, m * 16, d * 16);
+                        mmaOf(d & 1 ? rest[m] : s[u][m], a, b[d][0], b[d][1]);
+                    }
+#endif
+                if (KEY_CODE != I8ROW)
+#pragma unroll
+                    for (int m = 0; m < 2; m++)
+#pragma unroll
+                        for (int x = 0; x < 4; x++) s[u][m][x] += rest[m][x];
+            }
             __syncwarp(); // keys are used up
             if (then < now.end) prepareKeys(stage, mine);
-            commit();
-#pragma unroll
-            for (int m = 0; m < 2; m++)
-#pragma unroll
-                for (int y = 0; y < 2; y++) {
+            else commit();
 #if CODED
-                    float by = 1;
-                    if (KEY_CODE != I4ROW) by = __uint_as_float(__shfl_sync(0xffffffffu, keyScale.x, m * 16 + y * 8 + g));
-#endif
 #pragma unroll
-                    for (int x = 2 * y; x < 2 * y + 2; x++) {
-                        if (KEY_CODE != I8ROW) s[m][x] += rest[m][x];
-#if CODED
-                        s[m][x] *= KEY_CODE != I4ROW ? size[x & 1] * by : size[x & 1];
-#endif
-                    }
-                }
-            if (from < now.begin || from + STEP > now.end)
+            for (int u = 0; u < TILES; u++)
 #pragma unroll
                 for (int m = 0; m < 2; m++)
 #pragma unroll
-                    for (int x = 0; x < 4; x++) {
-                        int p = from + m * 16 + (x >> 1) * 8 + g;
-                        if (p < now.begin || p >= now.end) s[m][x] = -INFINITE;
+                    for (int y = 0; y < 2; y++) {
+                        float by = 1;
+                        if (KEY_CODE != I4ROW) by = __uint_as_float(__shfl_sync(0xffffffffu, keyScale[u].x, m * 16 + y * 8 + g));
+#pragma unroll
+                        for (int x = 2 * y; x < 2 * y + 2; x++) s[u][m][x] *= KEY_CODE != I4ROW ? size[x & 1] * by : size[x & 1];
                     }
+#endif
+            if (from < now.begin || from + WIDE > now.end)
+#pragma unroll
+                for (int u = 0; u < TILES; u++)
+#pragma unroll
+                    for (int m = 0; m < 2; m++)
+#pragma unroll
+                        for (int x = 0; x < 4; x++) {
+                            int p = from + u * STEP + m * 16 + (x >> 1) * 8 + g;
+                            if (p < now.begin || p >= now.end) s[u][m][x] = -INFINITE;
+                        }
             float turn = 1, shrinks[2];
 #if CODED
             if (VALUE_CODE != I4ROW) {
-                const float most = __uint_as_float(__reduce_max_sync(0xffffffffu, max(valueScale.x, __float_as_uint(largest))));
-                turn = __fdividef(largest, fmaxf(most, 1e-30f));
-                largest = most;
+                u32 most = __float_as_uint(largest);
+#pragma unroll
+                for (int u = 0; u < TILES; u++) most = max(most, valueScale[u].x);
+                most = __reduce_max_sync(0xffffffffu, most);
+                turn = __fdividef(largest, fmaxf(__uint_as_float(most), 1e-30f));
+                largest = __uint_as_float(most);
             }
             const float over = __fdividef(1.0f, fmaxf(largest, 1e-30f));
 #endif
 #pragma unroll
             for (int x = 0; x < 2; x++) {
-                float greatest = columnMax(fmaxf(fmaxf(s[0][x], s[0][2 + x]), fmaxf(s[1][x], s[1][2 + x])));
-                greatest = fmaxf(greatest, top[x]);
+                float greatest = -INFINITE;
+#pragma unroll
+                for (int u = 0; u < TILES; u++) greatest = fmaxf(greatest, fmaxf(fmaxf(s[u][0][x], s[u][0][2 + x]), fmaxf(s[u][1][x], s[u][1][2 + x])));
+                greatest = fmaxf(columnMax(greatest), top[x]);
                 const float base = greatest == -INFINITE ? 0 : greatest * unit;
                 float shrink = power2(top[x] * unit - base), w = 0;
                 top[x] = greatest;
 #pragma unroll
-                for (int m = 0; m < 2; m++)
+                for (int u = 0; u < TILES; u++)
 #pragma unroll
-                    for (int y = 0; y < 2; y++) {
-                        s[m][2 * y + x] = power2(s[m][2 * y + x] * unit - base);
-                        w += s[m][2 * y + x];
-                    }
+                    for (int m = 0; m < 2; m++)
+#pragma unroll
+                        for (int y = 0; y < 2; y++) {
+                            s[u][m][2 * y + x] = power2(s[u][m][2 * y + x] * unit - base);
+                            w += s[u][m][2 * y + x];
+                        }
                 sum[x] = sum[x] * shrink + w;
                 if (CODED) shrink *= turn;
                 shrinks[x] = shrink;
             }
-            if (__any_sync(0xffffffffu, shrinks[0] != 1 || shrinks[1] != 1))
+            if (__any_sync(0xffffffffu, shrinks[0] != 1 || shrinks[1] != 1)) {
 #pragma unroll
                 for (int d = 0; d < HEAD / 16; d++)
 #pragma unroll
                     for (int x = 0; x < 4; x++) out[d][x] *= shrinks[x & 1];
-            u32 p[2][2];
-#pragma unroll
-            for (int m = 0; m < 2; m++)
-#pragma unroll
-                for (int y = 0; y < 2; y++) {
 #if CODED
-                    float by = 1;
-                    if (VALUE_CODE != I4ROW) by = __uint_as_float(__shfl_sync(0xffffffffu, valueScale.x, m * 16 + y * 8 + g)) * over;
-                    p[m][y] = turned(twoHalves(s[m][2 * y] * by, s[m][2 * y + 1] * by));
-#else
-                    p[m][y] = turned(two(s[m][2 * y], s[m][2 * y + 1]));
+                if (Values::more > 0)
+#pragma unroll
+                    for (int x = 0; x < 4; x++) ones[x] *= shrinks[x & 1];
 #endif
-                }
+            }
+            u32 p[TILES][2][2];
+#pragma unroll
+            for (int u = 0; u < TILES; u++)
+#pragma unroll
+                for (int m = 0; m < 2; m++)
+#pragma unroll
+                    for (int y = 0; y < 2; y++) {
+#if CODED
+                        float by = 1;
+                        if (VALUE_CODE != I4ROW) by = __uint_as_float(__shfl_sync(0xffffffffu, valueScale[u].x, m * 16 + y * 8 + g)) * over;
+                        p[u][m][y] = turned(twoHalves(s[u][m][2 * y] * by, s[u][m][2 * y + 1] * by));
+#else
+                        p[u][m][y] = turned(two(s[u][m][2 * y], s[u][m][2 * y + 1]));
+#endif
+                    }
             await<PENDING>();
             __syncwarp();
+#pragma unroll
+            for (int u = 0; u < TILES; u++) {
 #if CODED
-            if (Values::more > 0) {
+                if (Values::more > 0)
 #pragma unroll
-                for (int x = 0; x < 2; x++) {
-                    ones[x] *= shrinks[x];
-                    ones[2 + x] *= shrinks[x];
-                }
-#pragma unroll
-                for (int m = 0; m < 2; m++) mmaHalves(ones, Left{{HALVES(Values::more), HALVES(Values::more), HALVES(Values::more), HALVES(Values::more)}}, p[m][0], p[m][1]);
-            }
-            Values::addValues(out, p, valuesOf(stage), valueScale);
+                    for (int m = 0; m < 2; m++) mmaHalves(ones, Left{{HALVES(Values::more), HALVES(Values::more), HALVES(Values::more), HALVES(Values::more)}}, p[u][m][0], p[u][m][1]);
+                Values::addValues(out, p[u], valuesOf(stage, u), valueScale[u]);
 #else
+                const Element *vt = (const Element *)valuesOf(stage, u);
 #pragma unroll
-            for (int m = 0; m < 2; m++)
+                for (int m = 0; m < 2; m++)
 #pragma unroll
-                for (int d = 0; d < HEAD / 16; d++) {
-                    Left a;
-                    turnedOf(a, vt, m * 16, d * 16);
-                    mmaOf(out[d], a, p[m][0], p[m][1]);
-                }
+                    for (int d = 0; d < HEAD / 16; d++) {
+                        Left a;
+                        turnedOf(a, vt, m * 16, d * 16);
+                        mmaOf(out[d], a, p[u][m][0], p[u][m][1]);
+                    }
 #endif
+            }
             __syncwarp(); // values are used up
             if (then < now.end) prepareValues(stage, mine);
-            commit();
+            else commit();
         }
         await<0>();
         __syncwarp();

@@ -8,8 +8,8 @@
 // how many numbers each cache has.
 extern "C" __global__ void storeCache(const Element *k, const Element *v, void *cacheK, void *cacheV, int typeK, int typeV, int d, i64 n, CACHE_PARAMS) {
     Cache c = CACHE;
-    awaitPrevious();
     releaseNext();
+    awaitPrevious();
     int p = c.position(blockIdx.x), type = blockIdx.z ? typeV : typeK;
     if (p < 0) return;
     i64 row = c.row(sequences[blockIdx.x], p, blockIdx.y);
@@ -28,8 +28,8 @@ extern "C" __global__ void __launch_bounds__(TILE) attendPlain(const Element *q,
     extern __shared__ float query[];
     __shared__ float weight[TILE];
     __shared__ i64 rowOf[TILE];
-    awaitPrevious();
     releaseNext();
+    awaitPrevious();
     int p = c.position(blockIdx.x), head = blockIdx.y * keyHeads / heads, sequence = sequences[blockIdx.x];
     i64 at = ((i64)blockIdx.x * heads + blockIdx.y) * d;
     for (int i = threadIdx.x; i < d; i += TILE) query[i] = wide(q[at + i]);

@@ -4,16 +4,30 @@
 
 // What is between the matmuls of a step of tens to hundreds of rows.
 
-// normRows is y = x / rms(x) · norm of rows, a block each.
+// normRows is y = x / rms(x) · norm of rows, a block each. A thread holds HELD packs of a row.
+#define HELD 4
 extern "C" __global__ void __launch_bounds__(256) normRows(const Element *x, const Element *norm, Element *y, int width, float eps) {
     __shared__ float sums[8];
     const int lane = threadIdx.x & 31;
-    awaitPrevious();
     releaseNext();
+    awaitPrevious();
     x += (i64)blockIdx.x * width;
     y += (i64)blockIdx.x * width;
+    Lane held[HELD], by[HELD];
+#pragma unroll
+    for (int k = 0; k < HELD; k++) {
+        const int i = (threadIdx.x + k * 256) * LANES;
+        held[k] = {};
+        if (i >= width) continue;
+        held[k] = *(const Lane *)(x + i);
+        by[k] = *(const Lane *)(norm + i);
+    }
     float squares = 0;
-    for (int i = threadIdx.x * LANES; i < width; i += 256 * LANES) {
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+        for (int e = 0; e < LANES; e++) squares += wide(held[k].x[e]) * wide(held[k].x[e]);
+    for (int i = (threadIdx.x + HELD * 256) * LANES; i < width; i += 256 * LANES) {
         Lane v = *(const Lane *)(x + i);
 #pragma unroll
         for (int e = 0; e < LANES; e++) squares += wide(v.x[e]) * wide(v.x[e]);
@@ -25,12 +39,15 @@ extern "C" __global__ void __launch_bounds__(256) normRows(const Element *x, con
 #pragma unroll
     for (int w = 0; w < 8; w++) inverse += sums[w];
     inverse = 1.0f / sqrtf(inverse / width + eps);
-    for (int i = threadIdx.x * LANES; i < width; i += 256 * LANES) {
-        Lane v = *(const Lane *)(x + i), w = *(const Lane *)(norm + i);
+    auto put = [&](int i, Lane v, const Lane &w) {
 #pragma unroll
         for (int e = 0; e < LANES; e++) narrow(wide(v.x[e]) * inverse * wide(w.x[e]), &v.x[e]);
         *(Lane *)(y + i) = v;
-    }
+    };
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+        if ((threadIdx.x + k * 256) * LANES < width) put((threadIdx.x + k * 256) * LANES, held[k], by[k]);
+    for (int i = (threadIdx.x + HELD * 256) * LANES; i < width; i += 256 * LANES) put(i, *(const Lane *)(x + i), *(const Lane *)(norm + i));
 }
 
 // turnRows takes rows of q, k and v side by side, [R (heads + 2 keyHeads) d]: q and k are rotated as the ops by
@@ -42,8 +59,8 @@ extern "C" __global__ void __launch_bounds__(TURN_WARPS * 32)
     Cache c = CACHE;
     extern __shared__ Element line[]; // [TURN_WARPS][d]
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, all = heads + 2 * keyHeads, head = blockIdx.x * TURN_WARPS + warp, row = blockIdx.y;
-    awaitPrevious();
     releaseNext();
+    awaitPrevious();
     if (head >= all) return;
     const bool turns = head < heads + keyHeads, query = head < heads;
     const int key = query ? head : head < heads + keyHeads ? head - heads : head - heads - keyHeads, p = c.position(row);
@@ -83,8 +100,8 @@ extern "C" __global__ void __launch_bounds__(TURN_WARPS * 32)
 
 // gateRows is y [R n] = f(gate)·up of rows that have both side by side [R 2n], n a multiple of LANES.
 extern "C" __global__ void __launch_bounds__(256) gateRows(const Element *x, Element *y, i64 packs, int n, int function) {
-    awaitPrevious();
     releaseNext();
+    awaitPrevious();
     for (i64 i = position(); i < packs; i += (i64)gridDim.x * 256) {
         const i64 row = i / (n / LANES), at = row * 2 * n + i % (n / LANES) * LANES;
         float gate[LANES], up[LANES];

@@ -19,7 +19,7 @@
 // that of the last of three. ROWS is R. Sums of units are added in an order that does not depend on WARPS: a
 // warp has SETS of them.
 //
-// packed.cu has a kernel for each matmul, packedLayer.cu one for all of a layer.
+// RESIDENT: so many blocks, of other kernels too, share a multiprocessor.
 
 #if ELEMENT != 0
 
