@@ -162,6 +162,7 @@ func TestEarlyLaunches(t *testing.T) {
 	row := op.Type{DType: dtype.BF16, Shape: shape.Of(1, 1, 64)}
 	square := op.Type{DType: dtype.BF16, Shape: shape.Of(64, 64)}
 	product, scale := call(op.MatMul, op.Attr{TransB: true, Constant: true}, row, square), call(op.Scale, op.Attr{Scale: 2}, row)
+	tens := call(op.MatMul, op.Attr{TransB: true, Constant: true}, op.Type{DType: dtype.BF16, Shape: shape.Of(1, 16, 64)}, square) // by the copy engine's tiles
 	m, err := d.Alloc(1 << 20)
 	if err != nil {
 		t.Fatal(err)
@@ -181,6 +182,9 @@ func TestEarlyLaunches(t *testing.T) {
 		if k == product {
 			l.Buffers = []device.Buffer{at(0, 128), at(65536, 8192), at(4096, 128)}
 		}
+		if k == tens {
+			l.Buffers = []device.Buffer{at(0, 2048), at(65536, 8192), at(4096, 2048)}
+		}
 		if err := q.Launch(k, l); err != nil {
 			t.Fatal(err)
 		}
@@ -197,8 +201,8 @@ func TestEarlyLaunches(t *testing.T) {
 	if err := q.Wait(e); err != nil {
 		t.Fatal(err)
 	}
-	got += ", wait " + run(product) + " " + run(product)
-	if want := "false true false true, copy false true, wait false true"; got != want {
+	got += ", wait " + run(product) + " " + run(product) + ", tens " + run(tens) + " " + run(tens)
+	if want := "false true false true, copy false true, wait false true, tens true true"; got != want {
 		t.Errorf("launched early: %s, want %s", got, want)
 	}
 }
