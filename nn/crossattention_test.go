@@ -115,7 +115,7 @@ func TestMasksOfSamplesAndHeads(t *testing.T) {
 		mask := real(4, size[0], size[1], queries, keys)
 		mask.F[1], mask.F[len(mask.F)-3] = math.Inf(-1), math.Inf(-1)
 		got := run(t, map[string]op.Array{"q": q, "k": k, "v": v, "mask": mask, "seen": seen}, func(b *graph.Builder, in map[string]graph.Value) graph.Value {
-			return nn.MaskedAttention(b, op.Attr{Heads: heads, KVHeads: shared, Scale: 0.5}, in["q"], in["k"], in["v"], graph.AttentionMasks{Mask: in["mask"], KeyMask: in["seen"]})
+			return b.Attention(op.Attr{Heads: heads, KVHeads: shared, Scale: 0.5}, in["q"], in["k"], in["v"], graph.AttentionMasks{Mask: in["mask"], KeyMask: in["seen"]})
 		})
 		want := make([]float64, samples*queries*heads*width)
 		for row := range samples * queries * heads {

@@ -37,6 +37,8 @@ const (
 	prefWorkspace  = 1
 	prefReductions = 3
 	prefAlignmentA = 5 // and B, C, D behind it
+	layoutBatch    = 5 // of matrices; so many
+	layoutStep     = 6 // of a batch: so many elements apart
 )
 
 // Matrix is an operand of a matmul, stored column by column: columns are Step elements apart.
@@ -53,6 +55,13 @@ type Gemm struct {
 	A, B, D  Matrix
 	Bias     bool
 	BiasType int
+}
+
+// Batch is so many matmuls at once, whose matrices lie so many elements apart; 0 where they share one. A
+// Count of 0 is one matmul.
+type Batch struct {
+	Count   int64
+	A, B, D int64
 }
 
 // Algorithm is one of cuBLASLt's algorithms for a matmul, with the scratch memory it needs.
@@ -83,7 +92,7 @@ type BLAS struct {
 	// so many, with at most so much scratch memory and operands aligned to 16 bytes.
 	// Algorithms that sum in less than f32 are left out. An empty list means that there
 	// is none.
-	Prepare func(h BLASHandle, p Gemm, workspace int64, most int) (*Prepared, []Algorithm, error)
+	Prepare func(h BLASHandle, p Gemm, batch Batch, workspace int64, most int) (*Prepared, []Algorithm, error)
 	Discard func(*Prepared) error
 	// SetBias sets the address of the bias for the next Run.
 	SetBias func(p *Prepared, bias Pointer) error
@@ -96,7 +105,7 @@ type blasLib struct {
 	binder
 	statusText                              dl.Func
 	newDesc, setDesc, endDesc               dl.Func
-	newLayout, endLayout                    dl.Func
+	newLayout, setLayout, endLayout         dl.Func
 	newPreference, setPreference, endPrefer dl.Func
 	heuristic, matmul                       dl.Func
 }
@@ -110,7 +119,7 @@ func loadBLAS(folders []string) (*BLAS, error) {
 	l.statusText = l.find("cublasLtGetStatusString")
 	create, destroy, version := l.find("cublasLtCreate"), l.find("cublasLtDestroy"), l.find("cublasLtGetVersion")
 	l.newDesc, l.setDesc, l.endDesc = l.find("cublasLtMatmulDescCreate"), l.find("cublasLtMatmulDescSetAttribute"), l.find("cublasLtMatmulDescDestroy")
-	l.newLayout, l.endLayout = l.find("cublasLtMatrixLayoutCreate"), l.find("cublasLtMatrixLayoutDestroy")
+	l.newLayout, l.setLayout, l.endLayout = l.find("cublasLtMatrixLayoutCreate"), l.find("cublasLtMatrixLayoutSetAttribute"), l.find("cublasLtMatrixLayoutDestroy")
 	l.newPreference, l.setPreference, l.endPrefer = l.find("cublasLtMatmulPreferenceCreate"), l.find("cublasLtMatmulPreferenceSetAttribute"), l.find("cublasLtMatmulPreferenceDestroy")
 	l.heuristic, l.matmul = l.find("cublasLtMatmulAlgoGetHeuristic"), l.find("cublasLtMatmul")
 	if l.err != nil {
@@ -142,9 +151,9 @@ func set[V int32 | uint64](l *blasLib, f dl.Func, object uintptr, attribute int,
 	return l.check("setting an attribute of a product", f.Call(object, uintptr(attribute), uintptr(unsafe.Pointer(v)), unsafe.Sizeof(value)))
 }
 
-func (l *blasLib) prepare(h BLASHandle, p Gemm, workspace int64, most int) (*Prepared, []Algorithm, error) {
+func (l *blasLib) prepare(h BLASHandle, p Gemm, batch Batch, workspace int64, most int) (*Prepared, []Algorithm, error) {
 	made := &Prepared{Alpha: 1}
-	err := l.describe(made, p)
+	err := l.describe(made, p, batch)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w (%v)", err, l.discard(made))
 	}
@@ -156,7 +165,7 @@ func (l *blasLib) prepare(h BLASHandle, p Gemm, workspace int64, most int) (*Pre
 }
 
 // describe makes the descriptors.
-func (l *blasLib) describe(made *Prepared, p Gemm) error {
+func (l *blasLib) describe(made *Prepared, p Gemm, batch Batch) error {
 	if err := l.check("cublasLtMatmulDescCreate", l.newDesc.Call(uintptr(unsafe.Pointer(&made.Operation)), uintptr(p.Compute), RealF32)); err != nil {
 		return err
 	}
@@ -175,9 +184,15 @@ func (l *blasLib) describe(made *Prepared, p Gemm) error {
 			return err
 		}
 	}
+	steps := []int64{batch.A, batch.B, batch.D}
 	for i, m := range []Matrix{p.A, p.B, p.D} {
 		code := l.newLayout.Call(uintptr(unsafe.Pointer(&made.Layouts[i])), uintptr(m.Type), uintptr(m.Rows), uintptr(m.Columns), uintptr(m.Step))
-		if err := l.check("cublasLtMatrixLayoutCreate", code); err != nil {
+		err := l.check("cublasLtMatrixLayoutCreate", code)
+		if err == nil && batch.Count > 0 {
+			err = cmp.Or(set(l, l.setLayout, uintptr(made.Layouts[i]), layoutBatch, int32(batch.Count)),
+				set(l, l.setLayout, uintptr(made.Layouts[i]), layoutStep, uint64(steps[i])))
+		}
+		if err != nil {
 			return err
 		}
 	}
