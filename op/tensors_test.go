@@ -52,6 +52,17 @@ func padded(mode graph.PadMode) func(b *trial) graph.Value {
 	return func(b *trial) graph.Value { return b.Padded(mode, b.Padded(mode, b.real("x"), 1, 1, 3), 2, 2, 1) }
 }
 
+func multiplied(trans bool) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value { return b.BatchMatMul(b.real("x"), b.real("y"), trans, trans) }
+}
+
+func masked(causal bool) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value {
+		a := op.Attr{Heads: 4, KVHeads: 2, Scale: 0.6, Causal: causal}
+		return b.Attention(a, b.real("q"), b.real("k"), b.real("v"), graph.AttentionMasks{Mask: b.real("mask")})
+	}
+}
+
 func two(n int64) []int64 { return []int64{n, n} }
 
 var tensorPrograms = map[string]func(b *trial) graph.Value{
@@ -77,10 +88,18 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 	"logsumexp":   func(b *trial) graph.Value { return b.LogSumExp(b.real("x"), 1) },
 	"softmax":     func(b *trial) graph.Value { return b.Softmax(b.real("x"), 1) },
 	"log_softmax": func(b *trial) graph.Value { return b.LogSoftmax(b.real("x"), 0) },
-	"cumsum":      func(b *trial) graph.Value { return b.CumSum(b.real("x"), 1) },
-	"permute":     func(b *trial) graph.Value { return b.Permute(b.real("x"), 2, 0, 1) },
-	"slice":       func(b *trial) graph.Value { return b.Slice(b.Slice(b.real("x"), 1, 1, 3, 1), 2, 0, 4, 2) },
-	"pad":         func(b *trial) graph.Value { return b.Pad(b.real("x"), 1, 2, 1) },
+	"matmul":      multiplied(false), "matmul_both_repeated": multiplied(false), "matmul_shared": multiplied(false), "matmul_shared_left": multiplied(false),
+	"matmul_row": multiplied(false), "matmul_column": multiplied(false), "matmul_dot": multiplied(false), "matmul_transposed": multiplied(true),
+	"mask_all": masked(false), "mask_heads": masked(false), "mask_samples": masked(false), "mask_samples_heads": masked(false), "mask_causal": masked(true),
+	"mask_relative": func(b *trial) graph.Value {
+		q, k, v := b.real("q"), b.real("k"), b.real("v")
+		bias := b.Embedding(b.integers("ids"), b.real("table"))
+		return b.Attention(op.Attr{Heads: 4, KVHeads: 2, Scale: 0.6}, q, k, v, graph.AttentionMasks{Mask: b.Permute(bias, 2, 0, 1)})
+	},
+	"cumsum":  func(b *trial) graph.Value { return b.CumSum(b.real("x"), 1) },
+	"permute": func(b *trial) graph.Value { return b.Permute(b.real("x"), 2, 0, 1) },
+	"slice":   func(b *trial) graph.Value { return b.Slice(b.Slice(b.real("x"), 1, 1, 3, 1), 2, 0, 4, 2) },
+	"pad":     func(b *trial) graph.Value { return b.Pad(b.real("x"), 1, 2, 1) },
 	"pad_constant": func(b *trial) graph.Value {
 		return b.PadConstant(b.real("x"), 1, 2, 1, -1.5)
 	},

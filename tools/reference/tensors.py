@@ -87,6 +87,41 @@ def tensors():
     one("index_select", lambda x, ids: x.index_select(1, ids), x=x, ids=torch.tensor([2, 0, 2]))
 
 
+def matmuls():
+    x, y = normal("m.x", 2, 3, 5, 4), normal("m.y", 3, 4, 6)
+    one("matmul", torch.matmul, x=x, y=y)
+    one("matmul_transposed", lambda x, y: x.mT @ y.mT, x=normal("m.xt", 3, 4, 5), y=normal("m.yt", 2, 1, 6, 4))
+    one("matmul_both_repeated", torch.matmul, x=normal("m.xr", 2, 1, 5, 4), y=y)
+    one("matmul_shared", torch.matmul, x=x, y=normal("m.ys", 4, 6))
+    one("matmul_shared_left", torch.matmul, x=normal("m.xs", 5, 4), y=y)
+    one("matmul_row", torch.matmul, x=normal("m.row", 4), y=y)
+    one("matmul_column", torch.matmul, x=x, y=normal("m.column", 4))
+    one("matmul_dot", torch.matmul, x=normal("m.row", 4), y=normal("m.column", 4))
+
+
+def masks():
+    """Attention with masks that have gradients: q, k and v are [B T H*D], heads share keys in groups of two."""
+    heads, shared, width = 4, 2, 3
+    q, k, v = normal("a.q", 2, 5, heads * width), normal("a.k", 2, 7, shared * width), normal("a.v", 2, 7, shared * width)
+
+    def attend(q, k, v, mask, causal=False):
+        def split(x, n):
+            return x.unflatten(-1, (n, width)).transpose(1, 2)
+
+        if causal:
+            hidden = torch.ones(5, 7, dtype=torch.bool).triu(3)
+            mask = mask.masked_fill(hidden, float("-inf"))
+        o = F.scaled_dot_product_attention(split(q, heads), split(k, shared), split(v, shared), attn_mask=mask, scale=0.6, enable_gqa=True)
+        return o.transpose(1, 2).flatten(2)
+
+    for name, shape in {"all": (5, 7), "heads": (heads, 5, 7), "samples": (2, 1, 5, 7), "samples_heads": (2, heads, 5, 7)}.items():
+        one(f"mask_{name}", attend, q=q, k=k, v=v, mask=normal(f"a.{name}", *shape))
+    one("mask_causal", lambda *x: attend(*x, causal=True), q=q, k=k, v=v, mask=normal("a.causal", 1, heads, 5, 7))
+    # A bias by relative position, as T5 has it: a table [distances, heads], looked up for each pair.
+    distance = torch.arange(7)[None, :] - torch.arange(5)[:, None] + 4
+    one("mask_relative", lambda q, k, v, table, ids: attend(q, k, v, table[ids].permute(2, 0, 1)), q=q, k=k, v=v, table=normal("a.table", 11, heads), ids=distance)
+
+
 def windows():
     x, w, b = normal("c.x", 2, 7, 6, 4), normal("c.w", 6, 4, 3, 3, scale=0.3), normal("c.b", 6)
     one("conv2d", lambda x, w, b: last(F.conv2d(first(x), w, b, padding=1)), x=x, w=w, b=b)
@@ -155,7 +190,7 @@ def main():
     fixture.repeatable()
     ops.tensors.clear()
     ops.cases.clear()
-    for make in (functions, tensors, windows):
+    for make in (functions, tensors, matmuls, masks, windows):
         make()
     fixture.write_tensors(fixture.ROOT / "tensors.safetensors", ops.tensors)
     fixture.write_json(fixture.ROOT / "tensors.json", {"cases": ops.cases, "versions": fixture.versions()})

@@ -215,17 +215,17 @@ func closeTo(t *testing.T, what string, got []float32, want []float64) {
 func TestPlainAttentionGradient(t *testing.T) {
 	g := attentionCase{b: 1, t: 4, s: 6, heads: 2, kv: 1, d: 3, causal: true, mask: true, drop: true}.make()
 	loss := func() (total float64) {
-		o, _, _, _, _ := g.plain(g.DO)
+		o, _, _, _, _, _ := g.plain(g.DO)
 		for i, v := range o {
 			total += v * float64(g.DO[i])
 		}
 		return total
 	}
-	_, _, dq, dk, dv := g.plain(g.DO)
+	_, _, dq, dk, dv, dmask := g.plain(g.DO)
 	for name, c := range map[string]struct {
 		x []float32
 		d []float64
-	}{"dq": {g.Q, dq}, "dk": {g.K, dk}, "dv": {g.V, dv}} {
+	}{"dq": {g.Q, dq}, "dk": {g.K, dk}, "dv": {g.V, dv}, "dmask": {g.Mask, dmask}} {
 		for i, v := range c.x {
 			const h = 0x1p-9
 			c.x[i] = v + h
