@@ -100,11 +100,27 @@ func (b *Builder) Embedding(ids, table Value) Value {
 	return b.Apply(op.Embedding, op.Attr{}, ids, table)[0]
 }
 
-// Add sums; y may be smaller and is then repeated over the outer dimensions.
-func (b *Builder) Add(x, y Value) Value { return b.Apply(op.Add, op.Attr{}, x, y)[0] }
+// Add and Mul broadcast, as in PyTorch. Where y is as x, or as its last dimensions, ops of their own are faster.
+func (b *Builder) Add(x, y Value) Value {
+	if b.endsWith(x, y) {
+		return b.Apply(op.Add, op.Attr{}, x, y)[0]
+	}
+	return b.Plus(x, y)
+}
 
-// Mul multiplies elementwise, with the same rule for y.
-func (b *Builder) Mul(x, y Value) Value { return b.Apply(op.Mul, op.Attr{}, x, y)[0] }
+// Mul multiplies elementwise.
+func (b *Builder) Mul(x, y Value) Value {
+	if b.endsWith(x, y) {
+		return b.Apply(op.Mul, op.Attr{}, x, y)[0]
+	}
+	return b.Times(x, y)
+}
+
+// endsWith says that y has the last dimensions of x.
+func (b *Builder) endsWith(x, y Value) bool {
+	s, t := b.TypeOf(x).Shape, b.TypeOf(y).Shape
+	return len(t) <= len(s) && t.Equal(s[len(s)-len(t):])
+}
 
 // Scale multiplies by a constant.
 func (b *Builder) Scale(x Value, by float64) Value {

@@ -269,8 +269,7 @@ func (b *Builder) Binary(f op.Func2, x, y Value) Value {
 	return b.Apply(op.Binary, op.Attr{Func2: f}, x, y)[0]
 }
 
-// Sub, Div, Pow, Maximum and Minimum broadcast, and so do Plus and Times; the y of Add and Mul is the
-// end of x.
+// Sub, Div, Pow, Maximum, Minimum, Plus and Times broadcast.
 func (b *Builder) Sub(x, y Value) Value     { return b.Binary(op.Minus, x, y) }
 func (b *Builder) Div(x, y Value) Value     { return b.Binary(op.Divide, x, y) }
 func (b *Builder) Pow(x, y Value) Value     { return b.Binary(op.Pow, x, y) }

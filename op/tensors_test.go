@@ -4,7 +4,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"spillway/dtype"
 	"spillway/graph"
+	"spillway/nn"
 	"spillway/op"
 	"spillway/safetensors"
 )
@@ -24,7 +26,7 @@ func TestTensorOpsAgreeWithTorch(t *testing.T) {
 			if !ok {
 				t.Fatal("nothing of ours is compared")
 			}
-			tr := &trial{graph.NewBuilder(c.Name, graph.Config{Task: graph.Train}), c, file, t, values{}, nil, true}
+			tr := &trial{graph.NewBuilder(c.Name, graph.Config{Task: graph.Train, DType: dtype.F32}), c, file, t, values{}, nil, true}
 			tr.compare(build(tr))
 		})
 	}
@@ -63,6 +65,31 @@ func masked(causal bool) func(b *trial) graph.Value {
 	}
 }
 
+// layer is one of nn.
+func layer(l nn.Layer) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value { return l.Forward(b.Builder, b.real("x")) }
+}
+
+// recurrent gives all outputs and the states at the end, one after the other; its weights are named by hand.
+func recurrent(l *nn.Recurrent) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value {
+		x, h, c := b.real("x"), b.real("h"), graph.Value(0)
+		if b.Inputs["c"] != nil {
+			c = b.real("c")
+		}
+		for _, n := range l.Named() {
+			n.Param.Name = n.Name
+			b.real(n.Name)
+		}
+		y, hn, cn := l.ForwardFrom(b.Builder, x, h, c)
+		all := []graph.Value{b.Reshape(y, -1), b.Reshape(hn, -1)}
+		if cn != 0 {
+			all = append(all, b.Reshape(cn, -1))
+		}
+		return b.Concat(all...)
+	}
+}
+
 func two(n int64) []int64 { return []int64{n, n} }
 
 var tensorPrograms = map[string]func(b *trial) graph.Value{
@@ -91,6 +118,9 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 	"matmul":      multiplied(false), "matmul_both_repeated": multiplied(false), "matmul_shared": multiplied(false), "matmul_shared_left": multiplied(false),
 	"matmul_row": multiplied(false), "matmul_column": multiplied(false), "matmul_dot": multiplied(false), "matmul_transposed": multiplied(true),
 	"mask_all": masked(false), "mask_heads": masked(false), "mask_samples": masked(false), "mask_samples_heads": masked(false), "mask_causal": masked(true),
+	"upsample_nearest": layer(nn.Upsample{Scale: 1.5, Mode: op.Nearest}), "upsample_bilinear": layer(nn.Upsample{Scale: 1.5, Mode: op.Linear}), "upsample_bicubic": layer(nn.Upsample{Scale: 1.5, Mode: op.Cubic}),
+	"avg_pool2d_layer": layer(nn.NewAvgPool2d(3, 2, 1)), "celu": layer(nn.CELU(1.7)), "softshrink": layer(nn.Softshrink(0.5)), "hardshrink": layer(nn.Hardshrink(0.5)), "tanhshrink": layer(nn.Tanhshrink{}), "glu": layer(nn.GLU(3)),
+	"lstm_states": recurrent(nn.NewLSTM(3, 5, 2, true)), "gru_states": recurrent(nn.NewGRU(3, 5, 2, true)), "rnn_states": recurrent(nn.NewRNN(3, 5, 2, true)),
 	"mask_relative": func(b *trial) graph.Value {
 		q, k, v := b.real("q"), b.real("k"), b.real("v")
 		bias := b.Embedding(b.integers("ids"), b.real("table"))

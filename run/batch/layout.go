@@ -70,7 +70,7 @@ func Trace(trace func(sequences, positions int64) (*spec.Model, error)) (Layout,
 
 // tracing says which sizes a model was tried with, which its author has not chosen.
 func tracing(s Size, err error) error {
-	return fmt.Errorf("%w (tried with %v; a model takes these sizes from b.MicroBatchSize and b.Seq, or reads parts of sizes of its own by b.Part)", err, s)
+	return fmt.Errorf("%w (tried with %d samples of %d positions, which b.MicroBatchSize and b.Seq say)", err, s.Sequences, s.Positions)
 }
 
 // dimensions tells what the dimensions of a tensor are, from its types in the small and

@@ -186,11 +186,35 @@ def windows():
         one(name, lambda x, m=mode, c=corners: last(F.interpolate(first(x), (5, 11), mode=m, align_corners=c)), x=x)
 
 
+def layers():
+    """Layers of nn whose options differ from what the ops above have."""
+    x = normal("l.x", 2, 5, 5, 4, scale=1.5)
+    for mode in ("nearest", "bilinear", "bicubic"):
+        one(f"upsample_{mode}", lambda x, m=mode: last(F.interpolate(first(x), scale_factor=1.5, mode=m)), x=x)
+    one("avg_pool2d_layer", lambda x: last(F.avg_pool2d(first(x), 3, 2, 1)), x=x)
+    for name, f in {"celu": lambda x: F.celu(x, 1.7), "softshrink": F.softshrink, "hardshrink": F.hardshrink, "tanhshrink": F.tanhshrink, "glu": lambda x: F.glu(x, 3)}.items():
+        one(name, f, x=x)
+    for cell in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+        layer = cell(3, 5, 2, batch_first=True, bidirectional=True).double()
+        names = [name for name, _ in layer.named_parameters()]
+        weights = {name: normal(f"l.{cell.__name__}.{name}", *p.shape, scale=0.4) for name, p in layer.named_parameters()}
+        lstm = cell is torch.nn.LSTM
+
+        def run(x, h, *rest, layer=layer, names=names, lstm=lstm):
+            start, rest = ((h, rest[0]), rest[1:]) if lstm else (h, rest)
+            y, end = torch.func.functional_call(layer, dict(zip(names, rest)), (x, start))
+            ends = torch.cat(end) if lstm else end
+            return torch.cat((y.flatten(), ends.flatten()))
+
+        states = {"h": normal("l.h", 4, 2, 5)} | ({"c": normal("l.c", 4, 2, 5)} if lstm else {})
+        one(f"{cell.__name__.lower()}_states", run, x=normal("l.s", 2, 4, 3), **states, **weights)
+
+
 def main():
     fixture.repeatable()
     ops.tensors.clear()
     ops.cases.clear()
-    for make in (functions, tensors, matmuls, masks, windows):
+    for make in (functions, tensors, matmuls, masks, windows, layers):
         make()
     fixture.write_tensors(fixture.ROOT / "tensors.safetensors", ops.tensors)
     fixture.write_json(fixture.ROOT / "tensors.json", {"cases": ops.cases, "versions": fixture.versions()})
