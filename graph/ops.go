@@ -143,10 +143,13 @@ func (b *Builder) Dropout(x Value, p float64) Value {
 	return b.Apply(op.Dropout, op.Attr{Prob: p, Stream: b.Stream()}, x)[0]
 }
 
-// Cast changes the element type.
+// Cast changes the element type; integers may become real numbers.
 func (b *Builder) Cast(x Value, to dtype.Type) Value {
 	if b.TypeOf(x).DType == to {
 		return x
+	}
+	if b.TypeOf(x).DType == dtype.I32 && to != dtype.F32 && to.Float() {
+		x = b.Cast(x, dtype.F32)
 	}
 	return b.Apply(op.Cast, op.Attr{To: to}, x)[0]
 }

@@ -86,6 +86,9 @@ func dropout(d *Device, c op.Call) (program, error) {
 }
 
 func cast(d *Device, c op.Call) (program, error) {
+	if n := c.In[0].Shape.Elements(); c.In[0].DType == dtype.I32 {
+		return single(d.line(unitFor("counted", dtype.F32), "integersToF32", d.strideBlocks(n), threads, buffer(0), buffer(1), i64(n)))
+	}
 	name := map[dtype.Type]string{dtype.F32: "castToF32", dtype.BF16: "castToBF16", dtype.F16: "castToF16"}[c.Attr.To]
 	if name == "" {
 		return program{}, unsupported("casts to " + c.Attr.To.String() + " are not handled")
