@@ -76,14 +76,18 @@ func (b *Builder) Transpose(x Value, i, j int) Value {
 	return b.Permute(x, axes...)
 }
 
-// Slice takes elements from start to before end along an axis, each step; a negative end counts from
+// Slice takes elements from start to before end along an axis, each step; negative ones count from
 // behind.
 func (b *Builder) Slice(x Value, axis int, start, end, step int64) Value {
 	at, ok := b.fromLast(x, axis)
 	if !ok {
 		return 0
 	}
-	if _, n, _ := b.TypeOf(x).Shape.Around(at, 1); end < 0 {
+	_, n, _ := b.TypeOf(x).Shape.Around(at, 1)
+	if start < 0 {
+		start += n
+	}
+	if end < 0 {
 		end += n
 	}
 	step = max(step, 1)

@@ -52,6 +52,10 @@ type (
 
 // Forward keeps the shape: max(0, x) + min(0, alpha·(exp(x/alpha) - 1)).
 func (alpha CELU) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	if alpha == 0 {
+		b.Fail("a CELU with an alpha of 0, which divides")
+		return 0
+	}
 	return b.Scale(b.Map(op.ELU, 1, 0, b.Scale(x, 1/float64(alpha))), float64(alpha))
 }
 

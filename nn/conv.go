@@ -164,7 +164,8 @@ func (p AdaptiveMaxPool) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	return b.MaxPool(op.Spatial{Kernel: p, Adaptive: true}, x)
 }
 
-// Upsample is PyTorch's layer of the same name: it resamples to Sizes, or by Scale where there are none.
+// Upsample is PyTorch's layer of the same name: it resamples to Sizes, or by Scale where there are none; without a Mode to
+// the nearest place.
 type Upsample struct {
 	Sizes        []int64
 	Scale        float64
@@ -174,6 +175,7 @@ type Upsample struct {
 
 // Forward maps [B S.. C] to [B S'.. C].
 func (u Upsample) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	u.Mode = cmp.Or(u.Mode, op.Nearest)
 	sizes, s := u.Sizes, b.TypeOf(x).Shape
 	if sizes != nil || len(s) <= 2 {
 		return b.Interpolate(u.Mode, u.AlignCorners, x, sizes, nil)
