@@ -209,6 +209,7 @@ func (b *Builder) input(p Port, t op.Type) Value {
 		b.Fail("input %s %s: %w", p.Role, p.Name, err)
 		return 0
 	}
+	t.Shape = slices.Clone(t.Shape)
 	p.Value = b.value(t)
 	b.program.Inputs = append(b.program.Inputs, p)
 	return p.Value
@@ -233,6 +234,7 @@ func (b *Builder) Apply(kind op.Kind, attr op.Attr, in ...Value) []Value {
 		}
 		types[i] = b.program.Types[v]
 	}
+	attr = own(attr)
 	call, err := op.Make(kind, attr, types...)
 	if err != nil {
 		b.Fail("%w", err)
@@ -246,8 +248,17 @@ func (b *Builder) Apply(kind op.Kind, attr op.Attr, in ...Value) []Value {
 	for i, t := range call.Out {
 		out[i] = b.value(t)
 	}
-	b.program.Nodes = append(b.program.Nodes, Node{Kind: kind, Attr: attr, In: in, Out: out, At: modelLine()})
+	b.program.Nodes = append(b.program.Nodes, Node{Kind: kind, Attr: attr, In: slices.Clone(in), Out: slices.Clone(out), At: modelLine()})
 	return out
+}
+
+// own is the attributes with slices of their own: those that callers gave stay theirs.
+func own(a op.Attr) op.Attr {
+	s := &a.Spatial
+	for _, list := range []*[]int64{&a.Axes, &a.Sizes, (*[]int64)(&a.Shape), &s.Kernel, &s.Stride, &s.Padding, &s.Dilation} {
+		*list = slices.Clone(*list)
+	}
+	return a
 }
 
 // checkIDs refuses constant ids that are outside of what they name; those of batches are looked at when they come.

@@ -192,3 +192,28 @@ func TestConstants(t *testing.T) {
 		}
 	}
 }
+
+// What model code does with the slices it gave and got changes nothing.
+func TestSlicesBelongToTheCaller(t *testing.T) {
+	b := NewBuilder("slices", Config{})
+	x := b.Input(f32(2, 6))
+	parts := b.Split(x, 2, 4)
+	for i, p := range parts {
+		parts[i] = b.Scale(p, 2)
+	}
+	y := b.Concat(parts...)
+	parts[0] = x
+	dims := []int64{3, 4}
+	y = b.Reshape(y, dims...)
+	dims[0], dims[1] = 7, 7
+	p, err := b.Program(Carry, y)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !p.Type(y).Shape.Equal(shape.Of(3, 4)) || !p.Nodes[4].Attr.Shape.Equal(shape.Of(3, 4)) {
+		t.Errorf("reshaped to %v, attributes %v", p.Type(y), p.Nodes[4].Attr.Shape)
+	}
+	if split, joined := p.Nodes[0], p.Nodes[3]; split.Out[0] == joined.In[0] || joined.In[0] == x {
+		t.Errorf("%v is split to %v, and %v is joined", x, split.Out, joined.In)
+	}
+}
