@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"path/filepath"
@@ -187,7 +188,7 @@ func (b *Builder) constant(name string, raw []byte, d dtype.Type, elements int, 
 func (b *Builder) named(p Port, t op.Type) Value {
 	key := string(p.Role) + " " + p.Name
 	if p.Role == Const {
-		key += fmt.Sprintf(" %v %x", t, p.Data)
+		key += fmt.Sprintf(" %v %x", t, sha256.Sum256(p.Data))
 	}
 	if v, ok := b.inputs[key]; ok {
 		if !b.program.Types[v].Equal(t) {
