@@ -89,7 +89,8 @@ type BLAS struct {
 	Create  func() (BLASHandle, error)
 	Destroy func(BLASHandle) error
 	// Prepare makes the descriptors of a matmul and asks for the best algorithms, at most
-	// so many, with at most so much scratch memory and operands aligned to 16 bytes.
+	// so many, with at most so much scratch memory and operands aligned to 16 bytes, or as
+	// the matrices of a batch are.
 	// Algorithms that sum in less than f32 are left out. An empty list means that there
 	// is none.
 	Prepare func(h BLASHandle, p Gemm, batch Batch, workspace int64, most int) (*Prepared, []Algorithm, error)
@@ -157,7 +158,7 @@ func (l *blasLib) prepare(h BLASHandle, p Gemm, batch Batch, workspace int64, mo
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w (%v)", err, l.discard(made))
 	}
-	found, err := l.choose(h, made, workspace, most)
+	found, err := l.choose(h, made, alignments(p, batch), workspace, most)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w (%v)", err, l.discard(made))
 	}
@@ -199,8 +200,23 @@ func (l *blasLib) describe(made *Prepared, p Gemm, batch Batch) error {
 	return nil
 }
 
+// alignments are what the addresses of A, B, C and D are multiples of: 16 bytes, or in a batch what all of its matrices are.
+func alignments(p Gemm, batch Batch) (bytes [4]int32) {
+	steps := [4]int64{batch.A, batch.B, batch.D, batch.D}
+	for i, m := range []Matrix{p.A, p.B, p.D, p.D} {
+		size := int64(2)
+		if m.Type == RealF32 {
+			size = 4
+		}
+		for bytes[i] = 16; batch.Count > 0 && steps[i]*size%int64(bytes[i]) != 0; {
+			bytes[i] /= 2
+		}
+	}
+	return bytes
+}
+
 // choose asks for algorithms, best first.
-func (l *blasLib) choose(h BLASHandle, made *Prepared, workspace int64, most int) ([]Algorithm, error) {
+func (l *blasLib) choose(h BLASHandle, made *Prepared, aligned [4]int32, workspace int64, most int) ([]Algorithm, error) {
 	preference := new(uintptr)
 	if err := l.check("cublasLtMatmulPreferenceCreate", l.newPreference.Call(uintptr(unsafe.Pointer(preference)))); err != nil {
 		return nil, err
@@ -209,8 +225,8 @@ func (l *blasLib) choose(h BLASHandle, made *Prepared, workspace int64, most int
 	const inComputeType = 2 // parts of a sum that was split are added in f32
 	err := cmp.Or(set(l, l.setPreference, *preference, prefWorkspace, uint64(workspace)),
 		set[int32](l, l.setPreference, *preference, prefReductions, inComputeType))
-	for i := range 4 {
-		err = cmp.Or(err, set[int32](l, l.setPreference, *preference, prefAlignmentA+i, 16))
+	for i, bytes := range aligned {
+		err = cmp.Or(err, set(l, l.setPreference, *preference, prefAlignmentA+i, bytes))
 	}
 	if err != nil {
 		return nil, err
