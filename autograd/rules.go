@@ -51,6 +51,7 @@ var rules = map[op.Kind]Rule{
 	op.CrossEntropy:       gradBy(op.CrossEntropyGrad),
 	op.MeanSquare:         gradBy(op.MeanSquareGrad),
 	op.InverseNorm:        nil,
+	op.Detach:             nil,
 	op.Compare:            nil,
 	op.Counted:            nil,
 	op.ArgMax:             nil,

@@ -122,6 +122,9 @@ func (b *Builder) endsWith(x, y Value) bool {
 	return len(t) <= len(s) && t.Equal(s[len(s)-len(t):])
 }
 
+// Detach is x, through which no gradient passes. Values of a straight-through estimator are b.Add(x, b.Detach(b.Sub(q, x))).
+func (b *Builder) Detach(x Value) Value { return b.Apply(op.Detach, op.Attr{}, x)[0] }
+
 // Scale multiplies by a constant.
 func (b *Builder) Scale(x Value, by float64) Value {
 	return b.Apply(op.Scale, op.Attr{Scale: by}, x)[0]

@@ -14,11 +14,14 @@ const (
 	Scale Kind = "scale" // y = Attr.Scale·x
 	Add   Kind = "add"   // z = x + y
 	Mul   Kind = "mul"   // z = x·y
-	Cast  Kind = "cast"  // the same numbers in element type Attr.To; of i32 in f32
+	// Detach is Copy through which no gradient passes.
+	Detach Kind = "detach" // y = x
+	Cast   Kind = "cast"   // the same numbers in element type Attr.To; of i32 in f32
 )
 
 func init() {
 	Register(Op{Kind: Copy, Takes: 1, Infer: inferCopy, Accumulates: firstOutput, Reference: referenceCopy, Cases: (*CaseList).elementwise})
+	Register(Op{Kind: Detach, Takes: 1, Infer: inferCopy, Reference: referenceCopy})
 	Register(Op{Kind: Scale, Takes: 1, Infer: inferCopy, Accumulates: firstOutput, Reference: referenceScale})
 	Register(Op{Kind: Add, Takes: 2, Infer: inferBroadcast, Accumulates: firstOutput, Reference: referenceAdd})
 	Register(Op{Kind: Mul, Takes: 2, Infer: inferBroadcast, Accumulates: firstOutput, Reference: referenceMul})
@@ -65,6 +68,7 @@ func (l *CaseList) elementwise() {
 		l.Both(name, Add, Attr{}, l.X(dims...), l.X(dims...))
 		l.Both(name, Mul, Attr{}, l.X(dims...), l.X(dims...))
 	}
+	l.Add("3x33", Detach, Attr{}, l.X(3, 33))
 	for _, kind := range []Kind{Add, Mul} {
 		l.Both("vector over rows", kind, Attr{}, l.X(2, 3, 19), l.X(19))
 		l.Both("matrix over samples", kind, Attr{}, l.X(4, 3, 5), l.X(3, 5))

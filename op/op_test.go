@@ -48,7 +48,7 @@ func TestRulesRefuse(t *testing.T) {
 		{Mul, Attr{}, []Type{f(3), f(2, 3)}, "the second must have"},
 		{Mul, Attr{}, []Type{f(2, 3), h(3)}, "the second must have"},
 		{Unary, Attr{}, []Type{f(2)}, "has no function"},
-		{Unary, Attr{Func: funcs}, []Type{f(2)}, "has no function func(29)"},
+		{Unary, Attr{Func: funcs}, []Type{f(2)}, "has no function func(32)"},
 		{UnaryGrad, Attr{Func: ReLU}, []Type{f(2), f(3)}, "operands 0 and 1 are f32[2] and f32[3], want the same"},
 		{GatedGrad, Attr{Func: ReLU}, []Type{f(2), f(2), f(3)}, "operands 0 and 2 are f32[2] and f32[3]"},
 		{Dropout, Attr{Prob: 1}, []Type{f(2)}, "drop probability is 1, want 0 ≤ p < 1"},

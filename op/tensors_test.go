@@ -96,7 +96,7 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 	"leaky_relu": mapped(op.LeakyReLU, 0.1, 0), "elu": mapped(op.ELU, 1.3, 0), "selu": mapped(op.SELU, 0, 0), "softplus": mapped(op.Softplus, 2, 3),
 	"mish": mapped(op.Mish, 0, 0), "hardswish": mapped(op.Hardswish, 0, 0), "hardsigmoid": mapped(op.Hardsigmoid, 0, 0), "logsigmoid": mapped(op.LogSigmoid, 0, 0),
 	"softsign": mapped(op.Softsign, 0, 0), "clamp": mapped(op.Clamp, -0.7, 1.2), "erf": mapped(op.Erf, 0, 0), "sin": mapped(op.Sin, 0, 0), "cos": mapped(op.Cos, 0, 0),
-	"abs": mapped(op.Abs, 0, 0), "exp": mapped(op.Exp, 0, 0), "expm1": mapped(op.Expm1, 0, 0), "log": mapped(op.Log, 0, 0), "sqrt": mapped(op.Sqrt, 0, 0),
+	"abs": mapped(op.Abs, 0, 0), "exp": mapped(op.Exp, 0, 0), "expm1": mapped(op.Expm1, 0, 0), "round": mapped(op.Round, 0, 0), "floor": mapped(op.Floor, 0, 0), "sign": mapped(op.Sign, 0, 0), "log": mapped(op.Log, 0, 0), "sqrt": mapped(op.Sqrt, 0, 0),
 	"rsqrt": mapped(op.Rsqrt, 0, 0), "log1p": mapped(op.Log1p, 0, 0), "power": mapped(op.Power, 2.5, 0),
 
 	"sub":     func(b *trial) graph.Value { return b.Sub(b.real("x"), b.real("y")) },
@@ -125,6 +125,11 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 		q, k, v := b.real("q"), b.real("k"), b.real("v")
 		bias := b.Embedding(b.integers("ids"), b.real("table"))
 		return b.Attention(op.Attr{Heads: 4, KVHeads: 2, Scale: 0.6}, q, k, v, graph.AttentionMasks{Mask: b.Permute(bias, 2, 0, 1)})
+	},
+	"detach": func(b *trial) graph.Value {
+		x := b.real("x")
+		coarse := b.Scale(b.Unary(op.Round, b.Scale(x, 4)), 0.25)
+		return b.Add(b.Add(x, b.Detach(b.Sub(coarse, x))), b.Mul(b.Detach(x), x))
 	},
 	"cumsum":  func(b *trial) graph.Value { return b.CumSum(b.real("x"), 1) },
 	"permute": func(b *trial) graph.Value { return b.Permute(b.real("x"), 2, 0, 1) },

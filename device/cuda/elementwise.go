@@ -10,6 +10,7 @@ import (
 
 func init() {
 	register(op.Copy, scaled)
+	register(op.Detach, scaled)
 	register(op.Add, combined)
 	register(op.Mul, combined)
 	register(op.Scale, scaled)
@@ -28,7 +29,7 @@ func (d *Device) elementwise(c op.Call, name string, args ...arg) (program, erro
 	return single(d.line(unitFor("elementwise", c.In[0].DType), name, ceilDiv(n, threads*elementsPerLoad(c.In[0].DType)), threads, args...))
 }
 
-// scaled is Copy and Scale.
+// scaled is Copy, Detach and Scale.
 func scaled(d *Device, c op.Call) (program, error) {
 	by := 1.0
 	if c.Kind == op.Scale {

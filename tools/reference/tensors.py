@@ -48,6 +48,9 @@ def functions():
         "abs": torch.abs,
         "exp": torch.exp,
         "expm1": torch.expm1,
+        "round": torch.round,
+        "floor": torch.floor,
+        "sign": torch.sign,
     }.items():
         one(name, f, x=x)
     y = positive("functions.y", 4, 9)
@@ -78,6 +81,7 @@ def tensors():
     p = normal("t.padded", 2, 5, 3, 4)
     for mode in ("reflect", "replicate", "circular"):
         one(f"pad_{mode}", lambda x, m=mode: last(F.pad(first(x), (2, 1, 1, 3), mode=m)), x=p)
+    one("detach", lambda x: x + ((x * 4).round() / 4 - x).detach() + x.detach() * x, x=x)
     one("argmax", lambda x: x.gather(1, x.argmax(1, keepdim=True)), x=x)
     one("argmin", lambda x: x.gather(2, x.argmin(2, keepdim=True)), x=x)
     one("stack", lambda x, z: torch.stack((x, z), 1), x=x, z=normal("t.z", 2, 3, 4))
