@@ -236,6 +236,9 @@ func (l *Loop) ready() error {
 	if err := l.inUse(); err != nil {
 		return err
 	}
+	if l.w.training == nil {
+		return fmt.Errorf("%s has no gradients yet: call Backward first", l.w.model.Name)
+	}
 	return l.w.holdTraining()
 }
 

@@ -12,6 +12,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/nn"
+	"spillway/op"
 )
 
 // lossNet is a linear layer that ends in a loss.
@@ -120,8 +121,8 @@ func TestLossesAgreeWithPyTorch(t *testing.T) {
 			loop := loopOf(t, net)
 			loss, err := loop.Backward(b)
 			if micro > 1 && (strings.Contains(c.Name, "weights") || c.Name == "contrastive") { // not a mean over samples
-				if c.Name == "contrastive" && err == nil {
-					t.Error("a contrastive loss in micro-batches")
+				if err == nil || !strings.Contains(err.Error(), "its loss is of all samples of a batch together") {
+					t.Errorf("%s in %d micro-batches: %v", c.Name, micro, err)
 				}
 				continue
 			}
@@ -170,6 +171,64 @@ func TestModelsWithSeveralOutputs(t *testing.T) {
 		if left.Floats[r] != all.Floats[4*r] || right.Floats[3*r+2] != all.Floats[4*r+3] {
 			t.Errorf("sample %d: %v and %v of %v", r, left.Floats, right.Floats, all.Floats)
 		}
+	}
+}
+
+// A loss that is not divided by the samples of the whole batch is computed of a batch in one piece, so that a mean of one's
+// own is that of the batch.
+func TestOwnMeansAreOfTheWholeBatch(t *testing.T) {
+	own := func(b *graph.Builder, y graph.Value) graph.Value { return b.Mean(b.Unary(op.Square, y), 0, 1) }
+	right := func(b *graph.Builder, y graph.Value) graph.Value { return nn.Mean(b, b.Unary(op.Square, y)) }
+	in := spillway.Batch{"input": spillway.Floats(make([]float32, 32*5), 32, 5)}
+	for i := range in["input"].Floats {
+		in["input"].Floats[i] = float32(i%7) - 3
+	}
+	losses := map[bool]float64{}
+	for _, mine := range []bool{true, false} {
+		c, loss := described(t), right
+		if mine {
+			loss = own
+		}
+		w := wrap(t, &lossNet{nn.NewLinear(5, 4), loss}, c)
+		losses[mine] = step(t, w, in, 1)[0]
+		c.MicroBatches = 4
+		_, err := wrap(t, &lossNet{nn.NewLinear(5, 4), loss}, c).Step(in)
+		if refused := err != nil && strings.Contains(err.Error(), "does not end in nn.Mean"); refused != mine {
+			t.Errorf("a mean of one's own %v in 4 micro-batches: %v", mine, err)
+		}
+	}
+	if math.Abs(losses[true]-losses[false]) > 1e-6*losses[false] {
+		t.Errorf("a mean of one's own is %v, nn.Mean %v", losses[true], losses[false])
+	}
+}
+
+// classNet gives classes, which are integers.
+type classNet struct {
+	Linear *nn.Linear `hf:""`
+}
+
+func (n *classNet) Blocks() []nn.Block {
+	return []nn.Block{{Name: "linear", Forward: func(b *graph.Builder, _ []graph.Value) []graph.Value {
+		y := n.Linear.Forward(b, nn.Input(b, 5))
+		if b.Task == graph.Infer {
+			return []graph.Value{b.ArgMax(y, -1)}
+		}
+		return []graph.Value{nn.CrossEntropy.Forward(b, y)}
+	}}}
+}
+
+func TestOutputsMayBeIntegers(t *testing.T) {
+	w := wrap(t, &classNet{nn.NewLinear(5, 4)}, described(t))
+	weight := make([]float32, 20)
+	for i := range 4 {
+		weight[i*5+i] = 1 // class i has the number at place i
+	}
+	if err := w.LoadStateDict(spillway.StateDict{"weight": spillway.Floats(weight, 4, 5), "bias": spillway.Floats(make([]float32, 4), 4)}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := w.Forward(spillway.Batch{"input": spillway.Floats([]float32{0, 0, 5, 0, 9, 7, 0, 5, 0, 9, 0, 0, 0, 1, 9}, 3, 5)})
+	if err != nil || !slices.Equal(got.Ints, []int32{2, 0, 3}) || got.Floats != nil {
+		t.Errorf("classes %v, floats %v, error %v; want 2, 0, 3", got.Ints, got.Floats, err)
 	}
 }
 

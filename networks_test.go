@@ -21,7 +21,7 @@ import (
 // Small networks for images and tokens, trained for ten iterations as PyTorch does (tools/reference/networks.py),
 // and with the same bits where memory is less than half of what they need.
 func TestNetworksTrainAsTorch(t *testing.T) {
-	for name, net := range map[string]func() nn.Model{"resnet": newSmallResNet, "convnext": newSmallConvNeXt, "unet": newSmallUNet, "average": newAverage, "tagger": newTagger, "volume": newVolume, "bags": newBags} {
+	for name, net := range map[string]func() nn.Model{"resnet": newSmallResNet, "convnext": newSmallConvNeXt, "unet": newSmallUNet, "average": newAverage, "tagger": newTagger, "volume": newVolume, "bags": newBags, "relative": newRelative} {
 		t.Run(name, func(t *testing.T) {
 			file := readNetwork(t, name)
 			c := described(t)
@@ -391,6 +391,54 @@ func (m *bags) Blocks() []nn.Block {
 	}
 	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
 		return nn.CrossEntropy.Forward(b, m.Head.Forward(b, x))
+	}))
+	return c
+}
+
+// biased is attention with a bias for each distance, as T5 has it, and a slope for each head, as ALiBi has it.
+type biased struct {
+	Norm   *nn.LayerNorm      `hf:"norm"`
+	Cross  *nn.CrossAttention `hf:""`
+	Bias   *nn.RelativeBias   `hf:"relative_attention_bias.weight"`
+	Slopes *nn.Param          `hf:"slopes"`
+}
+
+func (l *biased) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	words := b.Seq
+	distance := make([]float32, words*words)
+	for i := range distance {
+		distance[i] = float32(math.Abs(float64(int64(i)/words - int64(i)%words)))
+	}
+	slopes := b.Reshape(l.Slopes.Value(b), 2, 1, 1)
+	bias := b.Sub(l.Bias.Forward(b, words, words), b.Times(slopes, b.Floats("distance", distance, words, words)))
+	y := l.Norm.Forward(b, x)
+	return b.Add(x, l.Cross.Forward(b, y, y, bias, 0))
+}
+
+type relative struct {
+	Embed  *nn.Embedding `hf:"embed"`
+	Layers []*biased     `hf:"layers"`
+	Mix    *nn.Param     `hf:"mix"`
+	Head   *nn.Linear    `hf:"head"`
+}
+
+func newRelative() nn.Model {
+	return &relative{nn.NewEmbedding(23, 12), times(6, func() *biased {
+		return &biased{nn.NewLayerNorm(12, 1e-5), nn.NewCrossAttention(12, 12, 2), nn.NewRelativeBias(8, 2, nn.T5Buckets(true, 8, 6)), nn.NewParam(nn.Constant(0.5), 2)}
+	}), nn.NewParam(nn.Normal(0.3), 9, 9), nn.NewLinear(12, 5)}
+}
+
+func (m *relative) Blocks() []nn.Block {
+	var c chain
+	c.add("embed", one(func(b *graph.Builder, _ graph.Value) graph.Value { return m.Embed.Forward(b, nn.Tokens(b)) }))
+	for i, l := range m.Layers {
+		c.add("layers."+strconv.Itoa(i), one(l.Forward))
+	}
+	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		weights := b.Softmax(b.Scale(b.BatchMatMul(x, x, false, true), 0.3), -1)
+		mix := b.Slice(b.Slice(m.Mix.Value(b), 0, 0, b.Seq, 1), 1, 0, b.Seq, 1)
+		x = b.Add(x, b.BatchMatMul(weights, b.BatchMatMul(mix, x, false, false), false, false))
+		return nn.CrossEntropy.Forward(b, m.Head.Forward(b, b.Mean(x, 1)))
 	}))
 	return c
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 
+	"spillway/dtype"
 	"spillway/executor"
 	"spillway/internal/vfs"
 	"spillway/lora"
@@ -219,9 +221,18 @@ func (w *Wrapped) Forward(b Batch) (Tensor, error) {
 	}
 	p := r.Spec.Program(len(r.Spec.Blocks) - 1)
 	out := Tensor{Shape: append(shape.Shape(nil), p.Type(p.Outputs[0].Value).Shape...)}
+	if len(out.Shape) == 0 { // a number for each micro-batch
+		out.Shape = shape.Of(1)
+	}
 	out.Shape[0] *= int64(r.Plan.MicroBatches)
 	for j := range r.Plan.MicroBatches {
 		out.Floats = append(out.Floats, r.Executor().Result(j)...)
+	}
+	if p.Type(p.Outputs[0].Value).DType == dtype.I32 { // such as classes: the result's words are integers
+		for _, f := range out.Floats {
+			out.Ints = append(out.Ints, int32(math.Float32bits(f)))
+		}
+		out.Floats = nil
 	}
 	return out, nil
 }

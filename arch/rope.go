@@ -34,7 +34,7 @@ func rope(c *hf.Config) (*nn.Rope, error) {
 
 // scaledRope computes the frequencies as the config's type of rotation scales them.
 func scaledRope(c *hf.Config) (*nn.Rope, error) {
-	freq := plainRope(c.Rope.Theta, c.HeadDim)
+	freq := nn.NewRope(c.Rope.Theta, int64(c.HeadDim)).Freq
 	switch c.Rope.Type {
 	case "default":
 	case "linear":
@@ -55,16 +55,6 @@ func originalContext(c *hf.Config) int {
 		return c.Rope.OriginalMaxPositions
 	}
 	return c.MaxPositions
-}
-
-// plainRope is theta^(-2i/dim), rounded to float32 where transformers rounds.
-func plainRope(theta float64, dim int) []float32 {
-	freq := make([]float32, dim/2)
-	for i := range freq {
-		exponent := float32(2*i) / float32(dim)
-		freq[i] = 1 / float32(math.Pow(theta, float64(exponent)))
-	}
-	return freq
 }
 
 // linearRope divides all frequencies, so that a longer context turns as far as the

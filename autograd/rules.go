@@ -28,6 +28,7 @@ func Register(kind op.Kind, rule Rule) {
 // the result counts as a constant, by definition.
 var rules = map[op.Kind]Rule{
 	op.MatMul:             gradMatMul,
+	op.BatchMatMul:        gradBatchMatMul,
 	op.QuantizedMatmul:    gradQuantizedMatmul,
 	op.Embedding:          gradEmbedding,
 	op.Copy:               func(_ *Reverse, _ graph.Node, dy []graph.Value) []graph.Value { return dy },
@@ -50,6 +51,7 @@ var rules = map[op.Kind]Rule{
 	op.CrossEntropy:       gradBy(op.CrossEntropyGrad),
 	op.MeanSquare:         gradBy(op.MeanSquareGrad),
 	op.InverseNorm:        nil,
+	op.Detach:             nil,
 	op.Compare:            nil,
 	op.Counted:            nil,
 	op.ArgMax:             nil,
@@ -70,31 +72,48 @@ var rules = map[op.Kind]Rule{
 	op.Resample:           gradResample,
 }
 
-// gradMatMul: for C = A·B, dA = dC·Bᵀ and dB = Aᵀ·dC. For the transposed forms factors and
+// productGrads: for C = A·B, dA = dC·Bᵀ and dB = Aᵀ·dC. For the transposed forms factors and
 // flags are swapped so that the result is stored as the operand is.
-func gradMatMul(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
-	a, b, dc := n.In[0], n.In[1], dy[0]
+func productGrads(r *Reverse, kind op.Kind, n graph.Node, dc graph.Value) []graph.Value {
+	a, b := n.In[0], n.In[1]
 	ta, tb := n.Attr.TransA, n.Attr.TransB
 	dx := make([]graph.Value, len(n.In))
 	if r.Needs(a) {
 		if ta {
-			dx[0] = r.EmitOne(op.MatMul, op.Attr{TransA: tb, TransB: true}, b, dc)
+			dx[0] = r.EmitOne(kind, op.Attr{TransA: tb, TransB: true}, b, dc)
 		} else {
-			dx[0] = r.EmitOne(op.MatMul, op.Attr{TransB: !tb}, dc, b)
+			dx[0] = r.EmitOne(kind, op.Attr{TransB: !tb}, dc, b)
 		}
 	}
 	if r.Needs(b) {
 		if tb {
-			dx[1] = r.EmitOne(op.MatMul, op.Attr{TransA: true, TransB: ta}, dc, a)
+			dx[1] = r.EmitOne(kind, op.Attr{TransA: true, TransB: ta}, dc, a)
 		} else {
-			dx[1] = r.EmitOne(op.MatMul, op.Attr{TransA: !ta}, a, dc)
+			dx[1] = r.EmitOne(kind, op.Attr{TransA: !ta}, a, dc)
 		}
 	}
+	return dx
+}
+
+func gradMatMul(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	dc, dx := dy[0], productGrads(r, op.MatMul, n, dy[0])
 	if n.Attr.Bias && r.Needs(n.In[2]) {
 		dx[2] = r.EmitOne(op.SumRows, op.Attr{InnerDims: 1}, dc)
 	}
 	if n.Attr.Plus {
 		dx[2] = dc
+	}
+	return dx
+}
+
+// gradBatchMatMul is gradMatMul matrix by matrix; an operand that was repeated over batches has the sum
+// over them.
+func gradBatchMatMul(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	dx := productGrads(r, op.BatchMatMul, n, dy[0])
+	for i, v := range n.In {
+		if dx[i] != 0 {
+			dx[i] = r.unrepeat(dx[i], r.TypeOf(v).Shape)
+		}
 	}
 	return dx
 }
@@ -208,14 +227,20 @@ func gradRope(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 }
 
 // gradAttention reads the forward outputs again: o and the logarithms of the row
-// sums, from which the attention weights are recomputed.
+// sums, from which the attention weights are recomputed. A mask that is learned has a gradient
+// by an op of its own, so that others cost nothing more.
 func gradAttention(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	dx := make([]graph.Value, len(n.In))
 	if dy[0] == 0 || dy[1] != 0 {
 		return dx // gradients of the row sums do not exist
 	}
 	in := append([]graph.Value{n.In[0], n.In[1], n.In[2], n.Out[0], n.Out[1], dy[0]}, n.In[3:]...)
-	copy(dx, r.Emit(op.AttentionGrad, n.Attr, in...))
+	if r.Needs(n.In[0]) || r.Needs(n.In[1]) || r.Needs(n.In[2]) {
+		copy(dx, r.Emit(op.AttentionGrad, n.Attr, in...))
+	}
+	if last := len(n.In) - 1; n.Attr.Mask && r.Needs(n.In[last]) {
+		dx[last] = r.EmitOne(op.AttentionMaskGrad, n.Attr, in...)
+	}
 	return dx
 }
 

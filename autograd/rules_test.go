@@ -14,7 +14,7 @@ import (
 // differentiable says which operands of an op the rule gives gradients for: all
 // real ones unless named here.
 var differentiable = map[op.Kind]int{
-	op.QuantizedMatmul: 1, op.Rope: 1, op.Attention: 3, op.LinearCrossEntropy: 2, op.CrossEntropy: 1, op.MeanSquare: 1,
+	op.QuantizedMatmul: 1, op.Rope: 1, op.LinearCrossEntropy: 2, op.CrossEntropy: 1, op.MeanSquare: 1,
 }
 
 // Every small case of every op with a rule, as a program of one op.

@@ -1,9 +1,12 @@
 package graph
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -64,6 +67,12 @@ type Builder struct {
 // NeedWholeBatch says that what is computed depends on all samples of a batch together, so that a batch
 // must be one micro-batch.
 func (b *Builder) NeedWholeBatch() { b.program.WholeBatch = true }
+
+// IsMean says that what is computed is divided by the samples or targets of the whole batch, as nn.Mean does it: the sum over
+// micro-batches is then right.
+func (b *Builder) IsMean() bool {
+	return slices.ContainsFunc(b.program.Inputs, func(p Port) bool { return p.Role == Batch && (p.Name == "scale" || p.Name == "sample_scale") })
+}
 
 // Results makes one result of several tensors, each with the samples of the micro-batch as its first
 // dimension: [B ..], a row for each sample. Names say which is which.
@@ -147,15 +156,40 @@ func (b *Builder) Param(name string, t op.Type, frozen bool) Value {
 	return b.named(Port{Role: Param, Name: name, Frozen: frozen}, t)
 }
 
-// Floats is a constant vector.
-func (b *Builder) Floats(name string, data []float32) Value {
+// Floats is a constant: a vector, or a tensor of the given dimensions.
+func (b *Builder) Floats(name string, data []float32, dims ...int64) Value {
 	raw := make([]byte, 4*len(data))
 	dtype.F32.Encode(raw, data)
-	return b.named(Port{Role: Const, Name: name, Data: raw}, op.Type{DType: dtype.F32, Shape: shape.Of(len(data))})
+	return b.constant(name, raw, dtype.F32, len(data), dims)
+}
+
+// Integers is a constant of ids or indices, such as those of a bias by relative position.
+func (b *Builder) Integers(name string, data []int32, dims ...int64) Value {
+	raw := make([]byte, 0, 4*len(data))
+	for _, n := range data {
+		raw = binary.LittleEndian.AppendUint32(raw, uint32(n))
+	}
+	return b.constant(name, raw, dtype.I32, len(data), dims)
+}
+
+// constant with the same name, numbers and shape is the same value.
+func (b *Builder) constant(name string, raw []byte, d dtype.Type, elements int, dims []int64) Value {
+	t := op.Type{DType: d, Shape: shape.Of(elements)}
+	if len(dims) > 0 {
+		t.Shape = dims
+	}
+	if t.Shape.Check() == nil && t.Shape.Elements() != int64(elements) {
+		b.Fail("constant %s has %d numbers, shape %v has %d", name, elements, t.Shape, t.Shape.Elements())
+		return 0
+	}
+	return b.named(Port{Role: Const, Name: name, Data: raw}, t)
 }
 
 func (b *Builder) named(p Port, t op.Type) Value {
 	key := string(p.Role) + " " + p.Name
+	if p.Role == Const {
+		key += fmt.Sprintf(" %v %x", t, sha256.Sum256(p.Data))
+	}
 	if v, ok := b.inputs[key]; ok {
 		if !b.program.Types[v].Equal(t) {
 			b.Fail("%s is %v and %v", key, b.program.Types[v], t)
@@ -176,6 +210,7 @@ func (b *Builder) input(p Port, t op.Type) Value {
 		b.Fail("input %s %s: %w", p.Role, p.Name, err)
 		return 0
 	}
+	t.Shape = slices.Clone(t.Shape)
 	p.Value = b.value(t)
 	b.program.Inputs = append(b.program.Inputs, p)
 	return p.Value
@@ -200,8 +235,13 @@ func (b *Builder) Apply(kind op.Kind, attr op.Attr, in ...Value) []Value {
 		}
 		types[i] = b.program.Types[v]
 	}
+	attr = own(attr)
 	call, err := op.Make(kind, attr, types...)
 	if err != nil {
+		b.Fail("%w", err)
+		return make([]Value, 8)
+	}
+	if err := b.checkIDs(call, in); err != nil {
 		b.Fail("%w", err)
 		return make([]Value, 8)
 	}
@@ -209,8 +249,36 @@ func (b *Builder) Apply(kind op.Kind, attr op.Attr, in ...Value) []Value {
 	for i, t := range call.Out {
 		out[i] = b.value(t)
 	}
-	b.program.Nodes = append(b.program.Nodes, Node{Kind: kind, Attr: attr, In: in, Out: out, At: modelLine()})
+	b.program.Nodes = append(b.program.Nodes, Node{Kind: kind, Attr: attr, In: slices.Clone(in), Out: slices.Clone(out), At: modelLine()})
 	return out
+}
+
+// own is the attributes with slices of their own: those that callers gave stay theirs.
+func own(a op.Attr) op.Attr {
+	s := &a.Spatial
+	for _, list := range []*[]int64{&a.Axes, &a.Sizes, (*[]int64)(&a.Shape), &s.Kernel, &s.Stride, &s.Padding, &s.Dilation} {
+		*list = slices.Clone(*list)
+	}
+	return a
+}
+
+// checkIDs refuses constant ids that are outside of what they name; those of batches are looked at when they come.
+func (b *Builder) checkIDs(c op.Call, in []Value) error {
+	ids, has := c.IDs()
+	if !has {
+		return nil
+	}
+	at := slices.IndexFunc(b.program.Inputs, func(p Port) bool { return p.Role == Const && p.Value == in[ids.Operand] })
+	if at < 0 {
+		return nil
+	}
+	p := b.program.Inputs[at]
+	for i := 0; i < len(p.Data); i += 4 {
+		if n := int32(binary.LittleEndian.Uint32(p.Data[i:])); (n < 0 || int64(n) >= ids.Count) && !(ids.AllowsIgnored && n == op.IgnoreIndex) {
+			return fmt.Errorf("%s: constant %s has %d at place %d, want 0 to %d", c.Kind, p.Name, n, i/4, ids.Count-1)
+		}
+	}
+	return nil
 }
 
 // Stream gives a number for a random stream of this program.

@@ -27,11 +27,11 @@ func FuseTraining(p *Program, has func(op.Call) bool) *Program {
 	return f.compact()
 }
 
-// joined turns attention of the parts of one value into JoinedAttention.
+// joined turns attention of the parts of one value into JoinedAttention, which has no gradient of a mask.
 func (f *fuser) joined(i int) bool {
 	n := f.Nodes[i]
 	at, ok := f.maker[n.In[0]]
-	if !ok || f.Nodes[at].Kind != op.Split || f.Nodes[at].Attr.Axis != 0 || !slices.Equal(f.Nodes[at].Out, n.In[:3]) {
+	if !ok || n.Attr.Mask || f.Nodes[at].Kind != op.Split || f.Nodes[at].Attr.Axis != 0 || !slices.Equal(f.Nodes[at].Out, n.In[:3]) {
 		return false
 	}
 	for _, v := range n.In[:3] {

@@ -163,3 +163,57 @@ func TestCostIsTheSumOfItsNodes(t *testing.T) {
 		t.Errorf("%v operations, want %v", got, want)
 	}
 }
+
+// Constants of one name and different numbers are different; those of the same numbers are one.
+func TestConstants(t *testing.T) {
+	b := NewBuilder("constants", Config{})
+	x, y, z := b.Floats("rope", []float32{1, 2}), b.Floats("rope", []float32{1, 3}), b.Floats("rope", []float32{1, 2})
+	if x == y || x != z || b.Floats("rope", []float32{1, 2}, 2, 1) == x {
+		t.Error("constants are mixed up")
+	}
+	if ids := b.Integers("ids", []int32{0, 2, 1, 1}, 2, 2); b.TypeOf(ids).String() != "i32[2 2]" {
+		t.Errorf("ids are %v", b.TypeOf(ids))
+	}
+	for _, c := range []struct {
+		want  string
+		build func(b *Builder)
+	}{
+		{"constant x has 3 numbers, shape [2 2] has 4", func(b *Builder) { b.Floats("x", make([]float32, 3), 2, 2) }},
+		{"embedding: constant ids has 5 at place 1, want 0 to 4", func(b *Builder) {
+			b.Embedding(b.Integers("ids", []int32{4, 5}), b.Input(op.Type{DType: dtype.F32, Shape: []int64{5, 3}}))
+		}},
+		{"matmul of f32[3] (transposed: true)", func(b *Builder) {
+			b.BatchMatMul(b.Floats("x", make([]float32, 3)), b.Floats("y", make([]float32, 9), 3, 3), true, false)
+		}},
+	} {
+		b := NewBuilder("constants", Config{})
+		if c.build(b); b.Err() == nil || !strings.Contains(b.Err().Error(), c.want) {
+			t.Errorf("error %v, want %q in it", b.Err(), c.want)
+		}
+	}
+}
+
+// What model code does with the slices it gave and got changes nothing.
+func TestSlicesBelongToTheCaller(t *testing.T) {
+	b := NewBuilder("slices", Config{})
+	x := b.Input(f32(2, 6))
+	parts := b.Split(x, 2, 4)
+	for i, p := range parts {
+		parts[i] = b.Scale(p, 2)
+	}
+	y := b.Concat(parts...)
+	parts[0] = x
+	dims := []int64{3, 4}
+	y = b.Reshape(y, dims...)
+	dims[0], dims[1] = 7, 7
+	p, err := b.Program(Carry, y)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !p.Type(y).Shape.Equal(shape.Of(3, 4)) || !p.Nodes[4].Attr.Shape.Equal(shape.Of(3, 4)) {
+		t.Errorf("reshaped to %v, attributes %v", p.Type(y), p.Nodes[4].Attr.Shape)
+	}
+	if split, joined := p.Nodes[0], p.Nodes[3]; split.Out[0] == joined.In[0] || joined.In[0] == x {
+		t.Errorf("%v is split to %v, and %v is joined", x, split.Out, joined.In)
+	}
+}

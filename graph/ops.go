@@ -1,8 +1,11 @@
 package graph
 
 import (
+	"slices"
+
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/shape"
 )
 
 // Readable forms of Apply, one per op that model code uses.
@@ -14,6 +17,54 @@ func (b *Builder) Linear(x, w, bias Value) Value {
 
 // MatMul is x·w (+ bias), w [in out].
 func (b *Builder) MatMul(x, w, bias Value) Value { return b.matmul(op.Attr{}, x, w, bias) }
+
+// BatchMatMul is PyTorch's torch.matmul: the product of the matrices in the last two dimensions of x and y,
+// or of their transposes, for all batches before them, which broadcast. A vector is a row on the left and a
+// column on the right, and the result has no such dimension.
+func (b *Builder) BatchMatMul(x, y Value, transX, transY bool) Value {
+	s, t := b.TypeOf(x).Shape, b.TypeOf(y).Shape
+	if b.err != nil {
+		return 0
+	}
+	if len(s) == 0 || len(t) == 0 || len(s) == 1 && transX || len(t) == 1 && transY {
+		b.Fail("the matmul of %v (transposed: %v) and %v (transposed: %v) needs vectors or matrices, of which only matrices are transposed", b.TypeOf(x), transX, b.TypeOf(y), transY)
+		return 0
+	}
+	row, column := len(s) == 1, len(t) == 1
+	if row {
+		x, s = b.Reshape(x, 1, s[0]), shape.Shape{1, s[0]}
+	}
+	if column {
+		y, t = b.Reshape(y, t[0], 1), shape.Shape{t[0], 1}
+	}
+	out := b.batched(op.Attr{TransA: transX, TransB: transY}, x, y, s, t)
+	if b.err != nil || !row && !column {
+		return out
+	}
+	dims := slices.Clone(b.TypeOf(out).Shape)
+	if column {
+		dims = dims[:len(dims)-1]
+	}
+	if row { // [.. 1 N], or [.. 1] without the column
+		at := len(dims) - 1
+		if !column {
+			at--
+		}
+		dims = slices.Delete(dims, at, at+1)
+	}
+	return b.Reshape(out, dims...)
+}
+
+// batched is one matmul of more rows where all batches share y, whose gradient is then one matmul too.
+func (b *Builder) batched(a op.Attr, x, y Value, s, t shape.Shape) Value {
+	if shared := t.Elements() == t[len(t)-2]*t[len(t)-1] && len(t) <= len(s); shared && (!a.TransA || len(s) == 2) {
+		if len(t) > 2 {
+			y = b.Reshape(y, t[len(t)-2:]...)
+		}
+		return b.matmul(a, x, y, 0)
+	}
+	return b.Apply(op.BatchMatMul, a, x, y)[0]
+}
 
 func (b *Builder) matmul(a op.Attr, x, w, bias Value) Value {
 	if bias == 0 {
@@ -49,11 +100,30 @@ func (b *Builder) Embedding(ids, table Value) Value {
 	return b.Apply(op.Embedding, op.Attr{}, ids, table)[0]
 }
 
-// Add sums; y may be smaller and is then repeated over the outer dimensions.
-func (b *Builder) Add(x, y Value) Value { return b.Apply(op.Add, op.Attr{}, x, y)[0] }
+// Add and Mul broadcast, as in PyTorch. Where y is as x, or as its last dimensions, ops of their own are faster.
+func (b *Builder) Add(x, y Value) Value {
+	if b.endsWith(x, y) {
+		return b.Apply(op.Add, op.Attr{}, x, y)[0]
+	}
+	return b.Plus(x, y)
+}
 
-// Mul multiplies elementwise, with the same rule for y.
-func (b *Builder) Mul(x, y Value) Value { return b.Apply(op.Mul, op.Attr{}, x, y)[0] }
+// Mul multiplies elementwise.
+func (b *Builder) Mul(x, y Value) Value {
+	if b.endsWith(x, y) {
+		return b.Apply(op.Mul, op.Attr{}, x, y)[0]
+	}
+	return b.Times(x, y)
+}
+
+// endsWith says that y has the last dimensions of x.
+func (b *Builder) endsWith(x, y Value) bool {
+	s, t := b.TypeOf(x).Shape, b.TypeOf(y).Shape
+	return len(t) <= len(s) && t.Equal(s[len(s)-len(t):])
+}
+
+// Detach is x, through which no gradient passes. Values of a straight-through estimator are b.Add(x, b.Detach(b.Sub(q, x))).
+func (b *Builder) Detach(x Value) Value { return b.Apply(op.Detach, op.Attr{}, x)[0] }
 
 // Scale multiplies by a constant.
 func (b *Builder) Scale(x Value, by float64) Value {
@@ -76,10 +146,13 @@ func (b *Builder) Dropout(x Value, p float64) Value {
 	return b.Apply(op.Dropout, op.Attr{Prob: p, Stream: b.Stream()}, x)[0]
 }
 
-// Cast changes the element type.
+// Cast changes the element type; integers may become real numbers.
 func (b *Builder) Cast(x Value, to dtype.Type) Value {
 	if b.TypeOf(x).DType == to {
 		return x
+	}
+	if b.TypeOf(x).DType == dtype.I32 && to != dtype.F32 && to.Float() {
+		x = b.Cast(x, dtype.F32)
 	}
 	return b.Apply(op.Cast, op.Attr{To: to}, x)[0]
 }
@@ -115,7 +188,9 @@ func (b *Builder) Rope(x, positions, freq Value, heads int64, scale float64) Val
 	return b.Apply(op.Rope, op.Attr{Heads: heads, Scale: scale}, x, positions, freq)[0]
 }
 
-// AttentionMasks are the optional operands of attention.
+// AttentionMasks are the optional operands of attention: documents and padding [B S] i32, and a mask
+// [T S], [H T S] or [B H T S], with 1 for what is the same, that is added to the scores as PyTorch's
+// attn_mask is. A mask that is learned, such as a bias by relative position, gets its gradient.
 type AttentionMasks struct{ Segments, KeyMask, Mask Value }
 
 // Attention of the given heads. Attr needs Heads, KVHeads, Scale and, as wanted,
@@ -124,6 +199,9 @@ func (b *Builder) Attention(a op.Attr, q, k, v Value, m AttentionMasks) Value {
 	if b.Task == Generate {
 		b.Fail("this attention has no cache, so the model cannot generate; causal models call nn.CausalAttention")
 		return 0
+	}
+	if m.Mask != 0 && b.TypeOf(m.Mask).DType.Float() {
+		m.Mask = b.Cast(m.Mask, dtype.F32)
 	}
 	in := []Value{q, k, v}
 	for _, part := range []struct {

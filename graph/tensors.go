@@ -76,14 +76,18 @@ func (b *Builder) Transpose(x Value, i, j int) Value {
 	return b.Permute(x, axes...)
 }
 
-// Slice takes elements from start to before end along an axis, each step; a negative end counts from
+// Slice takes elements from start to before end along an axis, each step; negative ones count from
 // behind.
 func (b *Builder) Slice(x Value, axis int, start, end, step int64) Value {
 	at, ok := b.fromLast(x, axis)
 	if !ok {
 		return 0
 	}
-	if _, n, _ := b.TypeOf(x).Shape.Around(at, 1); end < 0 {
+	_, n, _ := b.TypeOf(x).Shape.Around(at, 1)
+	if start < 0 {
+		start += n
+	}
+	if end < 0 {
 		end += n
 	}
 	step = max(step, 1)
@@ -269,8 +273,7 @@ func (b *Builder) Binary(f op.Func2, x, y Value) Value {
 	return b.Apply(op.Binary, op.Attr{Func2: f}, x, y)[0]
 }
 
-// Sub, Div, Pow, Maximum and Minimum broadcast, and so do Plus and Times; the y of Add and Mul is the
-// end of x.
+// Sub, Div, Pow, Maximum, Minimum, Plus and Times broadcast.
 func (b *Builder) Sub(x, y Value) Value     { return b.Binary(op.Minus, x, y) }
 func (b *Builder) Div(x, y Value) Value     { return b.Binary(op.Divide, x, y) }
 func (b *Builder) Pow(x, y Value) Value     { return b.Binary(op.Pow, x, y) }

@@ -40,6 +40,55 @@ var (
 	Hardtanh  = Function{op.Clamp, -1, 1}
 )
 
+// The activations that are made of others, with PyTorch's numbers.
+type (
+	CELU       float64 // alpha, 1 in PyTorch
+	Softshrink float64 // lambda, 0.5 in PyTorch
+	Hardshrink float64 // lambda, 0.5 in PyTorch
+	Tanhshrink struct{}
+	// GLU is the first half of an axis times the sigmoid of the second; -1 is the last axis.
+	GLU int
+)
+
+// Forward keeps the shape: max(0, x) + min(0, alpha·(exp(x/alpha) - 1)).
+func (alpha CELU) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	if alpha == 0 {
+		b.Fail("a CELU with an alpha of 0, which divides")
+		return 0
+	}
+	return b.Scale(b.Map(op.ELU, 1, 0, b.Scale(x, 1/float64(alpha))), float64(alpha))
+}
+
+// Forward keeps the shape: x, by lambda nearer to 0.
+func (lambda Softshrink) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	return b.Sub(x, b.Clamp(x, -float64(lambda), float64(lambda)))
+}
+
+// Forward keeps the shape: 0 from -lambda to lambda, else x.
+func (lambda Hardshrink) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	far := b.Compare(op.Greater, b.Unary(op.Abs, x), b.Cast(b.Floats("lambda", []float32{float32(lambda)}), b.TypeOf(x).DType))
+	return b.Binary(op.If, far, x)
+}
+
+// Forward keeps the shape: x - tanh(x).
+func (Tanhshrink) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	return b.Sub(x, b.Unary(op.Tanh, x))
+}
+
+// Forward halves the axis.
+func (axis GLU) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	s, at := b.TypeOf(x).Shape, int(axis)
+	if at < 0 {
+		at += len(s)
+	}
+	if b.Err() != nil || at < 0 || at >= len(s) || s[at]%2 != 0 {
+		b.Fail("the halves of axis %d of %v", axis, b.TypeOf(x))
+		return 0
+	}
+	half := b.SplitAxis(x, at, s[at]/2, s[at]/2)
+	return b.Gated(op.Sigmoid, half[1], half[0])
+}
+
 // Forward keeps the shape.
 func (f Function) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	return b.Map(f.Func, f.Alpha, f.Beta, x)

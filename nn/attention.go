@@ -7,18 +7,6 @@ import (
 	"spillway/op"
 )
 
-// Rope are rotary positions.
-type Rope struct {
-	Freq []float32 // radians per position of each pair of a head's elements
-	// Scale multiplies what is rotated; 0 counts as 1.
-	Scale float64
-}
-
-// Forward rotates the heads of x [B T H·D].
-func (r *Rope) Forward(b *graph.Builder, x graph.Value, heads int64) graph.Value {
-	return b.Rope(x, Positions(b), b.Floats("rope", r.Freq), heads, r.Scale)
-}
-
 // CausalAttention is attention to the same and earlier positions of a document or, where the
 // task is to generate, of a sequence in the cache. All causal models call it. Attr needs
 // Heads, KVHeads, Scale and, as wanted, Window and Prob.

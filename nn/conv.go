@@ -1,7 +1,9 @@
 package nn
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"spillway/graph"
 	"spillway/op"
@@ -38,10 +40,8 @@ func NewConv(in, out, groups int64, kernel ...int64) *Conv {
 
 // Strided is the layer with a stride and a padding, the same in all dimensions.
 func (c *Conv) Strided(stride, padding int64) *Conv {
-	c.Stride, c.Padding = nil, nil
-	for range len(c.Weight.Shape) - 2 {
-		c.Stride, c.Padding = append(c.Stride, stride), append(c.Padding, padding)
-	}
+	s := windows(len(c.Weight.Shape)-2, 0, stride, padding)
+	c.Stride, c.Padding = s.Stride, s.Padding
 	return c
 }
 
@@ -85,6 +85,13 @@ func NewConvTranspose(in, out, groups int64, kernel ...int64) *ConvTranspose {
 	return &ConvTranspose{Weight: NewParam(init, dims...), Bias: NewParam(init, out), Spatial: op.Spatial{Groups: groups}}
 }
 
+// Strided is the layer with a stride and a padding, the same in all dimensions.
+func (c *ConvTranspose) Strided(stride, padding int64) *ConvTranspose {
+	s := windows(len(c.Weight.Shape)-2, 0, stride, padding)
+	c.Stride, c.Padding = s.Stride, s.Padding
+	return c
+}
+
 // Forward maps [B S.. in] to [B S'.. out].
 func (c *ConvTranspose) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	return c.In(b, x, func(x graph.Value) graph.Value {
@@ -93,17 +100,53 @@ func (c *ConvTranspose) Forward(b *graph.Builder, x graph.Value) graph.Value {
 }
 
 // MaxPool and AvgPool take the largest or the mean of windows; a Stride of none is the window's size.
-// AvgPool counts padding where CountPadding is set, which is PyTorch's default.
 type (
 	MaxPool struct{ op.Spatial }
-	AvgPool struct{ op.Spatial }
+	AvgPool struct {
+		op.Spatial
+		// IgnorePadding: padding does not count in means, as without PyTorch's count_include_pad.
+		IgnorePadding bool
+	}
 )
+
+// NewMaxPool1d to NewAvgPool3d are PyTorch's layers; a stride of 0 is the window's size.
+func NewMaxPool1d(kernel, stride, padding int64) MaxPool {
+	return MaxPool{windows(1, kernel, stride, padding)}
+}
+func NewMaxPool2d(kernel, stride, padding int64) MaxPool {
+	return MaxPool{windows(2, kernel, stride, padding)}
+}
+func NewMaxPool3d(kernel, stride, padding int64) MaxPool {
+	return MaxPool{windows(3, kernel, stride, padding)}
+}
+func NewAvgPool1d(kernel, stride, padding int64) AvgPool {
+	return AvgPool{Spatial: windows(1, kernel, stride, padding)}
+}
+func NewAvgPool2d(kernel, stride, padding int64) AvgPool {
+	return AvgPool{Spatial: windows(2, kernel, stride, padding)}
+}
+func NewAvgPool3d(kernel, stride, padding int64) AvgPool {
+	return AvgPool{Spatial: windows(3, kernel, stride, padding)}
+}
+
+// windows are the same in all of so many dimensions.
+func windows(dims int, kernel, stride, padding int64) (s op.Spatial) {
+	for range dims {
+		s.Kernel, s.Stride, s.Padding = append(s.Kernel, kernel), append(s.Stride, cmp.Or(stride, kernel)), append(s.Padding, padding)
+	}
+	return s
+}
 
 // Forward maps [B S.. C] to [B S'.. C].
 func (p MaxPool) Forward(b *graph.Builder, x graph.Value) graph.Value { return b.MaxPool(p.Spatial, x) }
 
 // Forward maps [B S.. C] to [B S'.. C].
-func (p AvgPool) Forward(b *graph.Builder, x graph.Value) graph.Value { return b.AvgPool(p.Spatial, x) }
+func (p AvgPool) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	if slices.Max(append(p.Padding, 0)) > 0 {
+		p.CountPadding = !p.IgnorePadding
+	}
+	return b.AvgPool(p.Spatial, x)
+}
 
 // AdaptiveAvgPool and AdaptiveMaxPool make so many places of each spatial dimension.
 type (
@@ -121,7 +164,8 @@ func (p AdaptiveMaxPool) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	return b.MaxPool(op.Spatial{Kernel: p, Adaptive: true}, x)
 }
 
-// Upsample is PyTorch's layer of the same name: it resamples to Sizes, or by Scale where there are none.
+// Upsample is PyTorch's layer of the same name: it resamples to Sizes, or by Scale where there are none; without a Mode to
+// the nearest place.
 type Upsample struct {
 	Sizes        []int64
 	Scale        float64
@@ -131,13 +175,20 @@ type Upsample struct {
 
 // Forward maps [B S.. C] to [B S'.. C].
 func (u Upsample) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	u.Mode = cmp.Or(u.Mode, op.Nearest)
 	sizes, s := u.Sizes, b.TypeOf(x).Shape
-	if sizes == nil && len(s) > 2 {
-		for _, n := range s[1 : len(s)-1] {
-			sizes = append(sizes, int64(math.Floor(float64(n)*u.Scale)))
+	if sizes != nil || len(s) <= 2 {
+		return b.Interpolate(u.Mode, u.AlignCorners, x, sizes, nil)
+	}
+	scales := make([]float64, 0, 3)
+	for _, n := range s[1 : len(s)-1] {
+		size := int64(math.Floor(float64(n) * u.Scale))
+		sizes, scales = append(sizes, size), append(scales, u.Scale)
+		if float64(size) == float64(n)*u.Scale || u.AlignCorners { // sizes say the same, or corners do
+			scales[len(scales)-1] = 0
 		}
 	}
-	return b.Interpolate(u.Mode, u.AlignCorners, x, sizes, nil)
+	return b.Interpolate(u.Mode, u.AlignCorners, x, sizes, scales)
 }
 
 // ChannelsLast brings [B C S..], PyTorch's order, to [B S.. C]; ChannelsFirst brings it back.

@@ -1,7 +1,9 @@
 package nn_test
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"spillway/dtype"
@@ -76,6 +78,44 @@ func TestRotationsOfPublishedForms(t *testing.T) {
 	}
 }
 
+// Sections of a head turn by positions of their own, in both forms.
+func TestRotationsBySections(t *testing.T) {
+	const heads = 2
+	sections := [][]float32{{1, 0.5}, {0.3}, {0.2, 0.1, 0.05}}
+	of := []int{0, 0, 1, 2, 2, 2}
+	x := real(1, 2, 3, heads*12)
+	for _, form := range []nn.RopeForm{nn.HalfRope, nn.InterleavedRope} {
+		want, values := x.Clone().F, map[string]op.Array{"x": x}
+		var places [3][]int32
+		for i := range places {
+			places[i] = []int32{int32(i), 4, 7, 2, int32(3 * i), 1}
+			values[fmt.Sprint("p", i)] = op.Array{Type: op.Type{DType: dtype.I32, Shape: shape.Of(2, 3)}, I: places[i]}
+		}
+		for row := range 6 {
+			for h := range heads {
+				for i, f := range slices.Concat(sections...) {
+					a, b := i, i+6
+					if form == nn.InterleavedRope {
+						a, b = 2*i, 2*i+1
+					}
+					head := (row*heads + h) * 12
+					sin, cos := math.Sincos(float64(places[of[i]][row]) * float64(f))
+					want[head+a] = x.F[head+a]*cos - x.F[head+b]*sin
+					want[head+b] = x.F[head+b]*cos + x.F[head+a]*sin
+				}
+			}
+		}
+		got := run(t, values, func(b *graph.Builder, in map[string]graph.Value) graph.Value {
+			list := make([]nn.RopeSection, 3)
+			for i := range list {
+				list[i] = nn.RopeSection{Positions: in[fmt.Sprint("p", i)], Freq: sections[i]}
+			}
+			return nn.RotateSections(b, form, in["x"], heads, list...)
+		})
+		same(t, string(form), got, want)
+	}
+}
+
 // Queries look at something else where a mask of ones and zeros allows it.
 func TestCrossAttentionWithAMask(t *testing.T) {
 	q, k, v := real(1, 1, 2, 4), real(2, 1, 3, 4), real(3, 1, 3, 4)
@@ -115,7 +155,7 @@ func TestMasksOfSamplesAndHeads(t *testing.T) {
 		mask := real(4, size[0], size[1], queries, keys)
 		mask.F[1], mask.F[len(mask.F)-3] = math.Inf(-1), math.Inf(-1)
 		got := run(t, map[string]op.Array{"q": q, "k": k, "v": v, "mask": mask, "seen": seen}, func(b *graph.Builder, in map[string]graph.Value) graph.Value {
-			return nn.MaskedAttention(b, op.Attr{Heads: heads, KVHeads: shared, Scale: 0.5}, in["q"], in["k"], in["v"], graph.AttentionMasks{Mask: in["mask"], KeyMask: in["seen"]})
+			return b.Attention(op.Attr{Heads: heads, KVHeads: shared, Scale: 0.5}, in["q"], in["k"], in["v"], graph.AttentionMasks{Mask: in["mask"], KeyMask: in["seen"]})
 		})
 		want := make([]float64, samples*queries*heads*width)
 		for row := range samples * queries * heads {

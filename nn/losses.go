@@ -105,8 +105,8 @@ type CrossEntropyOptions struct {
 }
 
 // CrossEntropyOf is the cross-entropy [1] of logits [.. C] against batch part "targets" [..], of which
-// op.IgnoreIndex counts for nothing. With weights it is divided by the sum of the weights of a micro-batch's targets, which
-// is PyTorch's where a batch is one micro-batch.
+// op.IgnoreIndex counts for nothing. With weights it is divided by the sum of the weights of the targets, and a batch must be
+// one micro-batch.
 func CrossEntropyOf(b *graph.Builder, logits graph.Value, o CrossEntropyOptions) graph.Value {
 	s := b.TypeOf(logits).Shape
 	if b.Err() != nil {
@@ -123,6 +123,7 @@ func CrossEntropyOf(b *graph.Builder, logits graph.Value, o CrossEntropyOptions)
 	picked := b.Reshape(b.Gather(logp, -1, b.Reshape(ids, rows, 1)), rows)
 	weight := counts
 	if o.Weights != nil {
+		b.NeedWholeBatch() // the sum is over all targets
 		table := b.Floats("class weights", o.Weights)
 		weight = b.Times(counts, b.Reshape(b.Embedding(ids, b.Reshape(table, classes, 1)), rows))
 	}
@@ -134,7 +135,7 @@ func CrossEntropyOf(b *graph.Builder, logits graph.Value, o CrossEntropyOptions)
 		}
 		loss = b.Sub(loss, b.Scale(b.Sum(b.Times(counts, b.Sum(each, -1))), o.Smoothing/float64(classes)))
 	}
-	if o.Weights != nil { // the mean by weights of this micro-batch counts as its targets do in the batch
+	if o.Weights != nil { // the scale divides by the number of targets
 		total := b.Maximum(b.Sum(weight), b.Floats("least", []float32{1e-30}))
 		loss = b.Div(b.Times(loss, b.Sum(counts)), total)
 	}

@@ -8,8 +8,7 @@ import (
 	"spillway/op"
 )
 
-// Recurrent is PyTorch's RNN, LSTM or GRU with batch_first: layers, each in one direction or both, that
-// start from zeros. A program has the steps of all positions one after the other.
+// Recurrent is PyTorch's RNN, LSTM or GRU with batch_first: layers, each in one direction or both. A program has the steps of all positions one after the other.
 type Recurrent struct {
 	Cell          Cell
 	In, Hidden    int64
@@ -76,33 +75,68 @@ func (r *Recurrent) Named() (list []NamedParam) {
 	return list
 }
 
-// Forward maps x [B T in] to the states of the last layer [B T H], or [B T 2·H].
+// state is what a direction of a layer passes from step to step [1 B H]; c is the memory of an LSTM. No values count as zeros.
+type state struct{ h, c graph.Value }
+
+// Forward maps x [B T in] to the states of the last layer [B T H], or [B T 2·H]. It starts from zeros.
 func (r *Recurrent) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	return r.Precision.In(b, x, func(x graph.Value) graph.Value {
-		if s := b.TypeOf(x).Shape; b.Err() == nil && (len(s) != 3 || s[2] != r.In || s[1] < 1) {
-			b.Fail("%v of %v, want [B T %d]", r.Cell, b.TypeOf(x), r.In)
-			return 0
-		}
-		x = b.Permute(x, 1, 0, 2) // positions first
-		per := len(r.weights) / max(r.Layers, 1)
-		for i := 0; i < len(r.weights); i += per {
-			if i > 0 {
-				x = b.Dropout(x, r.Dropout)
-			}
-			states := make([]graph.Value, per)
-			for k := range states {
-				states[k] = r.run(b, r.weights[i+k], x)
-			}
-			if x = states[0]; per > 1 {
-				x = b.Concat(states...)
-			}
-		}
-		return b.Permute(x, 1, 0, 2)
+		return r.forward(b, x, make([]state, len(r.weights)))
 	})
 }
 
-// run steps over x [T B in] and gives all states [T B H].
-func (r *Recurrent) run(b *graph.Builder, d direction, x graph.Value) graph.Value {
+// ForwardFrom starts from states h, and of an LSTM c, [layers·directions B H], and gives those at the end too, as PyTorch's h_n and
+// c_n. No values count as zeros.
+func (r *Recurrent) ForwardFrom(b *graph.Builder, x, h, c graph.Value) (y, hn, cn graph.Value) {
+	y = r.Precision.In(b, x, func(x graph.Value) graph.Value {
+		states := make([]state, len(r.weights))
+		for i := range states {
+			at := func(v graph.Value) graph.Value {
+				if v == 0 {
+					return 0
+				}
+				return b.Cast(b.Slice(v, 0, int64(i), int64(i)+1, 1), b.TypeOf(x).DType)
+			}
+			states[i] = state{at(h), at(c)}
+		}
+		y := r.forward(b, x, states)
+		hs, cs := make([]graph.Value, len(states)), make([]graph.Value, len(states))
+		for i, s := range states {
+			hs[i], cs[i] = s.h, s.c
+		}
+		if hn = b.ConcatAxis(0, hs...); r.Cell == LSTMCell {
+			cn = b.ConcatAxis(0, cs...)
+		}
+		return y
+	})
+	return y, hn, cn
+}
+
+// forward leaves the states at the end in states.
+func (r *Recurrent) forward(b *graph.Builder, x graph.Value, states []state) graph.Value {
+	if s := b.TypeOf(x).Shape; b.Err() == nil && (len(s) != 3 || s[2] != r.In || s[1] < 1) {
+		b.Fail("%v of %v, want [B T %d]", r.Cell, b.TypeOf(x), r.In)
+		return 0
+	}
+	x = b.Permute(x, 1, 0, 2) // positions first
+	per := len(r.weights) / max(r.Layers, 1)
+	for i := 0; i < len(r.weights); i += per {
+		if i > 0 {
+			x = b.Dropout(x, r.Dropout)
+		}
+		both := make([]graph.Value, per)
+		for k := range both {
+			both[k] = r.run(b, r.weights[i+k], x, &states[i+k])
+		}
+		if x = both[0]; per > 1 {
+			x = b.Concat(both...)
+		}
+	}
+	return b.Permute(x, 1, 0, 2)
+}
+
+// run steps over x [T B in] and gives all states [T B H]; at is the one before, then the last.
+func (r *Recurrent) run(b *graph.Builder, d direction, x graph.Value, at *state) graph.Value {
 	seen := b.Linear(x, d.input.Value(b), d.inputBias.Value(b))
 	if r.Cell != GRUCell { // the state's bias is within a product there
 		seen = b.Add(seen, d.stateBias.Value(b))
@@ -117,13 +151,12 @@ func (r *Recurrent) run(b *graph.Builder, d direction, x graph.Value) graph.Valu
 	}
 	steps := b.SplitAxis(seen, 0, ones...)
 	states := make([]graph.Value, n)
-	var h, c graph.Value
 	for t := range n {
 		if d.backward {
 			t = n - 1 - t
 		}
-		h, c = r.step(b, d, steps[t], h, c)
-		states[t] = h
+		at.h, at.c = r.step(b, d, steps[t], at.h, at.c)
+		states[t] = at.h
 	}
 	return b.ConcatAxis(0, states...)
 }

@@ -16,7 +16,7 @@ import (
 type Sequential struct {
 	Layers []Layer `hf:""`
 	// Input is the shape of one sample of batch part "input" [B Input..]. It is nil
-	// where the first layer is an Embedding, which reads batch part "tokens" [B T].
+	// where the first layer is an embedding, which reads batch part "tokens" [B T].
 	Input shape.Shape
 	Loss  Loss
 }
@@ -56,8 +56,9 @@ func (s *Sequential) Blocks() []Block {
 }
 
 func (s *Sequential) input(b *graph.Builder) graph.Value {
-	_, ids := s.Layers[0].(*Embedding)
-	if _, stable := s.Layers[0].(*StableEmbedding); stable {
+	ids := false
+	switch s.Layers[0].(type) {
+	case *Embedding, *StableEmbedding, *EmbeddingBag:
 		ids = true
 	}
 	switch {

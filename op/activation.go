@@ -42,11 +42,14 @@ const (
 	Erf
 	Log1p
 	Expm1
+	Round // to the nearest integer, halves to the even one
+	Floor
+	Sign
 	funcs
 )
 
 var funcNames = [funcs]string{"", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", "leaky_relu", "elu", "selu", "softplus", "mish", "hardswish", "hardsigmoid",
-	"logsigmoid", "softsign", "clamp", "exp", "log", "sqrt", "rsqrt", "abs", "square", "power", "sin", "cos", "erf", "log1p", "expm1"}
+	"logsigmoid", "softsign", "clamp", "exp", "log", "sqrt", "rsqrt", "abs", "square", "power", "sin", "cos", "erf", "log1p", "expm1", "round", "floor", "sign"}
 
 // String is the name in plans.
 func (f Func) String() string {

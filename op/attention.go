@@ -11,6 +11,8 @@ func init() {
 	Register(Op{Kind: Attention, Infer: inferAttention, Cost: costAttention, Reference: referenceAttention, Sizes: attentionSizes, Cases: (*CaseList).attention})
 	Register(Op{Kind: AttentionGrad, Infer: inferAttentionGrad, Cost: costAttentionGrad, Reference: referenceAttentionGrad, Sizes: attentionSizes,
 		Workspace: func(c Call) int64 { return c.In[4].Bytes() }}) // of each row, the dot product of o and do
+	Register(Op{Kind: AttentionMaskGrad, Infer: inferAttentionMaskGrad, Cost: costAttentionMaskGrad, Reference: referenceAttentionMaskGrad, Sizes: attentionSizes,
+		Workspace: func(c Call) int64 { return c.In[4].Bytes() }})
 }
 
 // attentionSizes are key positions, heads of all samples, and the width of a head.
@@ -27,11 +29,12 @@ func attentionSizes(c Call) [3]int64 {
 //	Segments  segments[b,i+S-T] = segments[b,j]: packed documents do not see each other
 //	KeyMask   key_mask[b,j] ≠ 0
 //
-// and mask[i,j] (f32, -inf allowed) is added to its score. A query that sees no
-// key gives zeros. Dropout of Prob is applied to the weights: dropped is where
+// and mask[b,h,i,j] (f32, -inf allowed) is added to its score; a dimension of 1, or one that
+// is left out, is the same for all samples or heads. A query that sees no key gives zeros. Dropout of Prob is applied to the weights: dropped is where
 // number j of line ((Row+b)·H + h)·T + i of the stream is below LineLimit(Prob).
 //
-//	operands  q [B T H·D], k [B S K·D], v [B S K·D], segments [B S] i32, key_mask [B S] i32, mask [T S] f32
+//	operands  q [B T H·D], k [B S K·D], v [B S K·D], segments [B S] i32, key_mask [B S] i32,
+//	          mask [T S], [H T S] or [B H T S] f32
 //	outputs   o [B T H·D], lse [B H T] f32: the logarithm of each row's sum of exponentials,
 //	          -inf for a query that sees no key
 const Attention Kind = "attention"
@@ -58,6 +61,21 @@ func inferAttentionGrad(a Attr, in []Type) ([]Type, error) {
 		return nil, fmt.Errorf("operand 4 is %v, want %v", in[4], lse)
 	}
 	return []Type{in[0], in[1], in[2]}, check(same(in, 0, 3), same(in, 0, 5))
+}
+
+// AttentionMaskGrad: operands those of AttentionGrad, with a mask as the last; output dmask, like
+// the mask: of each pair the gradient of its score, summed over the samples and heads that share
+// it, in their order. No tensor of all scores is held.
+const AttentionMaskGrad Kind = "attention_mask_grad"
+
+func inferAttentionMaskGrad(a Attr, in []Type) ([]Type, error) {
+	if !a.Mask {
+		return nil, fmt.Errorf("there is no mask")
+	}
+	if _, err := inferAttentionGrad(a, in); err != nil {
+		return nil, err
+	}
+	return in[len(in)-1:], nil
 }
 
 // attentionOperands checks q, k, v and the optional operands, which start at
@@ -87,24 +105,51 @@ func attentionOperands(a Attr, in []Type, fixed int) error {
 }
 
 func attentionMasks(a Attr, in []Type, b, t, s int64) error {
+	keys := Type{dtype.I32, shape.Shape{b, s}}
 	for _, m := range []struct {
 		has  bool
 		name string
-		want Type
-	}{
-		{a.Segments, "segments", Type{dtype.I32, shape.Shape{b, s}}},
-		{a.KeyMask, "key_mask", Type{dtype.I32, shape.Shape{b, s}}},
-		{a.Mask, "mask", Type{dtype.F32, shape.Shape{t, s}}},
-	} {
+	}{{a.Segments, "segments"}, {a.KeyMask, "key_mask"}} {
 		if !m.has {
 			continue
 		}
-		if !in[0].Equal(m.want) {
-			return fmt.Errorf("%s is %v, want %v", m.name, in[0], m.want)
+		if !in[0].Equal(keys) {
+			return fmt.Errorf("%s is %v, want %v", m.name, in[0], keys)
 		}
 		in = in[1:]
 	}
+	if a.Mask && !isMask(in[0], b, a.Heads, t, s) {
+		return fmt.Errorf("mask is %v, want f32[%d %d], or with 1 or %d heads before it, and 1 or %d samples before those", in[0], t, s, a.Heads, b)
+	}
 	return nil
+}
+
+// isMask says that a type is [T S], [H T S] or [B H T S], with 1 for what is the same.
+func isMask(m Type, b, h, t, s int64) bool {
+	n := len(m.Shape)
+	if m.DType != dtype.F32 || n < 2 || n > 4 || m.Shape[n-2] != t || m.Shape[n-1] != s {
+		return false
+	}
+	for i, want := range []int64{h, b}[:n-2] {
+		if d := m.Shape[n-3-i]; d != 1 && d != want {
+			return false
+		}
+	}
+	return true
+}
+
+// MaskSteps are between the masks of neighbouring samples and heads of a mask, in elements: 0
+// where they share one.
+func (t Type) MaskSteps() (sample, head int64) {
+	n := len(t.Shape)
+	size := t.Shape[n-2] * t.Shape[n-1]
+	if n > 2 && t.Shape[n-3] > 1 {
+		head = size
+	}
+	if n > 3 && t.Shape[0] > 1 {
+		sample = size * t.Shape[1]
+	}
+	return sample, head
 }
 
 // documentTile is about how many keys are computed for a query in addition to those of its
@@ -143,4 +188,9 @@ func costAttention(c Call) Cost {
 
 func costAttentionGrad(c Call) Cost {
 	return Cost{Flops: 10 * attentionPairs(c) * float64(c.In[0].Shape[2]), Matrix: true}
+}
+
+// costAttentionMaskGrad: scores and gradients of weights are computed once more.
+func costAttentionMaskGrad(c Call) Cost {
+	return Cost{Flops: 4 * attentionPairs(c) * float64(c.In[0].Shape[2]), Matrix: true}
 }

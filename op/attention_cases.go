@@ -37,17 +37,25 @@ func (l *CaseList) attention() {
 		{name: "mask", attr: causal, b: 2, t: 6, s: 6, d: 4, mask: someInf(6, 6)},
 		{name: "mask hides a row", attr: one, b: 1, t: 4, s: 6, d: 4, mask: rowInf(2, 4, 6)},
 		{name: "all masks", attr: with(grouped, func(a *Attr) { a.Window = 5 }), b: 2, t: 9, s: 9, d: 4, segments: documents(5, 2, 9), keyMask: padding(7, 2, 9), mask: someInf(9, 9)},
+		{name: "mask by head", attr: grouped, b: 2, t: 6, s: 6, d: 4, mask: someInf(4, 6, 6)},
+		{name: "mask by sample", attr: one, b: 3, t: 5, s: 7, d: 4, keyMask: padding(5, 3, 7), mask: someInf(3, 1, 5, 7)},
+		{name: "mask by sample and head", attr: causal, b: 2, t: 5, s: 8, d: 5, mask: someInf(2, 2, 5, 8)},
+		{name: "mask of one head", attr: causal, b: 2, t: 4, s: 4, d: 4, mask: someInf(1, 1, 4, 4)},
+		{name: "mask and dropout", attr: with(grouped, func(a *Attr) { a.Prob, a.Stream = 0.3, 7 }), b: 2, t: 6, s: 6, d: 4, mask: someInf(1, 4, 6, 6)},
 		{name: "dropout", attr: with(grouped, func(a *Attr) { a.Prob, a.Stream = 0.3, 7 }), b: 2, t: 6, s: 6, d: 4},
 		{name: "dropout cross", attr: with(one, func(a *Attr) { a.Prob, a.Stream = 0.5, 1 }), b: 2, t: 3, s: 7, d: 4},
 		{name: "130 causal", attr: with(causal, func(a *Attr) { a.Scale = 0.125 }), b: 1, t: 130, s: 130, d: 64, big: true},
 		{name: "130 window packed", attr: with(grouped, func(a *Attr) { a.Window = 37 }), b: 1, t: 130, s: 130, d: 24, segments: documents(70, 1, 130), big: true},
 		{name: "130 full", attr: Attr{Heads: 1, KVHeads: 1, Scale: 0.1}, b: 1, t: 67, s: 130, d: 80, big: true},
+		{name: "130 mask by head", attr: with(grouped, func(a *Attr) { a.Scale = 0.2 }), b: 2, t: 67, s: 130, d: 32, mask: someInf(4, 67, 130), big: true},
+		{name: "130 mask by sample", attr: Attr{Heads: 2, KVHeads: 1, Scale: 0.125}, b: 2, t: 130, s: 97, d: 64, keyMask: padding(90, 2, 97), mask: someInf(2, 1, 130, 97), big: true},
+		{name: "130 mask of all, dropout", attr: with(causal, func(a *Attr) { a.Scale, a.Prob, a.Stream = 0.1, 0.2, 3 }), b: 2, t: 130, s: 130, d: 128, mask: someInf(130, 130), big: true},
 	} {
 		l.attentionBoth(c)
 	}
 }
 
-// attentionBoth adds a case and its gradient.
+// attentionBoth adds a case and its gradients.
 func (l *CaseList) attentionBoth(c attentionCase) {
 	a := c.attr
 	q := l.Sized(2, c.b, c.t, int(a.Heads)*c.d)
@@ -56,10 +64,15 @@ func (l *CaseList) attentionBoth(c attentionCase) {
 	l.Add(c.name, Attention, a, append([]Operand{q, k, k}, masks...)...).Large = c.big
 
 	lse := FilledF32(func(Array, func(int) float64) {}, c.b, int(a.Heads), c.t)
-	grad := l.Add(c.name, AttentionGrad, a, append([]Operand{q, k, k, q, lse, q}, masks...)...)
-	grad.Large = c.big
-	call, args := grad.Call, grad.Args
-	grad.derived = func(in []Array) { forwardOf(call, in, args) }
+	for _, kind := range []Kind{AttentionGrad, AttentionMaskGrad} {
+		if kind == AttentionMaskGrad && !a.Mask {
+			continue
+		}
+		grad := l.Add(c.name, kind, a, append([]Operand{q, k, k, q, lse, q}, masks...)...)
+		grad.Large = c.big
+		call, args := grad.Call, grad.Args
+		grad.derived = func(in []Array) { forwardOf(call, in, args) }
+	}
 }
 
 // masks lists the optional operands and sets their attributes.
@@ -103,13 +116,13 @@ func padding(n, b, s int) Operand {
 }
 
 // someInf is an additive mask with -inf at about a fifth of its places.
-func someInf(t, s int) Operand {
+func someInf(dims ...int) Operand {
 	return FilledF32(fillBy(func(_ int, u float64) float64 {
 		if u < 0.2 {
 			return math.Inf(-1)
 		}
 		return 2*u - 1
-	}), t, s)
+	}), dims...)
 }
 
 // rowInf is an additive mask that hides everything from one query.

@@ -10,6 +10,7 @@ type attention struct {
 	q, k, v                []float64
 	segments, keyMask      []int32
 	mask                   []float64
+	maskSample, maskHead   int64     // steps of the mask
 	o, lse, do, dq, dk, dv []float64 // of the gradient
 }
 
@@ -27,6 +28,7 @@ func newAttention(c Call, in []Array, optional int, args Args) *attention {
 	}
 	if c.Attr.Mask {
 		a.mask = in[optional].F
+		a.maskSample, a.maskHead = c.In[optional].MaskSteps()
 	}
 	return a
 }
@@ -52,10 +54,13 @@ func (a *attention) score(b, h, i, j int64) float64 {
 	}
 	score := a.Attr.Scale * dot(a.query(a.q, b, h, i), a.key(a.k, b, h, j))
 	if a.mask != nil {
-		score += a.mask[i*a.s+j]
+		score += a.mask[a.maskAt(b, h, i, j)]
 	}
 	return score
 }
+
+// maskAt is where the mask of a pair is.
+func (a *attention) maskAt(b, h, i, j int64) int64 { return b*a.maskSample + h*a.maskHead + i*a.s + j }
 
 // query is row i of head h in q, o or their gradients.
 func (a *attention) query(x []float64, b, h, i int64) []float64 {
@@ -147,6 +152,21 @@ func (a *attention) gradRow(b, h, i int64) {
 		axpy(ds, a.key(a.k, b, h, j), a.query(a.dq, b, h, i))
 		axpy(ds, a.query(a.q, b, h, i), a.key(a.dk, b, h, j))
 	}
+}
+
+// The gradient of a mask is that of the scores it is added to: ds without the scale.
+func referenceAttentionMaskGrad(c Call, in, out []Array, args Args) {
+	a := newAttention(c, in, 6, args)
+	o, lse, do := in[3].F, in[4].F, in[5].F
+	clear(out[0].F)
+	a.rowsDo(func(b, h, i int64) {
+		total := dot(a.query(do, b, h, i), a.query(o, b, h, i))
+		for j := range a.s {
+			if w := a.weight(b, h, i, j, lse[(b*a.h+h)*a.t+i]); w != 0 {
+				out[0].F[a.maskAt(b, h, i, j)] += w * (a.drop(b, h, i, j)*dot(a.query(do, b, h, i), a.key(a.v, b, h, j)) - total)
+			}
+		}
+	})
 }
 
 // logSumExp is log Σ exp(x), -inf where all are.

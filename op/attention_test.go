@@ -28,7 +28,7 @@ func attentionByMatrix(c Case, in []Array) []float64 {
 					}
 				}
 			}
-			hide(a, scores, in[3:], b)
+			hide(a, scores, in[3:], b, head)
 			for q, row := range scores {
 				weights := softmax(row)
 				for k, w := range weights {
@@ -49,8 +49,8 @@ func attentionByMatrix(c Case, in []Array) []float64 {
 	return out
 }
 
-// hide applies the masks of sample b to a matrix of scores.
-func hide(a Attr, scores [][]float64, masks []Array, b int) {
+// hide applies the masks of a head of sample b to a matrix of scores.
+func hide(a Attr, scores [][]float64, masks []Array, b, head int) {
 	T, S := len(scores), len(scores[0])
 	each := func(hidden func(q, k int) bool) {
 		for q := range scores {
@@ -78,9 +78,17 @@ func hide(a Attr, scores [][]float64, masks []Array, b int) {
 		masks = masks[1:]
 	}
 	if a.Mask {
+		samples, heads := 1, 1
+		switch dims := masks[0].Type.Shape; len(dims) {
+		case 4:
+			samples, heads = int(dims[0]), int(dims[1])
+		case 3:
+			heads = int(dims[0])
+		}
+		of := b%samples*heads + head%heads // a number modulo 1 is 0
 		for q := range scores {
 			for k := range scores[q] {
-				scores[q][k] += masks[0].F[q*S+k]
+				scores[q][k] += masks[0].F[(of*T+q)*S+k]
 			}
 		}
 	}

@@ -14,15 +14,18 @@ const (
 	Scale Kind = "scale" // y = Attr.Scale·x
 	Add   Kind = "add"   // z = x + y
 	Mul   Kind = "mul"   // z = x·y
-	Cast  Kind = "cast"  // the same numbers in element type Attr.To
+	// Detach is Copy through which no gradient passes.
+	Detach Kind = "detach" // y = x
+	Cast   Kind = "cast"   // the same numbers in element type Attr.To; of i32 in f32
 )
 
 func init() {
 	Register(Op{Kind: Copy, Takes: 1, Infer: inferCopy, Accumulates: firstOutput, Reference: referenceCopy, Cases: (*CaseList).elementwise})
+	Register(Op{Kind: Detach, Takes: 1, Infer: inferCopy, Reference: referenceCopy})
 	Register(Op{Kind: Scale, Takes: 1, Infer: inferCopy, Accumulates: firstOutput, Reference: referenceScale})
 	Register(Op{Kind: Add, Takes: 2, Infer: inferBroadcast, Accumulates: firstOutput, Reference: referenceAdd})
 	Register(Op{Kind: Mul, Takes: 2, Infer: inferBroadcast, Accumulates: firstOutput, Reference: referenceMul})
-	Register(Op{Kind: Cast, Takes: 1, Infer: inferCast, Reference: referenceCopy})
+	Register(Op{Kind: Cast, Takes: 1, Infer: inferCast, Reference: referenceCast})
 }
 
 func inferCopy(a Attr, in []Type) ([]Type, error) {
@@ -42,7 +45,19 @@ func inferCast(a Attr, in []Type) ([]Type, error) {
 	if !a.To.Float() || a.To.Block() {
 		return nil, fmt.Errorf("to %v, want a plain real type", a.To)
 	}
+	if in[0].DType == dtype.I32 && a.To == dtype.F32 {
+		return []Type{{a.To, in[0].Shape}}, nil
+	}
 	return []Type{{a.To, in[0].Shape}}, float(in, 0)
+}
+
+func referenceCast(c Call, in, out []Array, args Args) {
+	for i, n := range in[0].I {
+		out[0].F[i] = float64(n)
+	}
+	if in[0].I == nil {
+		referenceCopy(c, in, out, args)
+	}
 }
 
 func (l *CaseList) elementwise() {
@@ -53,6 +68,7 @@ func (l *CaseList) elementwise() {
 		l.Both(name, Add, Attr{}, l.X(dims...), l.X(dims...))
 		l.Both(name, Mul, Attr{}, l.X(dims...), l.X(dims...))
 	}
+	l.Add("3x33", Detach, Attr{}, l.X(3, 33))
 	for _, kind := range []Kind{Add, Mul} {
 		l.Both("vector over rows", kind, Attr{}, l.X(2, 3, 19), l.X(19))
 		l.Both("matrix over samples", kind, Attr{}, l.X(4, 3, 5), l.X(3, 5))
@@ -61,6 +77,7 @@ func (l *CaseList) elementwise() {
 	for _, to := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 		l.Add("to "+to.String(), Cast, Attr{To: to}, l.X(3, 37))
 	}
+	l.Add("integers", Cast, Attr{To: dtype.F32}, Integers(func(i int, u float64) int32 { return int32((u - 0.5) * 1000) }, 3, 37))
 }
 
 var (

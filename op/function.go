@@ -96,6 +96,12 @@ func (f function) value(x float64) float64 {
 		return math.Log1p(x)
 	case Expm1:
 		return math.Expm1(x)
+	case Round:
+		return math.RoundToEven(x)
+	case Floor:
+		return math.Floor(x)
+	case Sign:
+		return choose(x > 0, 1, choose(x < 0, -1, 0))
 	}
 	return math.NaN()
 }
@@ -164,6 +170,8 @@ func (f function) slope(x float64) float64 {
 		return 1 / (1 + x)
 	case Expm1:
 		return math.Exp(x)
+	case Round, Floor, Sign:
+		return 0
 	}
 	return math.NaN()
 }

@@ -4,7 +4,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"spillway/dtype"
 	"spillway/graph"
+	"spillway/nn"
 	"spillway/op"
 	"spillway/safetensors"
 )
@@ -24,7 +26,7 @@ func TestTensorOpsAgreeWithTorch(t *testing.T) {
 			if !ok {
 				t.Fatal("nothing of ours is compared")
 			}
-			tr := &trial{graph.NewBuilder(c.Name, graph.Config{Task: graph.Train}), c, file, t, values{}, nil, true}
+			tr := &trial{graph.NewBuilder(c.Name, graph.Config{Task: graph.Train, DType: dtype.F32}), c, file, t, values{}, nil, true}
 			tr.compare(build(tr))
 		})
 	}
@@ -52,13 +54,49 @@ func padded(mode graph.PadMode) func(b *trial) graph.Value {
 	return func(b *trial) graph.Value { return b.Padded(mode, b.Padded(mode, b.real("x"), 1, 1, 3), 2, 2, 1) }
 }
 
+func multiplied(trans bool) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value { return b.BatchMatMul(b.real("x"), b.real("y"), trans, trans) }
+}
+
+func masked(causal bool) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value {
+		a := op.Attr{Heads: 4, KVHeads: 2, Scale: 0.6, Causal: causal}
+		return b.Attention(a, b.real("q"), b.real("k"), b.real("v"), graph.AttentionMasks{Mask: b.real("mask")})
+	}
+}
+
+// layer is one of nn.
+func layer(l nn.Layer) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value { return l.Forward(b.Builder, b.real("x")) }
+}
+
+// recurrent gives all outputs and the states at the end, one after the other; its weights are named by hand.
+func recurrent(l *nn.Recurrent) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value {
+		x, h, c := b.real("x"), b.real("h"), graph.Value(0)
+		if b.Inputs["c"] != nil {
+			c = b.real("c")
+		}
+		for _, n := range l.Named() {
+			n.Param.Name = n.Name
+			b.real(n.Name)
+		}
+		y, hn, cn := l.ForwardFrom(b.Builder, x, h, c)
+		all := []graph.Value{b.Reshape(y, -1), b.Reshape(hn, -1)}
+		if cn != 0 {
+			all = append(all, b.Reshape(cn, -1))
+		}
+		return b.Concat(all...)
+	}
+}
+
 func two(n int64) []int64 { return []int64{n, n} }
 
 var tensorPrograms = map[string]func(b *trial) graph.Value{
 	"leaky_relu": mapped(op.LeakyReLU, 0.1, 0), "elu": mapped(op.ELU, 1.3, 0), "selu": mapped(op.SELU, 0, 0), "softplus": mapped(op.Softplus, 2, 3),
 	"mish": mapped(op.Mish, 0, 0), "hardswish": mapped(op.Hardswish, 0, 0), "hardsigmoid": mapped(op.Hardsigmoid, 0, 0), "logsigmoid": mapped(op.LogSigmoid, 0, 0),
 	"softsign": mapped(op.Softsign, 0, 0), "clamp": mapped(op.Clamp, -0.7, 1.2), "erf": mapped(op.Erf, 0, 0), "sin": mapped(op.Sin, 0, 0), "cos": mapped(op.Cos, 0, 0),
-	"abs": mapped(op.Abs, 0, 0), "exp": mapped(op.Exp, 0, 0), "expm1": mapped(op.Expm1, 0, 0), "log": mapped(op.Log, 0, 0), "sqrt": mapped(op.Sqrt, 0, 0),
+	"abs": mapped(op.Abs, 0, 0), "exp": mapped(op.Exp, 0, 0), "expm1": mapped(op.Expm1, 0, 0), "round": mapped(op.Round, 0, 0), "floor": mapped(op.Floor, 0, 0), "sign": mapped(op.Sign, 0, 0), "log": mapped(op.Log, 0, 0), "sqrt": mapped(op.Sqrt, 0, 0),
 	"rsqrt": mapped(op.Rsqrt, 0, 0), "log1p": mapped(op.Log1p, 0, 0), "power": mapped(op.Power, 2.5, 0),
 
 	"sub":     func(b *trial) graph.Value { return b.Sub(b.real("x"), b.real("y")) },
@@ -77,10 +115,26 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 	"logsumexp":   func(b *trial) graph.Value { return b.LogSumExp(b.real("x"), 1) },
 	"softmax":     func(b *trial) graph.Value { return b.Softmax(b.real("x"), 1) },
 	"log_softmax": func(b *trial) graph.Value { return b.LogSoftmax(b.real("x"), 0) },
-	"cumsum":      func(b *trial) graph.Value { return b.CumSum(b.real("x"), 1) },
-	"permute":     func(b *trial) graph.Value { return b.Permute(b.real("x"), 2, 0, 1) },
-	"slice":       func(b *trial) graph.Value { return b.Slice(b.Slice(b.real("x"), 1, 1, 3, 1), 2, 0, 4, 2) },
-	"pad":         func(b *trial) graph.Value { return b.Pad(b.real("x"), 1, 2, 1) },
+	"matmul":      multiplied(false), "matmul_both_repeated": multiplied(false), "matmul_shared": multiplied(false), "matmul_shared_left": multiplied(false),
+	"matmul_row": multiplied(false), "matmul_column": multiplied(false), "matmul_dot": multiplied(false), "matmul_transposed": multiplied(true),
+	"mask_all": masked(false), "mask_heads": masked(false), "mask_samples": masked(false), "mask_samples_heads": masked(false), "mask_causal": masked(true),
+	"upsample_nearest": layer(nn.Upsample{Scale: 1.5, Mode: op.Nearest}), "upsample_bilinear": layer(nn.Upsample{Scale: 1.5, Mode: op.Linear}), "upsample_bicubic": layer(nn.Upsample{Scale: 1.5, Mode: op.Cubic}),
+	"avg_pool2d_layer": layer(nn.NewAvgPool2d(3, 2, 1)), "celu": layer(nn.CELU(1.7)), "softshrink": layer(nn.Softshrink(0.5)), "hardshrink": layer(nn.Hardshrink(0.5)), "tanhshrink": layer(nn.Tanhshrink{}), "glu": layer(nn.GLU(3)),
+	"lstm_states": recurrent(nn.NewLSTM(3, 5, 2, true)), "gru_states": recurrent(nn.NewGRU(3, 5, 2, true)), "rnn_states": recurrent(nn.NewRNN(3, 5, 2, true)),
+	"mask_relative": func(b *trial) graph.Value {
+		q, k, v := b.real("q"), b.real("k"), b.real("v")
+		bias := b.Embedding(b.integers("ids"), b.real("table"))
+		return b.Attention(op.Attr{Heads: 4, KVHeads: 2, Scale: 0.6}, q, k, v, graph.AttentionMasks{Mask: b.Permute(bias, 2, 0, 1)})
+	},
+	"detach": func(b *trial) graph.Value {
+		x := b.real("x")
+		coarse := b.Scale(b.Unary(op.Round, b.Scale(x, 4)), 0.25)
+		return b.Add(b.Add(x, b.Detach(b.Sub(coarse, x))), b.Mul(b.Detach(x), x))
+	},
+	"cumsum":  func(b *trial) graph.Value { return b.CumSum(b.real("x"), 1) },
+	"permute": func(b *trial) graph.Value { return b.Permute(b.real("x"), 2, 0, 1) },
+	"slice":   func(b *trial) graph.Value { return b.Slice(b.Slice(b.real("x"), 1, 1, 3, 1), 2, 0, 4, 2) },
+	"pad":     func(b *trial) graph.Value { return b.Pad(b.real("x"), 1, 2, 1) },
 	"pad_constant": func(b *trial) graph.Value {
 		return b.PadConstant(b.real("x"), 1, 2, 1, -1.5)
 	},

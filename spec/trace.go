@@ -126,6 +126,9 @@ func (t *tracer) program(block nn.Block, role graph.Role, carry []op.Type) (*gra
 	if c.Task != t.model.Config.Task && len(out) == 1 {
 		out[0] = b.Cast(out[0], dtype.F32) // whose gradient comes with the batch
 	}
+	if role == graph.Result && (c.Task == graph.Train || c.Task == graph.Eval) && !b.IsMean() {
+		b.NeedWholeBatch() // or a mean of its own would be one of each micro-batch, and their sum the loss
+	}
 	p, err := b.Program(role, out...)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ func init() {
 	Register(op.Rope, rope)
 	Register(op.Attention, attention)
 	Register(op.AttentionGrad, attentionGrad)
+	Register(op.AttentionMaskGrad, attentionMaskGrad)
 }
 
 // rope rotates pairs of each head by angles that depend on the position. The angles are
@@ -88,6 +89,20 @@ func attentionGrad(c op.Call, workers int) Program {
 	}
 }
 
+func attentionMaskGrad(c op.Call, workers int) Program {
+	g := &kernel.AttentionMaskGrad{AttentionGrad: kernel.AttentionGrad{Attention: *newAttention(c)}}
+	masks := maskSetter(c, &g.Attention, 6)
+	return Program{
+		Workspace: bytesOf(g.Workspace(workers)),
+		Run: func(p *kernel.Pool, l *device.Launch) {
+			g.Q, g.K, g.V, g.O, g.LSE, g.DO = F32(l, 0), F32(l, 1), F32(l, 2), F32(l, 3), F32(l, 4), F32(l, 5)
+			g.DMask, g.Work = F32(l, len(c.In)), scratch(l)
+			masks(l)
+			g.Backward(p)
+		},
+	}
+}
+
 func newAttention(c op.Call) *kernel.Attention {
 	q, k := c.In[0].Shape, c.In[1].Shape
 	return &kernel.Attention{
@@ -102,6 +117,10 @@ func newAttention(c op.Call) *kernel.Attention {
 func maskSetter(c op.Call, a *kernel.Attention, first int) func(l *device.Launch) {
 	if c.Attr.Prob > 0 {
 		a.Dropout = kernel.NewWeightDropout(c.Attr.Prob)
+	}
+	if c.Attr.Mask {
+		sample, head := c.In[len(c.In)-1].MaskSteps()
+		a.MaskSample, a.MaskHead = int(sample), int(head)
 	}
 	perSample := uint64(a.Heads) * uint64(a.T)
 	return func(l *device.Launch) {

@@ -12,7 +12,7 @@ func init() {
 	})
 }
 
-// cast converts between f32 and the 16-bit types.
+// cast converts between f32 and the 16-bit types, and integers to f32.
 func cast(c op.Call, _ int) Program {
 	from, to := c.In[0].DType, c.Out[0].DType
 	var wide []float32
@@ -20,6 +20,13 @@ func cast(c op.Call, _ int) Program {
 	switch {
 	case from == to:
 		return copyOrAdd(c, 0)
+	case from == dtype.I32:
+		var integers []int32
+		return elements(c, func(l *device.Launch) { integers, wide = ids(l, 0), F32(l, 1) }, func(i, j int) {
+			for k, n := range integers[i:j] {
+				wide[i+k] = float32(n)
+			}
+		})
 	case to == dtype.F32:
 		f := widening[from]
 		return elements(c, func(l *device.Launch) { narrow, wide = view[uint16](l.Buffers[0]), F32(l, 1) },

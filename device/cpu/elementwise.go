@@ -8,6 +8,7 @@ import (
 
 func init() {
 	RegisterNative(op.Copy, copyOrAdd, nil)
+	RegisterNative(op.Detach, copyOrAdd, nil)
 	RegisterNative(op.Add, add, func(c op.Call) bool { return allWide(c) || worksInParts(c) })
 	Register(op.Mul, mul)
 	Register(op.Scale, scale)

@@ -30,12 +30,14 @@ type algorithmChoices struct {
 // loadedAlgorithm names an algorithm whose code is on the GPU.
 type loadedAlgorithm struct {
 	gemm      driver.Gemm
+	batch     driver.Batch
 	algorithm int
 }
 
 // candidates are the algorithms for a matmul, the library's suggestion first.
 type candidates struct {
 	gemm       driver.Gemm
+	batch      driver.Batch
 	prepared   *driver.Prepared
 	algorithms []driver.Algorithm
 	work       int64 // multiply-adds
@@ -68,16 +70,16 @@ func (d *Device) chooseAlgorithm(c candidates) (way driver.Algorithm, err error)
 	if err != nil {
 		return way, err
 	}
-	if which := (loadedAlgorithm{c.gemm, n}); !d.choices.loaded[which] {
+	if which := (loadedAlgorithm{c.gemm, c.batch, n}); !d.choices.loaded[which] {
 		d.choices.loaded[which] = true
 		err = d.loadAlgorithm(c, c.algorithms[n])
 	}
 	return c.algorithms[n], err
 }
 
-// algorithmNumber gives the index of the algorithm to use. The lock is held.
+// algorithmNumber gives the index of the algorithm to use; of batches the library's suggestion. The lock is held.
 func (d *Device) algorithmNumber(c candidates) (int, error) {
-	if d.options.Cache == "" || len(c.algorithms) == 1 || c.work < minTimedWork && c.read < minTimedBytes {
+	if d.options.Cache == "" || c.batch.Count > 0 || len(c.algorithms) == 1 || c.work < minTimedWork && c.read < minTimedBytes {
 		return 0, nil
 	}
 	wanted := timedChoice{GPU: fmt.Sprintf("%s, %d multiprocessors", d.gpu.name, d.gpu.multiprocessors), Library: d.lib.BLAS.Version, Gemm: c.gemm, Added: c.prepared.Beta != 0}

@@ -29,7 +29,7 @@ func newFakeTimer(t *testing.T, cache string, took ...time.Duration) *fakeTimer 
 	r := &fakeTimer{fake: newFake(), took: took, of: make([]int, len(took))}
 	lap := 0 // matmuls since a time was taken
 	r.d = openFake(t, r.fake, Options{Cache: cache})
-	r.d.lib.BLAS.Prepare = func(driver.BLASHandle, driver.Gemm, int64, int) (*driver.Prepared, []driver.Algorithm, error) {
+	r.d.lib.BLAS.Prepare = func(driver.BLASHandle, driver.Gemm, driver.Batch, int64, int) (*driver.Prepared, []driver.Algorithm, error) {
 		var ways []driver.Algorithm
 		for i := range r.took {
 			ways = append(ways, driver.Algorithm{Opaque: [8]uint64{uint64(i)}, Workspace: int64(i) << 10})

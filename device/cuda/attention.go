@@ -12,6 +12,7 @@ func init() {
 	register(op.Rope, rope)
 	register(op.Attention, attention)
 	register(op.AttentionGrad, attentionGrad)
+	register(op.AttentionMaskGrad, attentionMaskGrad)
 	register(op.JoinedAttention, joinedAttention)
 	register(op.JoinedAttentionGrad, joinedAttentionGrad)
 }
@@ -102,7 +103,11 @@ func (h heads) maskArgs(spans arg) []arg {
 		return h.operand(next - 1)
 	}
 	segments, keyMask, mask := pick(a.Segments), pick(a.KeyMask), pick(a.Mask)
-	return []arg{segments, keyMask, mask, spans, i64(h.t), i64(h.s), i64(h.heads), i64(h.keys), i64(h.d), f32(a.Scale),
+	var sample, head int64
+	if a.Mask {
+		sample, head = h.c.In[len(h.c.In)-1].MaskSteps()
+	}
+	return []arg{segments, keyMask, mask, i64(sample), i64(head), spans, i64(h.t), i64(h.s), i64(h.heads), i64(h.keys), i64(h.d), f32(a.Scale),
 		flag(a.Causal), i64(a.Window), f32(a.Prob), f32(1 / (1 - a.Prob)), i64(int64(a.Stream)), key(), row()}
 }
 
@@ -267,6 +272,26 @@ func attentionGrad(d *Device, c op.Call) (program, error) {
 		return h.gradientAmpere(d, h.ampereGradient(d))
 	}
 	return h.gradient(d, h.chooseTiling(d))
+}
+
+// attentionMaskGrad is by a plain kernel, which holds no scores.
+func attentionMaskGrad(d *Device, c op.Call) (p program, err error) {
+	h := headsOf(c, 6)
+	t, rows, masks := h.plain(), h.b*h.t*h.heads, c.Out[0].Shape.Elements()/(h.t*h.s)
+	samples, heads := int64(1), int64(1) // masks of their own
+	if sample, head := c.Out[0].MaskSteps(); sample > 0 || head > 0 {
+		if head > 0 {
+			heads = h.heads
+		}
+		samples = masks / heads
+	}
+	p.workspace = aligned(4 * rows)
+	blocks := masks * ceilDiv(h.t, t.queries) * ceilDiv(h.s, t.keys)
+	return p, errors.Join(
+		p.add(d.grid(t.delta, "attentionDelta", [3]int64{ceilDiv(rows, t.deltas), 1, 1}, [3]int64{32, 8, 1}, 0,
+			buffer(3), buffer(5), scratchAt(0), i64(rows), i64(h.t), i64(h.heads), i64(h.d))),
+		p.add(d.grid(t.gradient, "attentionGradMask", [3]int64{blocks, 1, 1}, [3]int64{attentionThreads, 1, 1}, t.queriesShared,
+			append([]arg{buffer(0), buffer(1), buffer(2), buffer(4), buffer(5), scratchAt(0), buffer(len(c.In)), i64(h.b), i64(samples), i64(heads)}, h.maskArgs(arg{})...)...)))
 }
 
 // splits is among how many blocks the heads that share a key head are divided.

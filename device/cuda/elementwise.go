@@ -10,6 +10,7 @@ import (
 
 func init() {
 	register(op.Copy, scaled)
+	register(op.Detach, scaled)
 	register(op.Add, combined)
 	register(op.Mul, combined)
 	register(op.Scale, scaled)
@@ -28,7 +29,7 @@ func (d *Device) elementwise(c op.Call, name string, args ...arg) (program, erro
 	return single(d.line(unitFor("elementwise", c.In[0].DType), name, ceilDiv(n, threads*elementsPerLoad(c.In[0].DType)), threads, args...))
 }
 
-// scaled is Copy and Scale.
+// scaled is Copy, Detach and Scale.
 func scaled(d *Device, c op.Call) (program, error) {
 	by := 1.0
 	if c.Kind == op.Scale {
@@ -86,6 +87,9 @@ func dropout(d *Device, c op.Call) (program, error) {
 }
 
 func cast(d *Device, c op.Call) (program, error) {
+	if n := c.In[0].Shape.Elements(); c.In[0].DType == dtype.I32 {
+		return single(d.line(unitFor("counted", dtype.F32), "integersToF32", d.strideBlocks(n), threads, buffer(0), buffer(1), i64(n)))
+	}
 	name := map[dtype.Type]string{dtype.F32: "castToF32", dtype.BF16: "castToBF16", dtype.F16: "castToF16"}[c.Attr.To]
 	if name == "" {
 		return program{}, unsupported("casts to " + c.Attr.To.String() + " are not handled")

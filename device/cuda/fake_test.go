@@ -195,7 +195,7 @@ func (f *fake) blas() *driver.BLAS {
 			return driver.BLASHandle(h), err
 		},
 		Destroy: func(driver.BLASHandle) error { return f.give("Destroy", "blas") },
-		Prepare: func(driver.BLASHandle, driver.Gemm, int64, int) (*driver.Prepared, []driver.Algorithm, error) {
+		Prepare: func(driver.BLASHandle, driver.Gemm, driver.Batch, int64, int) (*driver.Prepared, []driver.Algorithm, error) {
 			_, err := f.take("Prepare", "product")
 			return &driver.Prepared{}, []driver.Algorithm{{Workspace: 512}}, err
 		},

@@ -13,6 +13,7 @@ import (
 func init() {
 	register(op.MatMul, matMul)
 	register(op.LinearPlus, linearPlus)
+	register(op.BatchMatMul, batchMatMul)
 }
 
 // gemmWorkspace is the most scratch memory an algorithm of cuBLASLt may use; what the chosen
@@ -41,8 +42,9 @@ type matmulArgs struct {
 	bias    *arg
 	biasOf  dtype.Type
 	add     bool
-	plus    *arg  // of the type of c
-	scratch int64 // where in the workspace its scratch memory is
+	plus    *arg         // of the type of c
+	scratch int64        // where in the workspace its scratch memory is
+	batch   driver.Batch // of such matmuls, in cuBLASLt's terms: its A is b
 }
 
 func matMul(d *Device, c op.Call) (p program, err error) {
@@ -145,7 +147,7 @@ func (d *Device) tryBLAS(x matmulArgs) (*gemm, error) {
 // current.
 func (d *Device) prepareGemm(x matmulArgs) (*gemm, error) {
 	described := x.describe(d.options.TF32)
-	made, found, err := d.lib.BLAS.Prepare(d.blas, described, gemmWorkspace, maxAlgorithms)
+	made, found, err := d.lib.BLAS.Prepare(d.blas, described, x.batch, gemmWorkspace, maxAlgorithms)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +161,7 @@ func (d *Device) prepareGemm(x matmulArgs) (*gemm, error) {
 	if adds {
 		made.Beta = 1
 	}
-	way, err := d.chooseAlgorithm(candidates{described, made, found, x.m * x.n * x.k, x.a.element.Bytes(x.m*x.k) + x.b.element.Bytes(x.n*x.k)})
+	way, err := d.chooseAlgorithm(candidates{described, x.batch, made, found, x.m * x.n * x.k, x.a.element.Bytes(x.m*x.k) + x.b.element.Bytes(x.n*x.k)})
 	if err != nil {
 		return nil, err
 	}

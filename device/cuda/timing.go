@@ -109,7 +109,7 @@ func (t *timing) open() (fits bool, err error) {
 		t.size += aligned(bytes)
 		return at
 	}
-	a, b, c := place(matrixBytes(p.A)), place(matrixBytes(p.B)), place(matrixBytes(p.D))
+	a, b, c := place(t.operandBytes(p.A, t.batch.A)), place(t.operandBytes(p.B, t.batch.B)), place(t.operandBytes(p.D, t.batch.D))
 	bias, work := place(4*p.D.Rows), place(gemmWorkspace)
 	t.d.mu.Lock()
 	room, scratch := t.d.limit-t.d.held, t.d.scratch
@@ -136,11 +136,11 @@ func (t *timing) open() (fits bool, err error) {
 	return true, errors.Join(errs[:]...)
 }
 
-// matrixBytes is the size of an operand.
-func matrixBytes(m driver.Matrix) int64 {
-	for t, real := range blasTypes {
+// operandBytes is the size of an operand, with the matrices of a batch so many elements apart.
+func (t *timing) operandBytes(m driver.Matrix, step int64) int64 {
+	for element, real := range blasTypes {
 		if real == m.Type {
-			return t.Bytes(m.Step * m.Columns)
+			return element.Bytes(m.Step*m.Columns + step*max(t.batch.Count-1, 0))
 		}
 	}
 	return 0

@@ -79,7 +79,7 @@ func savedMatmuls(j *autograd.Joint, maker map[graph.Value]graph.Node) []graph.V
 			return
 		}
 		seen[v] = true
-		if n.Kind == op.MatMul || n.Kind == op.QuantizedMatmul || n.Kind == op.Conv || n.Kind == op.LinearPlus || attends(n) || statistic(n, v) {
+		if n.Kind == op.MatMul || n.Kind == op.BatchMatMul || n.Kind == op.QuantizedMatmul || n.Kind == op.Conv || n.Kind == op.LinearPlus || attends(n) || statistic(n, v) {
 			keep = append(keep, v)
 			return
 		}

@@ -42,11 +42,11 @@ var (
 func Trace(trace func(sequences, positions int64) (*spec.Model, error)) (Layout, error) {
 	a, err := trace(small.Sequences, small.Positions)
 	if err != nil {
-		return Layout{}, err
+		return Layout{}, tracing(small, err)
 	}
 	b, err := trace(large.Sequences, large.Positions)
 	if err != nil {
-		return Layout{}, err
+		return Layout{}, tracing(large, err)
 	}
 	if len(a.Batch) != len(b.Batch) {
 		return Layout{}, fmt.Errorf("%s reads %d tensors of micro-batches of %v and %d of %v; it must read the same of all", a.Name, len(a.Batch), small, len(b.Batch), large)
@@ -66,6 +66,11 @@ func Trace(trace func(sequences, positions int64) (*spec.Model, error)) (Layout,
 		l.parts = append(l.parts, part{p.Name, p.Type.DType, dims})
 	}
 	return l, nil
+}
+
+// tracing says which sizes a model was tried with, which its author has not chosen.
+func tracing(s Size, err error) error {
+	return fmt.Errorf("%w (tried with %d samples of %d positions, which b.MicroBatchSize and b.Seq say)", err, s.Sequences, s.Positions)
 }
 
 // dimensions tells what the dimensions of a tensor are, from its types in the small and

@@ -8,6 +8,7 @@ the losses, and a loss that was evaluated afterwards. All is computed in float64
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from transformers.models.t5.modeling_t5 import T5Attention
 
 from . import fixture
 
@@ -162,6 +163,42 @@ class Bags(nn.Module):
         return self.head(x)
 
 
+class Biased(nn.Module):
+    """Attention of two heads with a bias for each distance, as T5 has it, and a slope for each head, as ALiBi has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(12)
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(12, 12) for _ in range(4))
+        self.relative_attention_bias = nn.Embedding(8, 2)
+        self.slopes = nn.Parameter(torch.tensor([0.5, 0.25]))
+
+    def forward(self, x):
+        y = self.norm(x)
+        distance = torch.arange(9)[None, :] - torch.arange(9)[:, None]
+        bias = self.relative_attention_bias(T5Attention._relative_position_bucket(distance, True, 8, 6)).permute(2, 0, 1)
+        bias = bias - self.slopes[:, None, None] * distance.abs()
+        heads = lambda y: y.unflatten(-1, (2, 6)).transpose(1, 2)
+        y = F.scaled_dot_product_attention(heads(self.q_proj(y)), heads(self.k_proj(y)), heads(self.v_proj(y)), attn_mask=bias)
+        return x + self.out_proj(y.transpose(1, 2).flatten(2))
+
+
+class Relative(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(23, 12)
+        self.layers = nn.ModuleList([Biased() for _ in range(6)])
+        self.mix = nn.Parameter(torch.randn(9, 9) * 0.3)
+        self.head = nn.Linear(12, 5)
+
+    def forward(self, x):
+        x = self.embed(x)
+        for layer in self.layers:
+            x = layer(x)
+        x = x + torch.bmm(F.softmax(torch.bmm(x, x.mT) * 0.3, -1), self.mix @ x)
+        return self.head(x.mean(1))
+
+
 def train(name, net, x, target):
     torch.manual_seed(0)
     generator = fixture.stream("network " + name)
@@ -202,7 +239,8 @@ def main():
     train("tagger", Tagger(), words, words % 5)
     train("volume", Volume(), torch.randn(6, 2, 4, 6, 6, generator=fixture.stream("networks volumes")), classes)
     train("bags", Bags(), words, classes)
-    print("7 networks")
+    train("relative", Relative(), words, classes)
+    print("8 networks")
 
 
 if __name__ == "__main__":

@@ -48,6 +48,9 @@ def functions():
         "abs": torch.abs,
         "exp": torch.exp,
         "expm1": torch.expm1,
+        "round": torch.round,
+        "floor": torch.floor,
+        "sign": torch.sign,
     }.items():
         one(name, f, x=x)
     y = positive("functions.y", 4, 9)
@@ -78,6 +81,7 @@ def tensors():
     p = normal("t.padded", 2, 5, 3, 4)
     for mode in ("reflect", "replicate", "circular"):
         one(f"pad_{mode}", lambda x, m=mode: last(F.pad(first(x), (2, 1, 1, 3), mode=m)), x=p)
+    one("detach", lambda x: x + ((x * 4).round() / 4 - x).detach() + x.detach() * x, x=x)
     one("argmax", lambda x: x.gather(1, x.argmax(1, keepdim=True)), x=x)
     one("argmin", lambda x: x.gather(2, x.argmin(2, keepdim=True)), x=x)
     one("stack", lambda x, z: torch.stack((x, z), 1), x=x, z=normal("t.z", 2, 3, 4))
@@ -85,6 +89,41 @@ def tensors():
     ids = torch.tensor([[[0, 2, 1, 1]], [[2, 2, 0, 1]]])
     one("gather", lambda x, ids: x.gather(1, ids), x=x, ids=ids)
     one("index_select", lambda x, ids: x.index_select(1, ids), x=x, ids=torch.tensor([2, 0, 2]))
+
+
+def matmuls():
+    x, y = normal("m.x", 2, 3, 5, 4), normal("m.y", 3, 4, 6)
+    one("matmul", torch.matmul, x=x, y=y)
+    one("matmul_transposed", lambda x, y: x.mT @ y.mT, x=normal("m.xt", 3, 4, 5), y=normal("m.yt", 2, 1, 6, 4))
+    one("matmul_both_repeated", torch.matmul, x=normal("m.xr", 2, 1, 5, 4), y=y)
+    one("matmul_shared", torch.matmul, x=x, y=normal("m.ys", 4, 6))
+    one("matmul_shared_left", torch.matmul, x=normal("m.xs", 5, 4), y=y)
+    one("matmul_row", torch.matmul, x=normal("m.row", 4), y=y)
+    one("matmul_column", torch.matmul, x=x, y=normal("m.column", 4))
+    one("matmul_dot", torch.matmul, x=normal("m.row", 4), y=normal("m.column", 4))
+
+
+def masks():
+    """Attention with masks that have gradients: q, k and v are [B T H*D], heads share keys in groups of two."""
+    heads, shared, width = 4, 2, 3
+    q, k, v = normal("a.q", 2, 5, heads * width), normal("a.k", 2, 7, shared * width), normal("a.v", 2, 7, shared * width)
+
+    def attend(q, k, v, mask, causal=False):
+        def split(x, n):
+            return x.unflatten(-1, (n, width)).transpose(1, 2)
+
+        if causal:
+            hidden = torch.ones(5, 7, dtype=torch.bool).triu(3)
+            mask = mask.masked_fill(hidden, float("-inf"))
+        o = F.scaled_dot_product_attention(split(q, heads), split(k, shared), split(v, shared), attn_mask=mask, scale=0.6, enable_gqa=True)
+        return o.transpose(1, 2).flatten(2)
+
+    for name, shape in {"all": (5, 7), "heads": (heads, 5, 7), "samples": (2, 1, 5, 7), "samples_heads": (2, heads, 5, 7)}.items():
+        one(f"mask_{name}", attend, q=q, k=k, v=v, mask=normal(f"a.{name}", *shape))
+    one("mask_causal", lambda *x: attend(*x, causal=True), q=q, k=k, v=v, mask=normal("a.causal", 1, heads, 5, 7))
+    # A bias by relative position, as T5 has it: a table [distances, heads], looked up for each pair.
+    distance = torch.arange(7)[None, :] - torch.arange(5)[:, None] + 4
+    one("mask_relative", lambda q, k, v, table, ids: attend(q, k, v, table[ids].permute(2, 0, 1)), q=q, k=k, v=v, table=normal("a.table", 11, heads), ids=distance)
 
 
 def windows():
@@ -151,11 +190,35 @@ def windows():
         one(name, lambda x, m=mode, c=corners: last(F.interpolate(first(x), (5, 11), mode=m, align_corners=c)), x=x)
 
 
+def layers():
+    """Layers of nn whose options differ from what the ops above have."""
+    x = normal("l.x", 2, 5, 5, 4, scale=1.5)
+    for mode in ("nearest", "bilinear", "bicubic"):
+        one(f"upsample_{mode}", lambda x, m=mode: last(F.interpolate(first(x), scale_factor=1.5, mode=m)), x=x)
+    one("avg_pool2d_layer", lambda x: last(F.avg_pool2d(first(x), 3, 2, 1)), x=x)
+    for name, f in {"celu": lambda x: F.celu(x, 1.7), "softshrink": F.softshrink, "hardshrink": F.hardshrink, "tanhshrink": F.tanhshrink, "glu": lambda x: F.glu(x, 3)}.items():
+        one(name, f, x=x)
+    for cell in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+        layer = cell(3, 5, 2, batch_first=True, bidirectional=True).double()
+        names = [name for name, _ in layer.named_parameters()]
+        weights = {name: normal(f"l.{cell.__name__}.{name}", *p.shape, scale=0.4) for name, p in layer.named_parameters()}
+        lstm = cell is torch.nn.LSTM
+
+        def run(x, h, *rest, layer=layer, names=names, lstm=lstm):
+            start, rest = ((h, rest[0]), rest[1:]) if lstm else (h, rest)
+            y, end = torch.func.functional_call(layer, dict(zip(names, rest)), (x, start))
+            ends = torch.cat(end) if lstm else end
+            return torch.cat((y.flatten(), ends.flatten()))
+
+        states = {"h": normal("l.h", 4, 2, 5)} | ({"c": normal("l.c", 4, 2, 5)} if lstm else {})
+        one(f"{cell.__name__.lower()}_states", run, x=normal("l.s", 2, 4, 3), **states, **weights)
+
+
 def main():
     fixture.repeatable()
     ops.tensors.clear()
     ops.cases.clear()
-    for make in (functions, tensors, windows):
+    for make in (functions, tensors, matmuls, masks, windows, layers):
         make()
     fixture.write_tensors(fixture.ROOT / "tensors.safetensors", ops.tensors)
     fixture.write_json(fixture.ROOT / "tensors.json", {"cases": ops.cases, "versions": fixture.versions()})

@@ -15,7 +15,7 @@ import "math"
 //	Segments  Segments[b, its position] equals Segments[b, j]
 //	KeyMask   KeyMask[b, j] is not zero
 //
-// and Mask[i, j] is added to its score. A query that sees nothing gives zeros, and
+// and Mask[b, h, i, j] is added to its score. A query that sees nothing gives zeros, and
 // minus infinity in LSE.
 //
 // A tile holds the scores of tileQ queries with tileKV keys, key by key: it is K·Qᵀ,
@@ -27,7 +27,10 @@ type Attention struct {
 	Causal                     bool
 	Window                     int
 	Segments, KeyMask          []int32   // [B S], or nil
-	Mask                       []float32 // [T S], or nil
+	Mask                       []float32 // [B H T S], or nil
+	// MaskSample and MaskHead are the elements between the masks of neighbouring samples and
+	// heads, 0 where they share one.
+	MaskSample, MaskHead int
 	// Dropout, if not nil, multiplies attention weights; lines count [B Heads T].
 	Dropout *WeightDropout
 

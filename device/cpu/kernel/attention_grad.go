@@ -102,3 +102,56 @@ func (g *AttentionGrad) addQueries(w scratch, q queries, j, n int, first bool) {
 		r.tiles(&r.tileCols, q.n, 1, n, &w.ds[0], tileQ, &k[c], g.kvStep(), &o[c], g.qStep(), min(r.nr, g.D-c), add, g.qStep(), fetch{})
 	}
 }
+
+// AttentionMaskGrad is the gradient of the mask of Attention: DMask is laid out like Mask. A
+// piece is a tile of queries of one mask, over the samples and heads that share it in their order.
+type AttentionMaskGrad struct {
+	AttentionGrad
+	DMask []float32
+}
+
+// Backward computes DMask on the pool.
+func (g *AttentionMaskGrad) Backward(p *Pool) {
+	g.start(p)
+	p.Launch(len(g.DMask)/(g.T*g.S)*ceil(g.T, tileQ), g)
+}
+
+// Run computes the rows of one tile of queries.
+func (g *AttentionMaskGrad) Run(worker, piece int) {
+	tiles, size := ceil(g.T, tileQ), g.T*g.S
+	mask, i0 := piece/tiles, piece%tiles*tileQ
+	clear(g.DMask[mask*size+i0*g.S : mask*size+min(i0+tileQ, g.T)*g.S])
+	for b := range g.B {
+		for h := range g.Heads {
+			if b*g.MaskSample+h*g.MaskHead == mask*size {
+				q := g.queries(b, h, i0)
+				g.maskTile(g.scratch(worker, q), q, g.DMask[mask*size:])
+			}
+		}
+	}
+}
+
+// maskTile adds the gradients of the scores of one head's queries to rows of a mask.
+func (g *AttentionMaskGrad) maskTile(w scratch, q queries, out []float32) {
+	at := g.qAt(q, q.i0)
+	g.transpose(w.qT, g.Q[at:], q)
+	Scale(w.qT, w.qT, g.Scale)
+	g.transpose(w.doT, g.DO[at:], q)
+	g.rowTerms(w, q)
+	for j, end := g.keyRange(q); j < end; j += tileKV {
+		n := min(tileKV, end-j)
+		if !g.scores(w, q, j, n) {
+			continue
+		}
+		g.path.columnExp(w.sum, w.top, &w.s[0], tileQ, n)
+		g.matmuls(w.ds, g.V[g.kvAt(q, j):], w.doT, q, n)
+		g.drop(w, w.ds, q, j, n)
+		g.path.columnGrad(w.delta, &w.ds[0], &w.s[0], tileQ, n, 1)
+		for i := range q.n {
+			row := out[(q.i0+i)*g.S+j:][:n]
+			for k := range row {
+				row[k] += w.ds[k*tileQ+i]
+			}
+		}
+	}
+}

@@ -97,8 +97,9 @@ func (a *Attention) hideElements(row []float32, q queries, key, from, to int) {
 		}
 	}
 	if a.Mask != nil {
+		mask := a.Mask[q.b*a.MaskSample+q.h*a.MaskHead+q.i0*a.S+key:]
 		for c := from; c < to; c++ {
-			row[c] += a.Mask[(q.i0+c)*a.S+key]
+			row[c] += mask[c*a.S]
 		}
 	}
 }

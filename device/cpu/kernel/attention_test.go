@@ -23,22 +23,23 @@ func (a *Attention) sees(b, i, j int) bool {
 
 // plain computes attention with all scores, in double precision: outputs, logs of the
 // sums, and the gradients for a loss whose gradient by the outputs is do.
-func (a *Attention) plain(do []float32) (o, lse, dq, dk, dv []float64) {
+func (a *Attention) plain(do []float32) (o, lse, dq, dk, dv, dmask []float64) {
+	dmask = make([]float64, len(a.Mask))
 	o, dq = make([]float64, len(a.Q)), make([]float64, len(a.Q))
 	dk, dv = make([]float64, len(a.K)), make([]float64, len(a.K))
 	lse = make([]float64, a.B*a.Heads*a.T)
 	for b := range a.B {
 		for h := range a.Heads {
 			for i := range a.T {
-				a.plainQuery(b, h, i, do, o, lse, dq, dk, dv)
+				a.plainQuery(b, h, i, do, o, lse, dq, dk, dv, dmask)
 			}
 		}
 	}
-	return o, lse, dq, dk, dv
+	return o, lse, dq, dk, dv, dmask
 }
 
-func (a *Attention) plainQuery(b, h, i int, do []float32, o, lse, dq, dk, dv []float64) {
-	q := queries{b: b, h: h}
+func (a *Attention) plainQuery(b, h, i int, do []float32, o, lse, dq, dk, dv, dmask []float64) {
+	q, own := queries{b: b, h: h}, b*a.MaskSample+h*a.MaskHead+i*a.S
 	row := a.qAt(q, i)
 	p, dp := make([]float64, a.S), make([]float64, a.S)
 	total := 0.0
@@ -52,7 +53,7 @@ func (a *Attention) plainQuery(b, h, i int, do []float32, o, lse, dq, dk, dv []f
 		}
 		s *= float64(a.Scale)
 		if a.Mask != nil {
-			s += float64(a.Mask[i*a.S+j])
+			s += float64(a.Mask[own+j])
 		}
 		p[j] = math.Exp(s)
 		total += p[j]
@@ -82,7 +83,11 @@ func (a *Attention) plainQuery(b, h, i int, do []float32, o, lse, dq, dk, dv []f
 		mean += p[j] * dp[j]
 	}
 	for j := range a.S {
-		ds := p[j] * (dp[j] - mean) * float64(a.Scale)
+		ds := p[j] * (dp[j] - mean)
+		if a.Mask != nil {
+			dmask[own+j] += ds
+		}
+		ds *= float64(a.Scale)
 		for d := range a.D {
 			at := a.kvAt(q, j) + d
 			dq[row+d] += ds * float64(a.K[at])
@@ -94,6 +99,7 @@ func (a *Attention) plainQuery(b, h, i int, do []float32, o, lse, dq, dk, dv []f
 type attentionCase struct {
 	b, t, s, heads, kv, d, window         int
 	causal, segments, keyMask, mask, drop bool
+	bySample, byHead                      bool // of the mask
 }
 
 func (c attentionCase) make() *AttentionGrad {
@@ -120,7 +126,14 @@ func (c attentionCase) make() *AttentionGrad {
 		}
 	}
 	if c.mask {
-		g.Mask = random(rng, c.t*c.s)
+		samples, heads := 1, 1
+		if c.byHead {
+			heads, g.MaskHead = c.heads, c.t*c.s
+		}
+		if c.bySample {
+			samples, g.MaskSample = c.b, heads*c.t*c.s
+		}
+		g.Mask = random(rng, samples*heads*c.t*c.s)
 		for i := range g.Mask {
 			if i%7 == 0 || i < c.s { // the first query sees nothing
 				g.Mask[i] = float32(math.Inf(-1))
@@ -149,6 +162,9 @@ func TestAttention(t *testing.T) {
 			{b: 2, t: 150, s: 150, heads: 2, kv: 1, d: 64, causal: true, segments: true},
 			{b: 2, t: 65, s: 97, heads: 3, kv: 3, d: 40, keyMask: true},
 			{b: 1, t: 66, s: 99, heads: 2, kv: 2, d: 24, mask: true},
+			{b: 2, t: 66, s: 99, heads: 4, kv: 2, d: 24, mask: true, byHead: true},
+			{b: 2, t: 3, s: 130, heads: 2, kv: 2, d: 16, mask: true, byHead: true, bySample: true, drop: true},
+			{b: 3, t: 130, s: 70, heads: 2, kv: 1, d: 16, mask: true, bySample: true, keyMask: true},
 			{b: 2, t: 40, s: 110, heads: 2, kv: 1, d: 16, causal: true, drop: true, keyMask: true, mask: true, segments: true},
 			{b: 1, t: 1, s: 300, heads: 4, kv: 2, d: 128, causal: true},
 			{b: 1, t: 33, s: 33, heads: 1, kv: 1, d: 256},
@@ -160,13 +176,22 @@ func TestAttention(t *testing.T) {
 
 func checkAttention(t *testing.T, pool *Pool, g *AttentionGrad) {
 	g.Forward(pool)
-	o, lse, dq, dk, dv := g.plain(g.DO)
+	o, lse, dq, dk, dv, dmask := g.plain(g.DO)
 	closeTo(t, "lse", g.LSE, lse)
 	closeTo(t, "o", g.O, o)
 	g.Backward(pool)
 	closeTo(t, "dq", g.DQ, dq)
 	closeTo(t, "dk", g.DK, dk)
 	closeTo(t, "dv", g.DV, dv)
+	if g.Mask == nil {
+		return
+	}
+	of := AttentionMaskGrad{AttentionGrad: *g, DMask: make([]float32, len(g.Mask))}
+	for i := range of.DMask {
+		of.DMask[i] = float32(math.NaN())
+	}
+	of.Backward(pool)
+	closeTo(t, "dmask", of.DMask, dmask)
 }
 
 // closeTo compares elements with the largest of them.
@@ -190,17 +215,17 @@ func closeTo(t *testing.T, what string, got []float32, want []float64) {
 func TestPlainAttentionGradient(t *testing.T) {
 	g := attentionCase{b: 1, t: 4, s: 6, heads: 2, kv: 1, d: 3, causal: true, mask: true, drop: true}.make()
 	loss := func() (total float64) {
-		o, _, _, _, _ := g.plain(g.DO)
+		o, _, _, _, _, _ := g.plain(g.DO)
 		for i, v := range o {
 			total += v * float64(g.DO[i])
 		}
 		return total
 	}
-	_, _, dq, dk, dv := g.plain(g.DO)
+	_, _, dq, dk, dv, dmask := g.plain(g.DO)
 	for name, c := range map[string]struct {
 		x []float32
 		d []float64
-	}{"dq": {g.Q, dq}, "dk": {g.K, dk}, "dv": {g.V, dv}} {
+	}{"dq": {g.Q, dq}, "dk": {g.K, dk}, "dv": {g.V, dv}, "dmask": {g.Mask, dmask}} {
 		for i, v := range c.x {
 			const h = 0x1p-9
 			c.x[i] = v + h

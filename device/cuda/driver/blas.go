@@ -37,6 +37,8 @@ const (
 	prefWorkspace  = 1
 	prefReductions = 3
 	prefAlignmentA = 5 // and B, C, D behind it
+	layoutBatch    = 5 // of matrices; so many
+	layoutStep     = 6 // of a batch: so many elements apart
 )
 
 // Matrix is an operand of a matmul, stored column by column: columns are Step elements apart.
@@ -53,6 +55,13 @@ type Gemm struct {
 	A, B, D  Matrix
 	Bias     bool
 	BiasType int
+}
+
+// Batch is so many matmuls at once, whose matrices lie so many elements apart; 0 where they share one. A
+// Count of 0 is one matmul.
+type Batch struct {
+	Count   int64
+	A, B, D int64
 }
 
 // Algorithm is one of cuBLASLt's algorithms for a matmul, with the scratch memory it needs.
@@ -80,10 +89,11 @@ type BLAS struct {
 	Create  func() (BLASHandle, error)
 	Destroy func(BLASHandle) error
 	// Prepare makes the descriptors of a matmul and asks for the best algorithms, at most
-	// so many, with at most so much scratch memory and operands aligned to 16 bytes.
+	// so many, with at most so much scratch memory and operands aligned to 16 bytes, or as
+	// the matrices of a batch are.
 	// Algorithms that sum in less than f32 are left out. An empty list means that there
 	// is none.
-	Prepare func(h BLASHandle, p Gemm, workspace int64, most int) (*Prepared, []Algorithm, error)
+	Prepare func(h BLASHandle, p Gemm, batch Batch, workspace int64, most int) (*Prepared, []Algorithm, error)
 	Discard func(*Prepared) error
 	// SetBias sets the address of the bias for the next Run.
 	SetBias func(p *Prepared, bias Pointer) error
@@ -96,7 +106,7 @@ type blasLib struct {
 	binder
 	statusText                              dl.Func
 	newDesc, setDesc, endDesc               dl.Func
-	newLayout, endLayout                    dl.Func
+	newLayout, setLayout, endLayout         dl.Func
 	newPreference, setPreference, endPrefer dl.Func
 	heuristic, matmul                       dl.Func
 }
@@ -110,7 +120,7 @@ func loadBLAS(folders []string) (*BLAS, error) {
 	l.statusText = l.find("cublasLtGetStatusString")
 	create, destroy, version := l.find("cublasLtCreate"), l.find("cublasLtDestroy"), l.find("cublasLtGetVersion")
 	l.newDesc, l.setDesc, l.endDesc = l.find("cublasLtMatmulDescCreate"), l.find("cublasLtMatmulDescSetAttribute"), l.find("cublasLtMatmulDescDestroy")
-	l.newLayout, l.endLayout = l.find("cublasLtMatrixLayoutCreate"), l.find("cublasLtMatrixLayoutDestroy")
+	l.newLayout, l.setLayout, l.endLayout = l.find("cublasLtMatrixLayoutCreate"), l.find("cublasLtMatrixLayoutSetAttribute"), l.find("cublasLtMatrixLayoutDestroy")
 	l.newPreference, l.setPreference, l.endPrefer = l.find("cublasLtMatmulPreferenceCreate"), l.find("cublasLtMatmulPreferenceSetAttribute"), l.find("cublasLtMatmulPreferenceDestroy")
 	l.heuristic, l.matmul = l.find("cublasLtMatmulAlgoGetHeuristic"), l.find("cublasLtMatmul")
 	if l.err != nil {
@@ -142,13 +152,13 @@ func set[V int32 | uint64](l *blasLib, f dl.Func, object uintptr, attribute int,
 	return l.check("setting an attribute of a product", f.Call(object, uintptr(attribute), uintptr(unsafe.Pointer(v)), unsafe.Sizeof(value)))
 }
 
-func (l *blasLib) prepare(h BLASHandle, p Gemm, workspace int64, most int) (*Prepared, []Algorithm, error) {
+func (l *blasLib) prepare(h BLASHandle, p Gemm, batch Batch, workspace int64, most int) (*Prepared, []Algorithm, error) {
 	made := &Prepared{Alpha: 1}
-	err := l.describe(made, p)
+	err := l.describe(made, p, batch)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w (%v)", err, l.discard(made))
 	}
-	found, err := l.choose(h, made, workspace, most)
+	found, err := l.choose(h, made, alignments(p, batch), workspace, most)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w (%v)", err, l.discard(made))
 	}
@@ -156,7 +166,7 @@ func (l *blasLib) prepare(h BLASHandle, p Gemm, workspace int64, most int) (*Pre
 }
 
 // describe makes the descriptors.
-func (l *blasLib) describe(made *Prepared, p Gemm) error {
+func (l *blasLib) describe(made *Prepared, p Gemm, batch Batch) error {
 	if err := l.check("cublasLtMatmulDescCreate", l.newDesc.Call(uintptr(unsafe.Pointer(&made.Operation)), uintptr(p.Compute), RealF32)); err != nil {
 		return err
 	}
@@ -175,17 +185,38 @@ func (l *blasLib) describe(made *Prepared, p Gemm) error {
 			return err
 		}
 	}
+	steps := []int64{batch.A, batch.B, batch.D}
 	for i, m := range []Matrix{p.A, p.B, p.D} {
 		code := l.newLayout.Call(uintptr(unsafe.Pointer(&made.Layouts[i])), uintptr(m.Type), uintptr(m.Rows), uintptr(m.Columns), uintptr(m.Step))
-		if err := l.check("cublasLtMatrixLayoutCreate", code); err != nil {
+		err := l.check("cublasLtMatrixLayoutCreate", code)
+		if err == nil && batch.Count > 0 {
+			err = cmp.Or(set(l, l.setLayout, uintptr(made.Layouts[i]), layoutBatch, int32(batch.Count)),
+				set(l, l.setLayout, uintptr(made.Layouts[i]), layoutStep, uint64(steps[i])))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// alignments are what the addresses of A, B, C and D are multiples of: 16 bytes, or in a batch what all of its matrices are.
+func alignments(p Gemm, batch Batch) (bytes [4]int32) {
+	steps := [4]int64{batch.A, batch.B, batch.D, batch.D}
+	for i, m := range []Matrix{p.A, p.B, p.D, p.D} {
+		size := int64(2)
+		if m.Type == RealF32 {
+			size = 4
+		}
+		for bytes[i] = 16; batch.Count > 0 && steps[i]*size%int64(bytes[i]) != 0; {
+			bytes[i] /= 2
+		}
+	}
+	return bytes
+}
+
 // choose asks for algorithms, best first.
-func (l *blasLib) choose(h BLASHandle, made *Prepared, workspace int64, most int) ([]Algorithm, error) {
+func (l *blasLib) choose(h BLASHandle, made *Prepared, aligned [4]int32, workspace int64, most int) ([]Algorithm, error) {
 	preference := new(uintptr)
 	if err := l.check("cublasLtMatmulPreferenceCreate", l.newPreference.Call(uintptr(unsafe.Pointer(preference)))); err != nil {
 		return nil, err
@@ -194,8 +225,8 @@ func (l *blasLib) choose(h BLASHandle, made *Prepared, workspace int64, most int
 	const inComputeType = 2 // parts of a sum that was split are added in f32
 	err := cmp.Or(set(l, l.setPreference, *preference, prefWorkspace, uint64(workspace)),
 		set[int32](l, l.setPreference, *preference, prefReductions, inComputeType))
-	for i := range 4 {
-		err = cmp.Or(err, set[int32](l, l.setPreference, *preference, prefAlignmentA+i, 16))
+	for i, bytes := range aligned {
+		err = cmp.Or(err, set(l, l.setPreference, *preference, prefAlignmentA+i, bytes))
 	}
 	if err != nil {
 		return nil, err

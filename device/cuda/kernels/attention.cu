@@ -52,6 +52,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
     int from = blockIdx.x * TILE, h = blockIdx.y, b = blockIdx.z, r = threadIdx.x >> 2, lane = threadIdx.x & 3, i = from + r;
     i64 queryStep = (i64)heads * width, keyStep = (i64)keyHeads * width;
     i64 keyAt = (i64)b * S * keyStep + (i64)(h * keyHeads / heads) * width, queryAt = (i64)b * T * queryStep + (i64)h * width;
+    ofHead(c, mask, b, h);
     u64 base = streamBase(key, stream);
     tile(qs, q + queryAt, queryStep, from, T, width);
     float top = -INFINITE, sum = 0, out[PART];
@@ -125,6 +126,7 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
     int from = blockIdx.x * TILE, h = blockIdx.y, b = blockIdx.z, r = threadIdx.x >> 2, lane = threadIdx.x & 3, i = from + r;
     i64 queryStep = (i64)heads * width, keyStep = (i64)keyHeads * width;
     i64 keyAt = (i64)b * S * keyStep + (i64)(h * keyHeads / heads) * width, queryAt = (i64)b * T * queryStep + (i64)h * width;
+    ofHead(c, mask, b, h);
     u64 base = streamBase(key, stream);
     tile(qs, q + queryAt, queryStep, from, T, width);
     tile(gs, grad + queryAt, queryStep, from, T, width);
@@ -172,6 +174,7 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
     int end = endQuery(c, from + TILE - 1), group = heads / keyHeads;
     for (int h = kh * group; h < (kh + 1) * group; h++) {
         i64 queryAt = (i64)b * T * queryStep + (i64)h * width, line = ((i64)b * heads + h) * T;
+        ofHead(c, mask, b, h);
         for (int i0 = firstQuery(c, from) / TILE * TILE; i0 < end; i0 += TILE) {
             __syncthreads();
             tile(qs, q + queryAt, queryStep, i0, T, width);
@@ -200,3 +203,44 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
     putRow(dk + keyAt + j * keyStep, outK, 1.0f, lane, width);
     putRow(dv + keyAt + j * keyStep, outV, 1.0f, lane, width);
 }
+
+// The gradient of a mask: of each pair that of its score, summed over the samples and heads that share the mask, in
+// their order. A block has 32 queries × 32 keys of one mask: grid (masks × tiles of queries × tiles of keys).
+#if MASKS
+extern "C" __global__ void __launch_bounds__(128) attentionGradMask(const Element *q, const Element *k, const Element *v, const float *lse, const Element *grad, const float *delta, float *dmask, int samples, int maskSamples, int maskHeads, MASK_PARAMS) {
+    Mask c = MASK;
+    extern __shared__ float shared[];
+    float *qs = shared, *gs = qs + TILE * STEP, *ks = gs + TILE * STEP, *vs = ks + TILE * STEP;
+    int columns = (S + TILE - 1) / TILE, rows = (T + TILE - 1) / TILE, at = blockIdx.x / columns, which = at / rows;
+    int i0 = at % rows * TILE, j0 = blockIdx.x % columns * TILE, r = threadIdx.x >> 2, lane = threadIdx.x & 3, i = i0 + r;
+    int ofSample = which / maskHeads, ofMask = which % maskHeads; // the sample and the head of this mask, where it has one
+    i64 queryStep = (i64)heads * width, keyStep = (i64)keyHeads * width;
+    u64 base = streamBase(key, stream);
+    float sum[8];
+#pragma unroll
+    for (int n = 0; n < 8; n++) sum[n] = 0;
+    bool any = j0 < endKey(c, i0 + TILE - 1) && j0 + TILE > firstKey(c, i0);
+    for (int b = maskSamples > 1 ? ofSample : 0; any && b < (maskSamples > 1 ? ofSample + 1 : samples); b++)
+        for (int h = maskHeads > 1 ? ofMask : 0; h < (maskHeads > 1 ? ofMask + 1 : heads); h++) {
+            i64 keyAt = (i64)b * S * keyStep + (i64)(h * keyHeads / heads) * width, queryAt = (i64)b * T * queryStep + (i64)h * width;
+            __syncthreads();
+            tile(qs, q + queryAt, queryStep, i0, T, width);
+            tile(gs, grad + queryAt, queryStep, i0, T, width);
+            tile(ks, k + keyAt, keyStep, j0, S, width);
+            tile(vs, v + keyAt, keyStep, j0, S, width);
+            __syncthreads();
+            ofHead(c, mask, b, h);
+            i64 line = ((i64)b * heads + h) * T + i;
+            float total = i < T ? lse[line] : 0, inner = i < T ? delta[line] : 0;
+            for (int n = 0; n < 8; n++) {
+                int j = lane + 4 * n;
+                float score = seen(c, b, i, j0 + j, dot(qs + r * STEP, ks + j * STEP));
+                if (score == -INFINITE) continue;
+                float drop = drops(c) ? dropped(c, base, b, h, i, j0 + j) : 1.0f;
+                sum[n] += expf(score - total) * (drop * dot(gs + r * STEP, vs + j * STEP) - inner);
+            }
+        }
+    for (int n = 0; n < 8; n++)
+        if (int j = j0 + lane + 4 * n; i < T && j < S) dmask[((i64)which * T + i) * S + j] = sum[n];
+}
+#endif

@@ -8,3 +8,8 @@ extern "C" __global__ void __launch_bounds__(256) counted(const int *ids, int *t
         counts[i] = counts1;
     }
 }
+
+// integersToF32 gives integers as f32.
+extern "C" __global__ void __launch_bounds__(256) integersToF32(const int *x, float *y, i64 n) {
+    for (i64 i = position(); i < n; i += (i64)gridDim.x * blockDim.x) y[i] = x[i];
+}

@@ -17,6 +17,7 @@ extern "C" __global__ void __launch_bounds__(128) attention(const Element *q, co
     i64 shared = (i64)b * S * keyStep + (i64)(h * keyHeads / heads) * HEAD;
     k += shared;
     v += shared;
+    ofHead(c, mask, b, h);
     u64 base = streamBase(key, stream);
     int first = firstKey(c, i0) / KEYS * KEYS, end = endKey(c, i0 + QUERIES - 1), row = i0 + warp * 32 + (lane >> 2);
     float out[2][HEAD / 8][4], top[4], sum[4], unit = scale * LOG2E;

@@ -18,6 +18,7 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradQueries(const Ele
     i64 keyAt = (i64)b * S * keyStep + (i64)(h * keyHeads / heads) * HEAD, line = ((i64)b * heads + h) * T;
     k += keyAt;
     v += keyAt;
+    ofHead(c, mask, b, h);
     u64 base = streamBase(key, stream);
     int first = firstKey(c, i0) / KEYS * KEYS, end = endKey(c, i0 + ROWS - 1), row = i0 + mine + (lane >> 2);
     float out[TILES][HEAD / 8][4], total[2 * TILES], inner[2 * TILES], unit = scale * LOG2E;
@@ -179,6 +180,7 @@ extern "C" __global__ void __launch_bounds__(128) attentionGradKeys(const Elemen
         if (after < rounds) fetch(after, stage ^ 1);
         commit();
         int h = head + n / strips, i0 = first + n % strips * STRIP, in = (lane & 3) * 2;
+        ofHead(c, mask, b, h);
         float s[TILES][STRIP / 8][4], g[TILES][STRIP / 8][4];
 #pragma unroll
         for (int t = 0; t < TILES; t++) {

@@ -6,7 +6,8 @@
 struct Mask {
     const int *segments, *keyMask; // [B S], may be null
     const int *spans;              // [B S/SPAN 2] of segments, see flash.h; null with them
-    const float *mask;             // [T S], may be null
+    const float *mask;             // [T S] of the head at hand, see ofHead; may be null
+    i64 maskSample, maskHead;      // elements between the masks of samples and heads, 0 where they share one
     int T, S, heads, keyHeads, width;
     float scale;
     int causal, window;
@@ -16,9 +17,9 @@ struct Mask {
 };
 
 #define MASK_PARAMS                                                                                                          \
-    const int *segments, const int *keyMask, const float *mask, const int *spans, int T, int S, int heads, int keyHeads, int width, float scale, \
+    const int *segments, const int *keyMask, const float *mask, i64 maskSample, i64 maskHead, const int *spans, int T, int S, int heads, int keyHeads, int width, float scale, \
         int causal, int window, float prob, float keep, u32 stream, u64 key, u64 firstSample
-#define MASK {segments, keyMask, spans, mask, T, S, heads, keyHeads, width, scale, causal, window, prob, keep, stream, key, firstSample}
+#define MASK {segments, keyMask, spans, mask, maskSample, maskHead, T, S, heads, keyHeads, width, scale, causal, window, prob, keep, stream, key, firstSample}
 
 // The first key any of the queries from i on sees, and one behind the last that those
 // up to i see, masks of numbers left aside.
@@ -49,6 +50,10 @@ __device__ __forceinline__ bool visible(const Mask &c, int b, int i, int j) {
     if (c.keyMask && c.keyMask[(i64)b * c.S + j] == 0) return false;
 #endif
     return true;
+}
+// ofHead makes the mask that of head h of sample b; mask is that of all of them.
+__device__ __forceinline__ void ofHead(Mask &c, const float *mask, int b, int h) {
+    if (MASKS && mask) c.mask = mask + b * c.maskSample + h * c.maskHead;
 }
 // added is what the mask adds to the score of a pair.
 __device__ __forceinline__ float added(const Mask &c, int i, int j) {

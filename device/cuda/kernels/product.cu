@@ -24,3 +24,7 @@ extern "C" __global__ void product(const Element *a, const Element *b, const Ele
 extern "C" __global__ void productWide(const Element *a, const Element *b, const float *bias, float *c, i64 m, i64 n, i64 k, i64 a0, i64 a1, i64 b0, i64 b1, i64 c0, const float *plus) {
     multiply(a, b, bias, c, m, n, k, a0, a1, b0, b1, c0, plus);
 }
+// productBatch is the product of count pairs of matrices, which lie so many elements apart.
+extern "C" __global__ void productBatch(const Element *a, const Element *b, Element *c, i64 count, i64 m, i64 n, i64 k, i64 a0, i64 a1, i64 b0, i64 b1, i64 stepA, i64 stepB, i64 stepC) {
+    for (i64 z = blockIdx.z; z < count; z += gridDim.z) multiply(a + z * stepA, b + z * stepB, (const Element *)0, c + z * stepC, m, n, k, a0, a1, b0, b1, n, (const Element *)0);
+}

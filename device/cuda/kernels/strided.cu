@@ -145,7 +145,7 @@ extern "C" __global__ void binaryGrad(const Element *p, const Element *q, const 
 }
 
 // The functions of one number that elementwise.cu has no kernel for.
-enum { LeakyReLU = 7, ELU, SELU, Softplus, Mish, Hardswish, Hardsigmoid, LogSigmoid, Softsign, Clamp, Exp, Log, Sqrt, Rsqrt, Abs, Square, Power, Sin, Cos, Erf, Log1p, Expm1 };
+enum { LeakyReLU = 7, ELU, SELU, Softplus, Mish, Hardswish, Hardsigmoid, LogSigmoid, Softsign, Clamp, Exp, Log, Sqrt, Rsqrt, Abs, Square, Power, Sin, Cos, Erf, Log1p, Expm1, Round, Floor, Sign };
 
 __device__ __forceinline__ float logistic(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ __forceinline__ float plusLog(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
@@ -173,6 +173,9 @@ __device__ __forceinline__ float value1(int f, float x, float a, float b) {
     case Cos: return cosf(x);
     case Erf: return erff(x);
     case Log1p: return log1pf(x);
+    case Round: return rintf(x);
+    case Floor: return floorf(x);
+    case Sign: return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : 0.0f;
     }
     return expm1f(x);
 }
@@ -201,6 +204,9 @@ __device__ __forceinline__ float slope1(int f, float x, float a, float b) {
     case Cos: return -sinf(x);
     case Erf: return 1.1283791670955126f * expf(-x * x);
     case Log1p: return 1.0f / (1.0f + x);
+    case Round:
+    case Floor:
+    case Sign: return 0.0f;
     }
     return expf(x);
 }
