@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 
+	"spillway/device/cuda/driver"
 	"spillway/dtype"
 	"spillway/op"
 )
@@ -102,6 +103,9 @@ func (d *Device) grid(u unit, name string, grid, block [3]int64, shared int64, a
 	f, err := d.function(u, name, shared)
 	if err != nil {
 		return nil, err
+	}
+	if len(args) > driver.MaxParams {
+		return nil, fmt.Errorf("kernel %s has %d parameters, of which there are at most %d", name, len(args), driver.MaxParams)
 	}
 	if grid[0] >= 1<<31 || grid[1] >= 1<<16 || grid[2] >= 1<<16 {
 		return nil, unsupported(fmt.Sprintf("a grid of %v blocks is larger than the GPU takes", grid))

@@ -75,7 +75,7 @@ type Tiles struct {
 }
 
 // MaxParams is the most parameters a kernel has.
-const MaxParams = 32
+const MaxParams = 48
 
 // CUDA is the driver.
 type CUDA struct {
