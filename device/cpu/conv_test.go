@@ -25,6 +25,7 @@ type convolved struct {
 var manyPieces = []convolved{
 	{"groups of 4", []int{2, 30, 31, 64}, []int{64, 4, 3, 3}, nil, []int64{1, 1}, nil, 16},
 	{"groups of 8", []int{2, 11, 9, 48}, []int{48, 8, 3, 3}, nil, []int64{1, 2}, nil, 6},
+	{"groups of 8 of many", []int{2, 7, 9, 512}, []int{512, 8, 3, 3}, nil, []int64{1, 1}, nil, 64},
 	{"groups of 16 without padding", []int{1, 9, 7, 32}, []int{32, 16, 3, 3}, nil, nil, nil, 2},
 	{"groups of 2", []int{2, 6, 3, 16}, []int{16, 2, 3, 3}, nil, []int64{2, 1}, nil, 8},
 	{"odd number of groups of 8", []int{2, 7, 9, 40}, []int{40, 8, 3, 3}, nil, []int64{1, 1}, nil, 5},

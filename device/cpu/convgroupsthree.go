@@ -81,13 +81,18 @@ func (v convolution) groupsThreeAt(lane, other int) int {
 	return (lane/lanes*v.each+other)*9*lanes + lane%lanes
 }
 
+// aliased is of how many bytes the distance of places is a multiple where all places of a line fall into so few sets of a first-level cache
+// that channels of a group, one after the other, find nothing of it there.
+const aliased = 2 << 10
+
 // convGroupsThreeWeight is the gradient of weights: a piece of work is some vectors of channels, of all samples.
 func convGroupsThreeWeight(c op.Call, v convolution, workers int) Program {
 	const lanes = kernel.GroupLanes
 	t := v.threes(false, workers)
 	args := t.groupsOf(v.each, workers)
 	vectors, sum, line := t.channels/lanes, v.each*9*lanes, t.from[2]*t.channels
-	var x, dy, dw, sums []float32
+	room, gathers := alignedFloats(kernel.GatherRoom(t.from[2], t.to[2])), 4*t.channels%aliased == 0
+	var x, dy, dw, sums, rooms []float32
 	work := &rows{n: vectors, step: max(1, vectors/workers)}
 	work.do = func(worker, from, to int) {
 		own := sums[from*sum : to*sum]
@@ -96,7 +101,11 @@ func convGroupsThreeWeight(c op.Call, v convolution, workers int) Program {
 			a := &args[worker]
 			three, lines := t.piece(worker, i, x[from*lanes:], dy[from*lanes:])
 			a.Three, a.Sums, a.Vectors = *three, &own[0], to-from
-			a.AddWeights(lines)
+			if gathers {
+				a.AddGathered(lines, rooms[worker*room:][:room])
+			} else {
+				a.AddWeights(lines)
+			}
 		}
 		for channel := from * lanes; channel < to*lanes; channel++ {
 			for o := range v.each {
@@ -107,9 +116,9 @@ func convGroupsThreeWeight(c op.Call, v convolution, workers int) Program {
 			}
 		}
 	}
-	return work.program(bytesOf(vectors*sum+line), func(l *device.Launch) {
+	return work.program(bytesOf(vectors*sum+line+workers*room), func(l *device.Launch) {
 		x, dy, dw, sums = F32(l, 0), F32(l, 1), F32(l, 2), scratch(l)
-		t.zeros = scratch(l)[vectors*sum:][:line]
+		t.zeros, rooms = scratch(l)[vectors*sum:][:line], scratch(l)[vectors*sum+line:]
 		clear(t.zeros)
 	})
 }

@@ -27,6 +27,33 @@ func (t *GroupsThree) Convolve(lines int) { t.run(&active.groupsThree, lines) }
 // AddWeights adds what so many lines give to the gradients of weights.
 func (t *GroupsThree) AddWeights(lines int) { t.run(&active.groupsThreeWeights, lines) }
 
+// GatherRoom is the room that AddGathered needs for lines of so many places of x and y.
+func GatherRoom(x, y int) int { return ((ThreeRows+2)*x + ThreeRows*y) * GroupLanes }
+
+// AddGathered is AddWeights of one vector after another, whose places are copied one behind the other first.
+func (t *GroupsThree) AddGathered(lines int, room []float32) {
+	places := t.Columns - t.Skip + t.Tail
+	for v := range t.Vectors {
+		one, to := *t, room
+		gather := func(from *float32, n int) *float32 {
+			own := to[:n*GroupLanes]
+			to = to[len(own):]
+			active.planeFill(&own[0], PlaneCols, GroupLanes, at(from, v*GroupLanes), t.Step, GroupLanes/PlaneCols, n)
+			return &own[0]
+		}
+		for i := range lines + 2 {
+			one.X[i] = gather(t.X[i], t.Columns)
+		}
+		for i := range lines {
+			if line := gather(at(t.Y, i*t.YStep), places); i == 0 {
+				one.Y = line
+			}
+		}
+		one.Step, one.YStep, one.Vectors, one.Sums = GroupLanes, places*GroupLanes, 1, at(t.Sums, v*t.Each*9*GroupLanes)
+		one.AddWeights(lines)
+	}
+}
+
 // run takes the function for the most lines as often as it fits, then the next.
 func (t *GroupsThree) run(fs *[ThreeRows + 1]groupsThreeFunc, lines int) {
 	for n := ThreeRows; lines > 0; n-- {
