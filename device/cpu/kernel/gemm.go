@@ -95,14 +95,14 @@ func (g *Gemm) isSkinny() bool {
 
 // wideTiles says that a tile multiplies what it reads of A by so many columns that lines of A come from the second-level cache
 // meanwhile: tiles of AVX-512.
-func (g *Gemm) wideTiles() bool { return g.path.nr == maxCols }
+func (r *routines) wideTiles() bool { return r.nr == maxCols }
 
 // columnsAsTheyLie says that tiles read columns of B where they are: so few rows are multiplied by them that packing takes
 // longer than it saves. Rows of B that are further apart would share few sets of the second-level cache.
 func (g *Gemm) columnsAsTheyLie() bool {
 	const fewRows, nearRows = 256, 1024
 	b := &g.B
-	return g.wideTiles() && g.M <= fewRows && b.Step <= nearRows && !b.Transposed && !b.narrow() && b.Patches == nil
+	return g.path.wideTiles() && g.M <= fewRows && b.Step <= nearRows && !b.Transposed && !b.narrow() && b.Patches == nil
 }
 
 // depth cuts K into equal slabs, multiples of eight.

@@ -151,7 +151,7 @@ func (b *block) ready(i, end int) strip {
 	if b.A.Patches != nil {
 		return strip{tiles: &r.tileRows, line: r.lineRows} // see windows
 	}
-	if b.A.Transposed && b.wideTiles() {
+	if b.A.Transposed && r.wideTiles() {
 		return strip{&r.tileCols, r.lineCols, b.A.Data[b.p0*b.A.Step+i:], r.mr, 1, b.A.Step}
 	}
 	if b.A.Transposed {
