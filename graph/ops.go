@@ -201,7 +201,7 @@ func (b *Builder) Attention(a op.Attr, q, k, v Value, m AttentionMasks) Value {
 		return 0
 	}
 	if m.Mask != 0 && b.TypeOf(m.Mask).DType.Float() {
-		m.Mask = b.Cast(m.Mask, dtype.F32)
+		m.Mask = b.ofPairs(b.Cast(m.Mask, dtype.F32), q, k)
 	}
 	in := []Value{q, k, v}
 	for _, part := range []struct {
@@ -223,6 +223,19 @@ func (b *Builder) Attention(a op.Attr, q, k, v Value, m AttentionMasks) Value {
 		a.Stream = b.Stream()
 	}
 	return b.Apply(op.Attention, a, in...)[0]
+}
+
+// ofPairs repeats a mask that is the same for all queries or all keys.
+func (b *Builder) ofPairs(mask, q, k Value) Value {
+	s, queries, keys := b.TypeOf(mask).Shape, b.TypeOf(q).Shape, b.TypeOf(k).Shape
+	if b.err != nil || len(queries) != 3 || len(keys) != 3 || len(s) < 1 || len(s) > 4 {
+		return mask // which the op refuses
+	}
+	whole := slices.Concat(s[:max(len(s)-2, 0)], shape.Shape{queries[1], keys[1]})
+	if together, err := shape.Broadcast(whole, s); err != nil || s.Equal(whole) || !together.Equal(whole) {
+		return mask
+	}
+	return b.Expand(mask, whole...)
 }
 
 // LinearCrossEntropy is the loss of the logits x·Wᵀ (the lm_head).

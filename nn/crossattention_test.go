@@ -146,6 +146,28 @@ func TestCrossAttentionWithAMask(t *testing.T) {
 	same(t, "attention", got, want)
 }
 
+// A mask that is the same for all queries is repeated: padding, written as PyTorch's attn_mask [B 1 1 S].
+func TestMasksOfKeys(t *testing.T) {
+	q, k := real(1, 2, 3, 4), real(2, 2, 5, 4)
+	seen := op.Array{Type: op.Type{DType: dtype.I32, Shape: shape.Of(2, 5)}, I: []int32{1, 1, 1, 0, 0, 1, 0, 1, 1, 1}}
+	attend := func(masks func(b *graph.Builder, seen graph.Value) graph.AttentionMasks) []float64 {
+		return run(t, map[string]op.Array{"q": q, "k": k, "seen": seen}, func(b *graph.Builder, in map[string]graph.Value) graph.Value {
+			return b.Attention(op.Attr{Heads: 2, KVHeads: 2, Scale: 0.5}, in["q"], in["k"], in["k"], masks(b, in["seen"]))
+		})
+	}
+	want := attend(func(b *graph.Builder, seen graph.Value) graph.AttentionMasks {
+		return graph.AttentionMasks{KeyMask: seen}
+	})
+	got := attend(func(b *graph.Builder, seen graph.Value) graph.AttentionMasks {
+		return graph.AttentionMasks{Mask: nn.Allowed(b, b.Reshape(seen, 2, 1, 1, 5))}
+	})
+	same(t, "mask of keys", got, want)
+	got = attend(func(b *graph.Builder, seen graph.Value) graph.AttentionMasks {
+		return graph.AttentionMasks{KeyMask: seen, Mask: b.Floats("zeros", make([]float32, 5))}
+	})
+	same(t, "mask of nothing", got, want)
+}
+
 // Masks may be of samples, of heads or of both: each has what attention with that mask alone gives, also where heads share keys and values.
 func TestMasksOfSamplesAndHeads(t *testing.T) {
 	const samples, queries, keys, heads, shared, width = 2, 3, 4, 4, 2, 2

@@ -93,6 +93,8 @@ func conv(c op.Call, workers int) Program {
 	switch {
 	case v.Pointwise():
 		return pointwise(c, v, workers)
+	case v.byGroupsThree():
+		return convGroupsThree(c, v, workers)
 	case v.byPlanes() || v.byRuns() && !back:
 		return convGroups(c, v, workers)
 	case v.byTiles():
@@ -341,6 +343,8 @@ func convWeight(c op.Call, workers int) Program {
 	switch {
 	case v.Pointwise():
 		return pointwise(c, v, workers)
+	case v.byGroupsThree():
+		return convGroupsThreeWeight(c, v, workers)
 	case v.byPlanes():
 		return convGroupsWeight(c, v, workers)
 	case v.byRuns():

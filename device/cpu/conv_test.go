@@ -24,6 +24,11 @@ type convolved struct {
 // Shapes that take several pieces of work, with edges that lie across them.
 var manyPieces = []convolved{
 	{"groups of 4", []int{2, 30, 31, 64}, []int{64, 4, 3, 3}, nil, []int64{1, 1}, nil, 16},
+	{"groups of 8", []int{2, 11, 9, 48}, []int{48, 8, 3, 3}, nil, []int64{1, 2}, nil, 6},
+	{"groups of 8 of many", []int{2, 7, 9, 512}, []int{512, 8, 3, 3}, nil, []int64{1, 1}, nil, 64},
+	{"groups of 16 without padding", []int{1, 9, 7, 32}, []int{32, 16, 3, 3}, nil, nil, nil, 2},
+	{"groups of 2", []int{2, 6, 3, 16}, []int{16, 2, 3, 3}, nil, []int64{2, 1}, nil, 8},
+	{"odd number of groups of 8", []int{2, 7, 9, 40}, []int{40, 8, 3, 3}, nil, []int64{1, 1}, nil, 5},
 	{"groups of 8 stride 2", []int{2, 33, 30, 128}, []int{128, 8, 3, 3}, []int64{2, 2}, []int64{1, 1}, nil, 16},
 	{"groups of 8 in 3d", []int{1, 3, 24, 31, 64}, []int{64, 8, 2, 3, 3}, []int64{2, 1, 1}, []int64{1, 1, 1}, []int64{1, 2, 1}, 8},
 	{"7x7 stride 2 of 3", []int{2, 45, 40, 3}, []int{16, 3, 7, 7}, []int64{2, 2}, []int64{3, 3}, nil, 0},

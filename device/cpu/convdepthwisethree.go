@@ -6,11 +6,13 @@ import (
 	"spillway/op"
 )
 
-// byThree says that a depthwise convolution has windows of 3 × 3 places side by side that move by one, and this CPU convolves them some
-// lines at a time.
-func (v convolution) byThree() bool {
+// byThree says that a depthwise convolution has windows of 3 × 3 places, and this CPU convolves them some lines at a time.
+func (v convolution) byThree() bool { return kernel.HasThree() && v.depthwise() && v.threeByThree() }
+
+// threeByThree says that windows are 3 × 3 places side by side that move by one.
+func (v convolution) threeByThree() bool {
 	one := [3]int64{1, 1, 1}
-	return kernel.HasThree() && v.depthwise() && v.Kernel == [3]int64{1, 3, 3} && v.Stride == one && v.Dilation == one && v.Padding[0] == 0 &&
+	return v.Kernel == [3]int64{1, 3, 3} && v.Stride == one && v.Dilation == one && v.Padding[0] == 0 &&
 		v.Padding[1] <= 2 && v.Padding[2] <= 2 && v.In[2] >= 2
 }
 

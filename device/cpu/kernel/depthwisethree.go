@@ -40,11 +40,16 @@ func (t *Three) run(fs *[ThreeRows + 1]threeFunc, lines int) {
 	for n := ThreeRows; lines > 0; n-- {
 		for ; fs[n] != nil && lines >= n; lines -= n {
 			fs[n](t)
-			if lines > n {
-				copy(t.X[:], t.X[n:])
-				t.Y = at(t.Y, n*t.YStep)
-			}
+			t.next(n, lines)
 		}
+	}
+}
+
+// next moves on by n of so many lines, where some are left.
+func (t *Three) next(n, lines int) {
+	if lines > n {
+		copy(t.X[:], t.X[n:])
+		t.Y = at(t.Y, n*t.YStep)
 	}
 }
 

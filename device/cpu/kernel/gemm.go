@@ -62,8 +62,8 @@ type Gemm struct {
 
 // Sizes in elements. The packed columns of a block are at most blockSize, half a
 // mebibyte, and stay in the second-level cache. They are a slab of K deep: slabK, so
-// that C is read and written seldom, or packedSlabK where rows of A must be packed for
-// every block, so that blocks are wide. skinnyM is the number of rows up to which
+// that C is read and written seldom, or packedSlabK where A is stored by columns and every
+// block reads it anew, or packs it, so that blocks are wide. skinnyM is the number of rows up to which
 // packing columns costs more than it saves.
 const (
 	blockSize   = 128 << 10
@@ -91,6 +91,18 @@ func (g *Gemm) Workspace(workers int) int {
 // isSkinny says that a matmul has few rows, and its operands lie in memory as they are.
 func (g *Gemm) isSkinny() bool {
 	return g.M <= skinnyM && g.A.Patches == nil && g.B.Patches == nil
+}
+
+// wideTiles says that a tile multiplies what it reads of A by so many columns that lines of A come from the second-level cache
+// meanwhile: tiles of AVX-512.
+func (r *routines) wideTiles() bool { return r.nr == maxCols }
+
+// columnsAsTheyLie says that tiles read columns of B where they are: so few rows are multiplied by them that packing takes
+// longer than it saves. Rows of B that are further apart would share few sets of the second-level cache.
+func (g *Gemm) columnsAsTheyLie() bool {
+	const fewRows, nearRows = 256, 1024
+	b := &g.B
+	return g.path.wideTiles() && g.M <= fewRows && b.Step <= nearRows && !b.Transposed && !b.narrow() && b.Patches == nil
 }
 
 // depth cuts K into equal slabs, multiples of eight.

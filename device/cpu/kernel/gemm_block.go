@@ -88,12 +88,21 @@ func (b *block) rows(i, end int) {
 		}
 		for ; j < b.jEnd; j += r.nr {
 			add, addStep := b.addend(b.p0, i, j)
-			r.tiles(s.tiles, min(r.mr, end-i), s.rowStep, b.kc, &s.data[0], s.step, &b.columns[(j-b.j0)*b.kc], r.nr,
+			columns, colStep := b.panel(j)
+			r.tiles(s.tiles, min(r.mr, end-i), s.rowStep, b.kc, &s.data[0], s.step, columns, colStep,
 				&b.C[i*b.CStep+j], b.CStep, min(r.nr, b.jEnd-j), add, addStep, b.ahead(end, tile))
 			tile++
 		}
 		s.data = s.data[min(s.panel, len(s.data)):]
 	}
+}
+
+// panel is where the columns of B from j on are, and how far their rows are apart.
+func (b *block) panel(j int) (*float32, int) {
+	if b.columnsAsTheyLie() {
+		return &b.B.Data[b.p0*b.B.Step+j], b.B.Step
+	}
+	return &b.columns[(j-b.j0)*b.kc], b.path.nr
 }
 
 // later is what the line of rows i on, of a strip from first on, fetches of the rows that come next.
@@ -135,12 +144,15 @@ type strip struct {
 	step    int // see tileFunc
 }
 
-// ready makes rows i to end of A ready. Stored by columns they are packed, else they are
-// read where they lie.
+// ready makes rows i to end of A ready. They are read where they lie, but for windows and, where tiles are not
+// wide, rows stored by columns, which are packed.
 func (b *block) ready(i, end int) strip {
 	r := b.path
 	if b.A.Patches != nil {
 		return strip{tiles: &r.tileRows, line: r.lineRows} // see windows
+	}
+	if b.A.Transposed && r.wideTiles() {
+		return strip{&r.tileCols, r.lineCols, b.A.Data[b.p0*b.A.Step+i:], r.mr, 1, b.A.Step}
 	}
 	if b.A.Transposed {
 		b.A.pack(r, b.strip, r.mr, i, end-i, b.p0, b.kc, false)

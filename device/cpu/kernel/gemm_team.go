@@ -28,7 +28,9 @@ func (m *member) compute() {
 	b, depth := &m.block, m.block.depth()
 	for b.p0 = 0; b.p0 < b.K; b.p0 += depth {
 		b.kc = min(depth, b.K-b.p0)
-		b.packB(b.columns, b.path.nr, b.j0, b.jEnd-b.j0, b.p0, b.kc)
+		if !b.columnsAsTheyLie() {
+			b.packB(b.columns, b.path.nr, b.j0, b.jEnd-b.j0, b.p0, b.kc)
+		}
 		m.multiply()
 	}
 }

@@ -48,6 +48,8 @@ type routines struct {
 	depthwise    [planeRows + 1]depthwiseFunc
 	// three and threeWeights are indexed by their number of lines, see depthwisethree.go. They may be nil.
 	three, threeWeights [ThreeRows + 1]threeFunc
+	// groupsThree and groupsThreeWeights are indexed so too, see groupsthree.go. They may be nil.
+	groupsThree, groupsThreeWeights [ThreeRows + 1]groupsThreeFunc
 	// depthwiseWeights are indexed by their number of triples.
 	depthwiseWeights [depthwiseTriples + 1]depthwiseWeightsFunc
 

@@ -136,32 +136,35 @@ func TransposedRoom(rows, k int) int { return k * (roundUp(rows, maxRows) + maxC
 const NearRows = 384
 
 // MultiplyTransposed is C = Aᵀ·B of matrices of k rows each; add says that it is added to C. Rows that lie far apart
-// are packed first.
+// are packed first, those of A where tiles are not wide.
 func MultiplyTransposed(c []float32, cStep int, a []float32, aStep, rows int, b []float32, bStep, cols, k int, add bool, room []float32) {
 	r := active
 	near := aStep <= NearRows && bStep <= NearRows
 	left, right := room[:k*roundUp(rows, r.mr)], room[k*roundUp(rows, r.mr):][:k*r.nr]
-	if whole := rows / r.mr; whole > 0 && !near {
+	packs := !near && !r.wideTiles()
+	if whole := rows / r.mr; whole > 0 && packs {
 		r.packCopy(&left[0], r.mr, &a[0], aStep, k, r.mr, whole)
 	}
-	if i := rows / r.mr * r.mr; i < rows && !near {
+	if i := rows / r.mr * r.mr; i < rows && packs {
 		r.packCopy(&left[i*k], r.mr, &a[i], aStep, k, rows-i, 1)
 	}
 	for j := 0; j < cols; j += r.nr {
 		wide := min(r.nr, cols-j)
+		columns, colStep := &b[j], bStep
 		if !near {
-			r.packCopy(&right[0], r.nr, &b[j], bStep, k, wide, 1)
+			r.packCopy(&right[0], r.nr, columns, bStep, k, wide, 1)
+			columns, colStep = &right[0], r.nr
 		}
 		for i := 0; i < rows; i += r.mr {
 			at, from, fromStep := &c[i*cStep+j], (*float32)(nil), 0
 			if add {
 				from, fromStep = at, cStep
 			}
-			if near {
-				r.tiles(&r.tileCols, min(r.mr, rows-i), 1, k, &a[i], aStep, &b[j], bStep, at, cStep, wide, from, fromStep, fetch{})
-			} else {
-				r.tiles(&r.tileCols, min(r.mr, rows-i), 1, k, &left[i*k], r.mr, &right[0], r.nr, at, cStep, wide, from, fromStep, fetch{})
+			panel, step := &a[i], aStep
+			if packs {
+				panel, step = &left[i*k], r.mr
 			}
+			r.tiles(&r.tileCols, min(r.mr, rows-i), 1, k, panel, step, columns, colStep, at, cStep, wide, from, fromStep, fetch{})
 		}
 	}
 }
