@@ -31,6 +31,7 @@ type routines struct {
 	// lineCols and lineRows do the same of whole tiles side by side, without going back to Go for
 	// each. They may be nil.
 	lineCols, lineRows lineFunc
+	linePairs          bool // they prefetch pairs of cache lines, see later
 	// packCopy and packTranspose fill panels, see pack.go.
 	packCopy      packCopyFunc
 	packTranspose packTransposeFunc

@@ -29,7 +29,7 @@ TEXT ·packCopyAVX512(SB), NOSPLIT, $0-56
 	MOVQ R12, R10
 	IMULQ R8, R10          // bytes from panel to panel
 	CMPQ width+40(FP), $16
-	JLE narrow
+	JLE few
 wide:
 	MOVQ SI, DX
 	MOVQ DI, BX
@@ -57,6 +57,50 @@ widePanel:
 	JNZ wide
 	VZEROUPPER
 	RET
+few:
+	CMPQ R11, $8
+	JNE narrow
+	CMPQ width+40(FP), $6
+	JNE narrow
+	CMPQ R8, $24
+	JNE narrow
+	LEAQ (DI)(R10*2), R13
+	ADDQ R10, R13
+	LEAQ (R13)(R10*2), R14
+	ADDQ R10, R14
+	JMP eightNext
+	// A strip of rows: eight panels of 6. Their rows are stored 8 wide, without masks, since what is beyond is
+	// overwritten by the next k; the last k, which has none, and the last panel are stored as they are.
+eight:
+	VMOVUPS (SI), Y0
+	VMOVUPS 24(SI), Y1
+	VMOVUPS 48(SI), Y2
+	VMOVUPS 72(SI), Y3
+	VMOVUPS 96(SI), Y4
+	VMOVUPS 120(SI), Y5
+	VMOVUPS 144(SI), Y6
+	VMOVUPS 168(SI), X7
+	VMOVSD 184(SI), X8
+	PREFETCHT0 (SI)(R9*8)
+	PREFETCHT0 64(SI)(R9*8)
+	PREFETCHT0 128(SI)(R9*8)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, (DI)(R10*1)
+	VMOVUPS Y2, (DI)(R10*2)
+	VMOVUPS Y3, (R13)
+	VMOVUPS Y4, (R13)(R10*1)
+	VMOVUPS Y5, (R13)(R10*2)
+	VMOVUPS Y6, (R14)
+	VMOVUPS X7, (R14)(R10*1)
+	VMOVSD X8, 16(R14)(R10*1)
+	ADDQ R9, SI
+	ADDQ R8, DI
+	ADDQ R8, R13
+	ADDQ R8, R14
+eightNext:
+	DECQ R12
+	JNZ eight
+	INCQ R12
 narrow:
 	MOVQ SI, DX
 	MOVQ DI, BX

@@ -23,6 +23,7 @@ func avx512() *routines {
 	r.heights = []int{6, 4, 2, 1}
 	r.tileCols = [maxRows + 1]tileFunc{1: tileCols1AVX512, 2: tileCols2AVX512, 4: tileCols4AVX512, 6: tileCols6AVX512}
 	r.tileRows = [maxRows + 1]tileFunc{1: tileRows1AVX512, 2: tileRows2AVX512, 4: tileRows4AVX512, 6: tileRows6AVX512}
+	r.lineCols, r.lineRows, r.linePairs = lineColsAVX512, lineRowsAVX512, true
 	r.saturate, r.chains = saturateAVX512, 24*16
 	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, packTransposeAVX512)
 	r.planes, r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
