@@ -61,7 +61,7 @@ type routines struct {
 
 	add, mul, addMul func(dst, x, y []float32)
 	scale, addScaled func(dst, x []float32, s float32)
-	rotate           func(lo, hi, x, y, cos, sin []float32)
+	rotate           func(y, x, cos, sin []float32, heads, width int)
 
 	sum, max func(x []float32) float32
 	squares  func(x []float32) float64 // of a multiple of lanesMost

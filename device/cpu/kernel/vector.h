@@ -113,11 +113,15 @@ done: \
 	LOAD((SI)(BX*1), V0); LOAD((DX)(BX*1), V1); LOAD((DI)(BX*1), V2); \
 	VFMADD213PS V5, V4, V0; VFMADD231PS V1, V0, V2; STORE(V2, (DI)(BX*1))
 
-// func(lo, hi, x, y, cos, sin []float32): lo = x·cos - y·sin, hi = y·cos + x·sin
+// func(y, x, cos, sin []float32, heads, width int): of each head lo = x·cos - y·sin, hi = y·cos + x·sin
 #define ROTATE_BODY \
-	MOVQ lo_base+0(FP), DI; MOVQ lo_len+8(FP), CX; MOVQ hi_base+24(FP), R9; \
-	MOVQ x_base+48(FP), SI; MOVQ y_base+72(FP), DX; MOVQ cos_base+96(FP), R8; MOVQ sin_base+120(FP), R10; XORQ BX, BX; \
+	MOVQ y_base+0(FP), DI; MOVQ x_base+24(FP), SI; MOVQ cos_base+48(FP), R8; MOVQ cos_len+56(FP), R11; MOVQ sin_base+72(FP), R10; \
+	MOVQ heads+96(FP), R12; MOVQ width+104(FP), R13; SHLQ $2, R13; \
+	LEAQ (DI)(R11*4), R9; LEAQ (SI)(R11*4), DX; \
+head: \
+	MOVQ R11, CX; XORQ BX, BX; \
 	EACH(ROTATE_OF(LOADF, STOREF), ROTATE_OF(LOADT, STORET)); \
+	ADDQ R13, DI; ADDQ R13, SI; ADDQ R13, R9; ADDQ R13, DX; DECQ R12; JNZ head; \
 	VZEROUPPER; RET
 #define ROTATE_OF(LOAD, STORE) \
 	LOAD((SI)(BX*1), V0); LOAD((DX)(BX*1), V1); LOAD((R8)(BX*1), V2); LOAD((R10)(BX*1), V3); \
