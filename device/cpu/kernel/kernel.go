@@ -62,6 +62,7 @@ type routines struct {
 	add, mul, addMul func(dst, x, y []float32)
 	scale, addScaled func(dst, x []float32, s float32)
 	rotate           func(y, x, cos, sin []float32, heads, width int)
+	angles           func(cos, sin, freq []float32, position float32, cosTimes, sinTimes float64) // of a multiple of lanesMost
 
 	sum, max func(x []float32) float32
 	squares  func(x []float32) float64 // of a multiple of lanesMost

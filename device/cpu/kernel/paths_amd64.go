@@ -40,7 +40,7 @@ func avx512() *routines {
 		op.Sigmoid:  {sigmoidAVX512, sigmoidTimesAVX512, sigmoidSlopeAVX512, sigmoidGatedAVX512},
 	}
 	r.exp, r.add, r.mul, r.addMul, r.scale, r.addScaled = expAVX512, addAVX512, mulAVX512, addMulAVX512, scaleAVX512, addScaledAVX512
-	r.rotate, r.sum, r.max, r.squares, r.dot, r.dot3 = rotateAVX512, sumAVX512, maxAVX512, squaresAVX512, dotAVX512, dot3AVX512
+	r.rotate, r.angles, r.sum, r.max, r.squares, r.dot, r.dot3 = rotateAVX512, anglesAVX512, sumAVX512, maxAVX512, squaresAVX512, dotAVX512, dot3AVX512
 	r.spread, r.expSum = spreadAVX512, expSumAVX512
 	r.norm, r.normGrad, r.normWeight = normAVX512, normGradAVX512, normWeightAVX512
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX512, columnExpAVX512, columnGradAVX512
@@ -70,7 +70,7 @@ func avx2() *routines {
 		op.Sigmoid:  {sigmoidAVX2, sigmoidTimesAVX2, sigmoidSlopeAVX2, sigmoidGatedAVX2},
 	}
 	r.exp, r.add, r.mul, r.addMul, r.scale, r.addScaled = expAVX2, addAVX2, mulAVX2, addMulAVX2, scaleAVX2, addScaledAVX2
-	r.rotate, r.sum, r.max, r.squares, r.dot, r.dot3 = rotateAVX2, sumAVX2, maxAVX2, squaresAVX2, dotAVX2, dot3AVX2
+	r.rotate, r.angles, r.sum, r.max, r.squares, r.dot, r.dot3 = rotateAVX2, anglesAVX2, sumAVX2, maxAVX2, squaresAVX2, dotAVX2, dot3AVX2
 	r.spread, r.expSum = spreadAVX2, expSumAVX2
 	r.norm, r.normGrad, r.normWeight = normAVX2, normGradAVX2, normWeightAVX2
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX2, columnExpAVX2, columnGradAVX2
