@@ -152,7 +152,7 @@ func (m *GPT2) embed(b *graph.Builder, _ []graph.Value) []graph.Value {
 		seq = b.Cache.Context
 	}
 	if seq > learned {
-		b.Fail("a sequence of %d positions, the model has learned %d; use a shorter one", seq, learned)
+		b.Fail("sequences have %d positions, the model has learned %d and has no others; use at most %d (--seq-len)", seq, learned, learned)
 	}
 	x := b.Add(m.Tokens.Forward(b, nn.Tokens(b)), m.Positions.Forward(b, nn.Positions(b)))
 	return []graph.Value{m.Dropout.Forward(b, x)}

@@ -50,7 +50,7 @@ type RandomRow struct {
 	Documents int                `json:"documents"` // tokens of a document on average; 0 is one document throughout
 	Strategy  string             `json:"strategy"`
 	Steps     int                `json:"steps"`
-	Seconds   float64            `json:"seconds_per_step"` // the median, after a warm-up
+	Seconds   float64            `json:"seconds_per_step"` // the median, after a warm-up, of steps that other programs left alone
 	Forecast  float64            `json:"forecast_seconds_per_step"`
 	Off       float64            `json:"time_off"`                 // of the measured time; above 0 where the run was slower
 	Captured  bool               `json:"captured"`                 // steps are replayed from a CUDA graph
@@ -220,7 +220,8 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 		model = preset
 	}
 	began := time.Now()
-	var times []float64
+	var times, shares []float64
+	used, last := processSeconds(), time.Now()
 	timeline := func(_ int64, events []trace.Event) { r.timelines[0] = events }
 	prepare := func(limit string) (*finetune.Run, error) {
 		s := recipe.New()
@@ -233,7 +234,9 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 			}
 		}
 		return finetune.Prepare(s, finetune.Options{Rig: o.Rig, NoSave: true, Timeline: timeline, Profile: true, Report: func(p train.Report) {
-			times = append(times, p.SecondsPerIteration)
+			now, at := processSeconds(), time.Now()
+			times, shares = append(times, p.SecondsPerIteration), append(shares, (now-used)/at.Sub(last).Seconds())
+			used, last = now, at
 			if e := r.job.Executor(); e != nil {
 				r.issued = append(r.issued, issued{e.Counters(), e.Issuing()})
 			}
@@ -274,7 +277,9 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 		return err
 	}
 	r.Run = time.Since(start).Seconds()
-	times = times[warm:]
+	if times = times[warm:]; o.Device == "cpu" {
+		times = undisturbed(times, shares[warm:])
+	}
 	if n := len(r.issued); n > warm+1 {
 		from, to := r.issued[warm], r.issued[n-1]
 		steps := float64(to.Iterations - from.Iterations)
@@ -291,6 +296,20 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 	r.Spent, r.ForecastSpent = timeByLane(r.timelines[0]), timeByLane(r.timelines[1])
 	return nil
 }
+
+// undisturbed are the times of steps in which the process had about as many cores as in the step in which it had most:
+// in the others programs next to it took some. A forecast is of a computer that is left alone.
+func undisturbed(times, cores []float64) (left []float64) {
+	for i, most := 0, slices.Max(cores); i < len(times); i++ {
+		if cores[i] >= undisturbedShare*most {
+			left = append(left, times[i])
+		}
+	}
+	return left
+}
+
+// undisturbedShare is what a step has at least of the cores.
+const undisturbedShare = 0.95
 
 // timeByLane is how many seconds each lane spent on each kind of work, and waited.
 func timeByLane(events []trace.Event) map[string]float64 {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"spillway/arch"
@@ -89,6 +90,18 @@ func TestRandomDocumentsHaveTheirLength(t *testing.T) {
 		}
 		if got := len(raw) / 4 / max(ends, 1); mean == 0 && ends > 0 || mean > 0 && math.Abs(float64(got-mean)) > 0.15*float64(mean) {
 			t.Errorf("documents of %d tokens, want %d", got, mean)
+		}
+	}
+}
+
+// Steps in which other programs had some of the cores do not count.
+func TestDisturbedStepsDoNotCount(t *testing.T) {
+	for _, c := range []struct{ times, cores, want []float64 }{
+		{[]float64{1, 2, 1.1, 3}, []float64{1.99, 1.5, 1.98, 1}, []float64{1, 1.1}},
+		{[]float64{1, 2}, []float64{0, 0}, []float64{1, 2}}, // not known here
+	} {
+		if got := undisturbed(c.times, c.cores); !slices.Equal(got, c.want) {
+			t.Errorf("%v of %v cores: %v, want %v", c.times, c.cores, got, c.want)
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"math"
-
 	"spillway/device"
 	"spillway/device/cpu/kernel"
 	"spillway/op"
@@ -33,31 +31,15 @@ func rope(c op.Call, workers int) Program {
 		for t := from; t < to; t++ {
 			for n := t; n < samples*places; n += places {
 				if n == t || positions[n] != positions[n-places] {
-					rotate(cos, sin, freq, positions[n], factor, c.Attr.Inverse)
+					kernel.Angles(cos, sin, freq, positions[n], factor, c.Attr.Inverse)
 				}
-				for i := n * width; i < (n+1)*width; i += width / heads {
-					in, out := x[i:i+width/heads], y[i:i+width/heads]
-					kernel.Rotate(out[:half], out[half:2*half], in, in[half:], cos, sin)
-					copy(out[2*half:], in[2*half:])
-				}
+				kernel.Rotate(y[n*width:][:width], x[n*width:][:width], cos, sin, heads)
 			}
 		}
 	})
 	return work.program(bytesOf(2*workers*half), func(l *device.Launch) {
 		x, positions, freq, y, angles = F32(l, 0), ids(l, 1), F32(l, 2), F32(l, 3), scratch(l)
 	})
-}
-
-// rotate fills cos and sin of position·freq times the factor. The angle is a float32
-// product: models were trained with that.
-func rotate(cos, sin, freq []float32, position int32, factor float64, inverse bool) {
-	for i, f := range freq {
-		s, c := math.Sincos(float64(float32(position) * f))
-		if inverse {
-			s = -s
-		}
-		cos[i], sin[i] = float32(c*factor), float32(s*factor)
-	}
 }
 
 func attention(c op.Call, workers int) Program {

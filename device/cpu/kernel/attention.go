@@ -181,16 +181,16 @@ func (a *Attention) scores(w scratch, q queries, j, n int) bool {
 	if see == none {
 		return false
 	}
-	a.matmuls(w.s, a.K[a.kvAt(q, j):], w.qT, q, n)
+	a.matmuls(w.s, a.K[a.kvAt(q, j):], w.qT, q, j, n)
 	if see == some {
 		a.hide(w.s, q, j, n)
 	}
 	return true
 }
 
-// matmuls sets s [n tileQ] = rows·xT, rows being n rows of K or V and xT what
-// transpose made.
-func (a *Attention) matmuls(s, rows, xT []float32, q queries, n int) {
+// matmuls sets s [n tileQ] = rows·xT, rows being those of keys j to j+n of K or V and xT what
+// transpose made. Some of what no query sees by position is left as it is, and set by hide.
+func (a *Attention) matmuls(s, rows, xT []float32, q queries, j, n int) {
 	r, step := a.path, a.kvStep()
 	if q.n <= fewQ {
 		for j := range n {
@@ -200,9 +200,26 @@ func (a *Attention) matmuls(s, rows, xT []float32, q queries, n int) {
 		}
 		return
 	}
-	for c := 0; c < q.width; c += r.nr {
-		r.tiles(&r.tileRows, n, step, a.D, &rows[0], step, &xT[c], tileQ, &s[c], tileQ, min(r.nr, q.width-c), nil, 0, fetch{})
+	part := func(c, cols, from, to int) { // some columns of the keys from..to
+		if from < to && cols > 0 {
+			r.tiles(&r.tileRows, to-from, step, a.D, &rows[from*step], step, &xT[c], tileQ, &s[from*tileQ+c], tileQ, cols, nil, 0, fetch{})
+		}
 	}
+	for c := 0; c < q.width; c += r.nr {
+		// Later keys are seen by the second half of the columns alone, which takes half as long.
+		cols, half := min(r.nr, q.width-c), r.nr/2
+		both := min(roundUp(a.seenBefore(q, j, n, c+half), r.mr), n)
+		part(c, cols, 0, both)
+		part(c+half, cols-half, both, a.seenBefore(q, j, n, c+cols))
+	}
+}
+
+// seenBefore is how many of the keys j to j+n, from the first on, the first c queries may see by position.
+func (a *Attention) seenBefore(q queries, j, n, c int) int {
+	if !a.Causal {
+		return n
+	}
+	return min(max(q.i0+a.S-a.T+c-j, 0), n)
 }
 
 // rescale brings what was summed so far to the new maximum.
@@ -225,13 +242,27 @@ func (a *Attention) rescale(w scratch, q queries, first bool) {
 
 // addValues adds the weights in s times V to the outputs.
 func (a *Attention) addValues(w scratch, q queries, j, n int, first bool) {
-	r, out, v := a.path, a.O[a.qAt(q, q.i0):], a.V[a.kvAt(q, j):]
-	for c := 0; c < a.D; c += r.nr {
-		add := &out[c]
-		if first {
-			add = nil
+	a.addQueries(a.O, w.s, a.V, q, j, n, first)
+}
+
+// addQueries adds sᵀ·x to the rows of the queries, x being the rows of keys j to j+n; where it is the first tile there is
+// nothing to add to. A panel of queries takes the keys that its last one may see by position.
+func (a *Attention) addQueries(out, s, x []float32, q queries, j, n int, first bool) {
+	r, o, from := a.path, out[a.qAt(q, q.i0):], x[a.kvAt(q, j):]
+	for i := 0; i < q.n; i += r.mr {
+		h := min(r.mr, q.n-i)
+		seen := a.seenBefore(q, j, n, i+h)
+		if seen == 0 && !first {
+			continue
 		}
-		r.tiles(&r.tileCols, q.n, 1, n, &w.s[0], tileQ, &v[c], a.kvStep(), &out[c], a.qStep(), min(r.nr, a.D-c), add, a.qStep(), fetch{})
+		for c := 0; c < a.D; c += r.nr {
+			at := &o[i*a.qStep()+c]
+			add := at
+			if first {
+				add = nil
+			}
+			r.tiles(&r.tileCols, h, 1, seen, &s[i], tileQ, &from[c], a.kvStep(), at, a.qStep(), min(r.nr, a.D-c), add, a.qStep(), fetch{})
+		}
 	}
 }
 

@@ -50,13 +50,14 @@ func (g *AttentionGrad) backwardTile(w scratch, q queries) {
 			continue
 		}
 		g.path.columnExp(w.sum, w.top, &w.s[0], tileQ, n)
-		g.matmuls(w.ds, g.V[g.kvAt(q, j):], w.doT, q, n)
+		g.matmuls(w.ds, g.V[g.kvAt(q, j):], w.doT, q, j, n)
+		g.clearUnseen(w.ds, q, j, n)
 		g.drop(w, w.ds, q, j, n)
 		g.path.columnGrad(w.delta, &w.ds[0], &w.s[0], tileQ, n, g.Scale)
 		g.drop(w, w.s, q, j, n)
 		g.addKeys(g.DV, w.s, g.DO[at:], q, j, n)
 		g.addKeys(g.DK, w.ds, g.Q[at:], q, j, n)
-		g.addQueries(w, q, j, n, first)
+		g.addQueries(g.DQ, w.ds, g.K, q, j, n, first)
 		first = false
 	}
 	if first {
@@ -83,23 +84,30 @@ func (g *AttentionGrad) rowTerms(w scratch, q queries) {
 	}
 }
 
-// addKeys adds s·x to the rows of keys j to j+n, x being the rows of the queries.
-func (g *AttentionGrad) addKeys(out, s, x []float32, q queries, j, n int) {
-	r, o := g.path, out[g.kvAt(q, j):]
-	for c := 0; c < g.D; c += r.nr {
-		r.tiles(&r.tileRows, n, tileQ, q.n, &s[0], tileQ, &x[c], g.qStep(), &o[c], g.kvStep(), min(r.nr, g.D-c), &o[c], g.kvStep(), fetch{})
+// clearUnseen clears what matmuls has left as it was: multiplied by a weight of zero a NaN would stay one.
+func (g *AttentionGrad) clearUnseen(s []float32, q queries, j, n int) {
+	first := q.i0 + g.S - g.T
+	for k := max(first-j, 0); g.Causal && k < n; k++ {
+		clear(s[k*tileQ:][:min(j+k-first, q.width)])
 	}
 }
 
-// addQueries adds dsᵀ·K to the rows of the queries.
-func (g *AttentionGrad) addQueries(w scratch, q queries, j, n int, first bool) {
-	r, o, k := g.path, g.DQ[g.qAt(q, q.i0):], g.K[g.kvAt(q, j):]
-	for c := 0; c < g.D; c += r.nr {
-		add := &o[c]
-		if first {
-			add = nil
+// addKeys adds s·x to the rows of keys j to j+n, x being the rows of the queries. A panel of keys takes the queries from the
+// first on that may see them by position.
+func (g *AttentionGrad) addKeys(out, s, x []float32, q queries, j, n int) {
+	r, o := g.path, out[g.kvAt(q, j):]
+	for k := 0; k < n; k += r.mr {
+		h, first := min(r.mr, n-k), 0
+		if g.Causal {
+			first = max(j+k-(q.i0+g.S-g.T), 0)
 		}
-		r.tiles(&r.tileCols, q.n, 1, n, &w.ds[0], tileQ, &k[c], g.kvStep(), &o[c], g.qStep(), min(r.nr, g.D-c), add, g.qStep(), fetch{})
+		if first >= q.n {
+			return
+		}
+		for c := 0; c < g.D; c += r.nr {
+			at := &o[k*g.kvStep()+c]
+			r.tiles(&r.tileRows, h, tileQ, q.n-first, &s[k*tileQ+first], tileQ, &x[first*g.qStep()+c], g.qStep(), at, g.kvStep(), min(r.nr, g.D-c), at, g.kvStep(), fetch{})
+		}
 	}
 }
 
@@ -144,7 +152,8 @@ func (g *AttentionMaskGrad) maskTile(w scratch, q queries, out []float32) {
 			continue
 		}
 		g.path.columnExp(w.sum, w.top, &w.s[0], tileQ, n)
-		g.matmuls(w.ds, g.V[g.kvAt(q, j):], w.doT, q, n)
+		g.matmuls(w.ds, g.V[g.kvAt(q, j):], w.doT, q, j, n)
+		g.clearUnseen(w.ds, q, j, n)
 		g.drop(w, w.ds, q, j, n)
 		g.path.columnGrad(w.delta, &w.ds[0], &w.s[0], tileQ, n, 1)
 		for i := range q.n {

@@ -39,3 +39,17 @@ var c = constants{
 	sqrtHalf: math.Sqrt2 / 2, density: 0.3989422804014327, minusHalf: -0.5,
 	g1: 1.5957691216057308, g3: 0.07135481282553454, g3x3: 0.2140644384766036,
 }
+
+// turnConstants are the numbers that Angles reads: π as two numbers, and the terms of the series of sin x/x and cos x.
+type turnConstants struct {
+	perPi, piHi, piLo, one, half       float64
+	s1, s2, s3, s4, s5, s6, s7, s8     float64
+	c1, c2, c3, c4, c5, c6, c7, c8, c9 float64
+}
+
+// turns is read by the assembly.
+var turns = turnConstants{
+	perPi: 1 / math.Pi, piHi: math.Pi, piLo: 1.2246467991473532e-16, one: 1, half: 0.5,
+	s1: -1 / 6., s2: 1 / 120., s3: -1 / 5040., s4: 1 / 362880., s5: -1 / 39916800., s6: 1 / 6227020800., s7: -1 / 1307674368000., s8: 1 / 355687428096000.,
+	c1: -1 / 2., c2: 1 / 24., c3: -1 / 720., c4: 1 / 40320., c5: -1 / 3628800., c6: 1 / 479001600., c7: -1 / 87178291200., c8: 1 / 20922789888000., c9: -1 / 6402373705728000.,
+}

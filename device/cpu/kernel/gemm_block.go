@@ -81,9 +81,9 @@ func (b *block) rows(i, end int) {
 			s.rowStep = s.step
 		}
 		j := b.j0
-		if whole := (b.jEnd - j) / r.nr; s.line != nil && end-i >= r.mr && whole > 0 {
+		if whole := (b.jEnd - j) / r.nr; s.line != nil && end-i >= r.mr && whole > 0 && !b.columnsAsTheyLie() {
 			add, addStep := b.addend(b.p0, i, j)
-			s.line(b.kc, &s.data[0], s.step, &b.columns[0], &b.C[i*b.CStep+j], b.CStep, add, addStep, whole, b.later(first, i))
+			s.line(b.kc, &s.data[0], s.step, &b.columns[0], &b.C[i*b.CStep+j], b.CStep, add, addStep, whole, b.later(first, i, end, whole))
 			j += whole * r.nr
 		}
 		for ; j < b.jEnd; j += r.nr {
@@ -105,19 +105,39 @@ func (b *block) panel(j int) (*float32, int) {
 	return &b.columns[(j-b.j0)*b.kc], b.path.nr
 }
 
-// later is what the line of rows i on, of a strip from first on, fetches of the rows that come next.
-// Rows that are packed are fetched a strip ahead, a quarter of the slab by each of four lines.
-func (b *block) later(first, i int) later {
+// later is what the line of rows i on, of whole panels and of a strip from first to end, fetches of the rows that come next.
+func (b *block) later(first, i, end, whole int) later {
+	if b.A.Patches != nil {
+		return later{}
+	}
+	if b.path.linePairs {
+		return b.pairsLater(first, i, end, whole)
+	}
+	// Rows that are packed are fetched a strip ahead, a quarter of the slab by each of four lines.
 	switch next, part := first+stripM, (i-first)/b.path.mr; {
-	case b.A.Patches != nil:
 	case !b.A.Transposed:
 		if next = i + b.path.mr; next < b.iEnd {
-			return later{&b.A.Data[next*b.A.Step+b.p0], b.A.Step, 4, min(b.path.mr, b.iEnd-next)}
+			return later{&b.A.Data[next*b.A.Step+b.p0], b.A.Step, 4, min(b.path.mr, b.iEnd-next), 0}
 		}
 	case next < b.iEnd && part < 4:
-		return later{&b.A.Data[(b.p0+part*(b.kc/4))*b.A.Step+next], lineFloats, b.A.Step, stripM/lineFloats + 1}
+		return later{&b.A.Data[(b.p0+part*(b.kc/4))*b.A.Step+next], lineFloats, b.A.Step, stripM/lineFloats + 1, 0}
 	}
 	return later{}
+}
+
+// pairsLater is later with linePairs: what the tiles of the line would fetch one by one, see ahead.
+func (b *block) pairsLater(first, i, end, whole int) later {
+	tile := (i - first) / b.path.mr * whole
+	f := b.ahead(end, tile)
+	if f.from == nil {
+		return later{}
+	}
+	along := !b.A.Transposed
+	parts, panel := fetchParts(min(end+b.height(), b.iEnd)-end, along)-tile, 2*b.A.Step
+	if !along {
+		parts, panel = min(parts, fetchDeep-tile%fetchDeep), b.kc/fetchDeep*b.A.Step
+	}
+	return later{f.from, panel, f.next, min(parts, whole), f.pair}
 }
 
 // lineFloats is how many elements a cache line has.

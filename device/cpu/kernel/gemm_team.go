@@ -50,16 +50,35 @@ func (m *member) multiply() {
 // any. b is the block with scratch memory of the worker's own.
 func (m *member) takeRows(b *block) (took bool) {
 	for {
-		i := int(m.next.Add(stripM)) - stripM
-		if i >= b.iEnd {
+		i, end := m.take(b)
+		if i >= end {
 			return took
 		}
 		took = true
-		for end := min(i+stripM, b.iEnd); i < end; i += b.height() {
+		for ; i < end; i += b.height() {
 			b.rows(i, min(i+b.height(), end))
 		}
 	}
 }
+
+// take takes the next rows: a strip, and toward the end of the block fewer and fewer where they need not be
+// packed, so that those who share it end at the same time.
+func (m *member) take(b *block) (first, end int) {
+	for {
+		i := m.next.Load()
+		left := b.iEnd - int(i)
+		if left <= 0 {
+			return 0, 0
+		}
+		n := min(max(roundUp(left/(2*len(b.team)), b.path.mr), fewestRows, b.height()), stripM, left)
+		if m.next.CompareAndSwap(i, i+int64(n)) {
+			return int(i), int(i) + n
+		}
+	}
+}
+
+// fewestRows are some microseconds' work: a multiple of the rows of any tile.
+const fewestRows = 12
 
 // patience is how often a helper looks in vain before it leaves: about a millisecond, longer
 // than columns are packed, but not as long as a core may be taken from its worker.

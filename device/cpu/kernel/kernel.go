@@ -31,6 +31,7 @@ type routines struct {
 	// lineCols and lineRows do the same of whole tiles side by side, without going back to Go for
 	// each. They may be nil.
 	lineCols, lineRows lineFunc
+	linePairs          bool // they prefetch pairs of cache lines, see later
 	// packCopy and packTranspose fill panels, see pack.go.
 	packCopy      packCopyFunc
 	packTranspose packTransposeFunc
@@ -62,7 +63,8 @@ type routines struct {
 
 	add, mul, addMul func(dst, x, y []float32)
 	scale, addScaled func(dst, x []float32, s float32)
-	rotate           func(lo, hi, x, y, cos, sin []float32)
+	rotate           func(y, x, cos, sin []float32, heads, width int)
+	angles           func(cos, sin, freq []float32, position float32, cosTimes, sinTimes float64) // of a multiple of lanesMost
 
 	sum, max func(x []float32) float32
 	squares  func(x []float32) float64 // of a multiple of lanesMost

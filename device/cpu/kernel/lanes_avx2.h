@@ -96,3 +96,14 @@ normal:
 // V0 into X0.
 #define WIDE_BYTES 16
 #define SUM_DOUBLES SUM_FOUR_DOUBLES
+
+// Arithmetic with doubles, and with one from memory. ROUNDD takes the nearest integer, FLOORD the one below; NARROWD makes floats
+// of a vector of doubles, half a vector of them, and stores it.
+#define CONSTD(c, v) VBROADCASTSD c, v
+#define MULD(c, a, dst) VBROADCASTSD c, Y15; VMULPD Y15, a, dst
+#define MULADDD(c, b, a) VBROADCASTSD c, Y15; VFMADD213PD Y15, b, a   // a = a*b + c
+#define SUBMULD(c, b, a) VBROADCASTSD c, Y15; VFNMADD231PD Y15, b, a  // a -= b*c
+#define ROUNDD(x, y) VROUNDPD $0, x, y
+#define FLOORD(x, y) VROUNDPD $1, x, y
+#define NARROWD(v, at) VCVTPD2PSY v, X15; VMOVUPS X15, at
+#define HALF_PS X0

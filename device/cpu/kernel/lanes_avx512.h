@@ -64,3 +64,14 @@
 // V0 into X0.
 #define WIDE_BYTES 32
 #define SUM_DOUBLES VEXTRACTF64X4 $1, Z0, Y1; VADDPD Y1, Y0, Y0; SUM_FOUR_DOUBLES
+
+// Arithmetic with doubles, and with one from memory. ROUNDD takes the nearest integer, FLOORD the one below; NARROWD makes floats
+// of a vector of doubles, half a vector of them, and stores it.
+#define CONSTD(c, v) VBROADCASTSD c, v
+#define MULD(c, a, dst) VMULPD.BCST c, a, dst
+#define MULADDD(c, b, a) VFMADD213PD.BCST c, b, a   // a = a*b + c
+#define SUBMULD(c, b, a) VFNMADD231PD.BCST c, b, a  // a -= b*c
+#define ROUNDD(x, y) VRNDSCALEPD $0, x, y
+#define FLOORD(x, y) VRNDSCALEPD $1, x, y
+#define NARROWD(v, at) VCVTPD2PS v, Y15; VMOVUPS Y15, at
+#define HALF_PS Y0

@@ -42,7 +42,7 @@
 panel: \
 	MOVQ R13, R14; XORQ R15, R15; \
 	SUBQ $1, ahead_panels+96(FP); JLT near; \
-	MOVQ ahead_four+88(FP), R15; SHLQ $2, R15; \
+	MOVQ ahead_next+88(FP), R15; SHLQ $2, R15; \
 	MOVQ ahead_from+72(FP), R14; MOVQ ahead_panel+80(FP), R9; LEAQ (R14)(R9*4), R9; MOVQ R9, ahead_from+72(FP); \
 near: \
 	MOVQ R13, SI; LEAQ (SI)(R8*2), R12; ADDQ R8, R12; \
@@ -75,9 +75,9 @@ out: \
 	RET
 
 // func lineColsAVX2(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int, ahead later)
-TEXT ·lineColsAVX2(SB), NOSPLIT, $0-104
+TEXT ·lineColsAVX2(SB), NOSPLIT, $0-112
 	LINE(COLS4, COLS1)
 
 // func lineRowsAVX2(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int, ahead later)
-TEXT ·lineRowsAVX2(SB), NOSPLIT, $0-104
+TEXT ·lineRowsAVX2(SB), NOSPLIT, $0-112
 	LINE(ROWS4, ROWS1)

@@ -136,13 +136,16 @@ func (m *Matrix) deinterleave(h *half, panels []float32, step, first, n, p0, kc 
 	}
 }
 
+// fetchDeep is how many parts the depth of a slab is fetched in, where memory runs across it.
+const fetchDeep = 16
+
 // fetchParts is how many tiles it takes to fetch n rows or columns of a slab. along says
 // that memory runs along the slab.
 func fetchParts(n int, along bool) int {
 	if along {
 		return ceil(n, 2)
 	}
-	return 16 * ceil(n, 32)
+	return fetchDeep * ceil(n, 32)
 }
 
 // fetch is one of these parts of the rows or columns from first on: two of them over the
@@ -151,5 +154,5 @@ func (m *Matrix) fetch(first, p0, kc, part int, along bool) fetch {
 	if along {
 		return fetch{&m.Data[(first+2*part)*m.Step+p0], m.Step, 16}
 	}
-	return fetch{&m.Data[(p0+part%16*(kc/16))*m.Step+first+part/16*32], 16, m.Step}
+	return fetch{&m.Data[(p0+part%fetchDeep*(kc/fetchDeep))*m.Step+first+part/fetchDeep*32], 16, m.Step}
 }

@@ -29,7 +29,7 @@ TEXT ·packCopyAVX512(SB), NOSPLIT, $0-56
 	MOVQ R12, R10
 	IMULQ R8, R10          // bytes from panel to panel
 	CMPQ width+40(FP), $16
-	JLE narrow
+	JLE few
 wide:
 	MOVQ SI, DX
 	MOVQ DI, BX
@@ -57,6 +57,50 @@ widePanel:
 	JNZ wide
 	VZEROUPPER
 	RET
+few:
+	CMPQ R11, $8
+	JNE narrow
+	CMPQ width+40(FP), $6
+	JNE narrow
+	CMPQ R8, $24
+	JNE narrow
+	LEAQ (DI)(R10*2), R13
+	ADDQ R10, R13
+	LEAQ (R13)(R10*2), R14
+	ADDQ R10, R14
+	JMP eightNext
+	// A strip of rows: eight panels of 6. Their rows are stored 8 wide, without masks, since what is beyond is
+	// overwritten by the next k; the last k, which has none, and the last panel are stored as they are.
+eight:
+	VMOVUPS (SI), Y0
+	VMOVUPS 24(SI), Y1
+	VMOVUPS 48(SI), Y2
+	VMOVUPS 72(SI), Y3
+	VMOVUPS 96(SI), Y4
+	VMOVUPS 120(SI), Y5
+	VMOVUPS 144(SI), Y6
+	VMOVUPS 168(SI), X7
+	VMOVSD 184(SI), X8
+	PREFETCHT0 (SI)(R9*8)
+	PREFETCHT0 64(SI)(R9*8)
+	PREFETCHT0 128(SI)(R9*8)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, (DI)(R10*1)
+	VMOVUPS Y2, (DI)(R10*2)
+	VMOVUPS Y3, (R13)
+	VMOVUPS Y4, (R13)(R10*1)
+	VMOVUPS Y5, (R13)(R10*2)
+	VMOVUPS Y6, (R14)
+	VMOVUPS X7, (R14)(R10*1)
+	VMOVSD X8, 16(R14)(R10*1)
+	ADDQ R9, SI
+	ADDQ R8, DI
+	ADDQ R8, R13
+	ADDQ R8, R14
+eightNext:
+	DECQ R12
+	JNZ eight
+	INCQ R12
 narrow:
 	MOVQ SI, DX
 	MOVQ DI, BX
@@ -94,27 +138,41 @@ narrowPanel:
 	VMOVUPS d, (DI)(R12*1); \
 	LEAQ (DI)(R12*2), DI
 
-// Gather four k of rows i, i+4, i+8 and i+12, at o bytes from where k stands, into
-// the four lanes of z.
-#define GATHER4(o, off, z, x) \
-	VMOVUPS o(SI)(off), x; \
-	VINSERTF32X4 $1, o(R9)(off), z, z; \
-	VINSERTF32X4 $2, o(R10)(off), z, z; \
-	VINSERTF32X4 $3, o(R11)(off), z, z
+// Gather four k of rows i, i+4, i+8 and i+12 into the four lanes of z.
+#define GATHER4(off, z, x) \
+	VMOVUPS (SI)(off), x; \
+	VINSERTF32X4 $1, (R9)(off), z, z; \
+	VINSERTF32X4 $2, (R10)(off), z, z; \
+	VINSERTF32X4 $3, (R11)(off), z, z
 
 // Transpose four k: each 128-bit lane holds a 4 by 4 block. AX is zero.
-#define FOUR(o) \
-	GATHER4(o, AX*1, Z0, X0); \
-	GATHER4(o, R8*1, Z1, X1); \
-	GATHER4(o, R8*2, Z2, X2); \
-	GATHER4(o, R13*1, Z3, X3); \
+#define FOUR \
+	GATHER4(AX*1, Z0, X0); \
+	GATHER4(R8*1, Z1, X1); \
+	GATHER4(R8*2, Z2, X2); \
+	GATHER4(R13*1, Z3, X3); \
 	TRANSPOSED(Z0, Z1, Z2, Z3, Z4, Z5, Z6, Z7)
 
-// Prefetch the cache lines of four rows of the strip that comes next.
-#define AHEAD(row) PREFETCHT0 (row); PREFETCHT0 (row)(R8*1); PREFETCHT0 (row)(R8*2); PREFETCHT0 (row)(R13*1); ADDQ $64, row
+// Load a cache line of each of four rows from row on, and prefetch those of the rows 16 further.
+#define LINES(row, ahead, a, b, c, d) \
+	VMOVUPS (row), a; VMOVUPS (row)(R8*1), b; VMOVUPS (row)(R8*2), c; VMOVUPS (row)(R13*1), d; \
+	PREFETCHT1 (ahead); PREFETCHT1 (ahead)(R8*1); PREFETCHT1 (ahead)(R8*2); PREFETCHT1 (ahead)(R13*1)
+
+// Transpose the 4 by 4 blocks in the lanes of a to d; p to s are free.
+#define BLOCKS(a, b, c, d, p, q, r, s) \
+	VUNPCKLPS b, a, p; VUNPCKHPS b, a, q; VUNPCKLPS d, c, r; VUNPCKHPS d, c, s; \
+	VUNPCKLPD r, p, a; VUNPCKHPD r, p, b; VUNPCKLPD s, q, c; VUNPCKHPD s, q, d
+
+// Transpose lanes: a to d hold lanes of the same k modulo 4, of four rows each. They become the rows of 16 for k,
+// k+4, k+8 and k+12, which are stored 4 steps apart from at on; R14 is 4 steps, R15 is 12.
+#define LANES4(a, b, c, d, at) \
+	VSHUFF32X4 $0x88, b, a, Z16; VSHUFF32X4 $0xdd, b, a, Z17; VSHUFF32X4 $0x88, d, c, Z18; VSHUFF32X4 $0xdd, d, c, Z19; \
+	VSHUFF32X4 $0x88, Z18, Z16, a; VSHUFF32X4 $0x88, Z19, Z17, b; VSHUFF32X4 $0xdd, Z18, Z16, c; VSHUFF32X4 $0xdd, Z19, Z17, d; \
+	VMOVUPS a, (at); VMOVUPS b, (at)(R14*1); VMOVUPS c, (at)(R14*2); VMOVUPS d, (at)(R15*1)
 
 // func packTransposeAVX512(dst *float32, dstStep int, src *float32, srcStep, k int)
-// dst[p*dstStep+i] = src[i*srcStep+p] for p < k, i < 16. k is a multiple of 4.
+// dst[p*dstStep+i] = src[i*srcStep+p] for p < k, i < 16. k is a multiple of 4. 16 k are a cache line of each row, which is
+// read once: rows a power of two apart would not stay in the first-level cache.
 TEXT ·packTransposeAVX512(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI
 	MOVQ dstStep+8(FP), R12
@@ -127,20 +185,33 @@ TEXT ·packTransposeAVX512(SB), NOSPLIT, $0-40
 	LEAQ (SI)(R8*4), R9
 	LEAQ (R9)(R8*4), R10
 	LEAQ (R10)(R8*4), R11
-	LEAQ (R11)(R8*4), DX
-	LEAQ (DX)(R8*4), BX
-	LEAQ (BX)(R8*4), R14
+	LEAQ (R12*4), R14
+	LEAQ (R14)(R14*2), R15
 	XORQ AX, AX
 	SUBQ $16, CX
 	JLT rest
 line:
-	AHEAD(DX)
-	FOUR(0)
-	AHEAD(BX)
-	FOUR(16)
-	AHEAD(R14)
-	FOUR(32)
-	FOUR(48)
+	LEAQ (R11)(R8*4), DX
+	LINES(SI, DX, Z0, Z1, Z2, Z3)
+	LEAQ (DX)(R8*4), DX
+	LINES(R9, DX, Z4, Z5, Z6, Z7)
+	LEAQ (DX)(R8*4), DX
+	LINES(R10, DX, Z8, Z9, Z10, Z11)
+	LEAQ (DX)(R8*4), DX
+	LINES(R11, DX, Z12, Z13, Z14, Z15)
+	BLOCKS(Z0, Z1, Z2, Z3, Z16, Z17, Z18, Z19)
+	BLOCKS(Z4, Z5, Z6, Z7, Z20, Z21, Z22, Z23)
+	BLOCKS(Z8, Z9, Z10, Z11, Z24, Z25, Z26, Z27)
+	BLOCKS(Z12, Z13, Z14, Z15, Z28, Z29, Z30, Z31)
+	LANES4(Z0, Z4, Z8, Z12, DI)
+	ADDQ R12, DI
+	LANES4(Z1, Z5, Z9, Z13, DI)
+	ADDQ R12, DI
+	LANES4(Z2, Z6, Z10, Z14, DI)
+	ADDQ R12, DI
+	LANES4(Z3, Z7, Z11, Z15, DI)
+	ADDQ R12, DI
+	ADDQ R15, DI
 	ADDQ $64, SI
 	ADDQ $64, R9
 	ADDQ $64, R10
@@ -152,7 +223,7 @@ rest:
 	SHRQ $2, CX
 	JZ done
 block:
-	FOUR(0)
+	FOUR
 	ADDQ $16, SI
 	ADDQ $16, R9
 	ADDQ $16, R10

@@ -23,6 +23,7 @@ func avx512() *routines {
 	r.heights = []int{6, 4, 2, 1}
 	r.tileCols = [maxRows + 1]tileFunc{1: tileCols1AVX512, 2: tileCols2AVX512, 4: tileCols4AVX512, 6: tileCols6AVX512}
 	r.tileRows = [maxRows + 1]tileFunc{1: tileRows1AVX512, 2: tileRows2AVX512, 4: tileRows4AVX512, 6: tileRows6AVX512}
+	r.lineCols, r.lineRows, r.linePairs = lineColsAVX512, lineRowsAVX512, true
 	r.saturate, r.chains = saturateAVX512, 24*16
 	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, packTransposeAVX512)
 	r.planes, r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
@@ -41,7 +42,7 @@ func avx512() *routines {
 		op.Sigmoid:  {sigmoidAVX512, sigmoidTimesAVX512, sigmoidSlopeAVX512, sigmoidGatedAVX512},
 	}
 	r.exp, r.add, r.mul, r.addMul, r.scale, r.addScaled = expAVX512, addAVX512, mulAVX512, addMulAVX512, scaleAVX512, addScaledAVX512
-	r.rotate, r.sum, r.max, r.squares, r.dot, r.dot3 = rotateAVX512, sumAVX512, maxAVX512, squaresAVX512, dotAVX512, dot3AVX512
+	r.rotate, r.angles, r.sum, r.max, r.squares, r.dot, r.dot3 = rotateAVX512, anglesAVX512, sumAVX512, maxAVX512, squaresAVX512, dotAVX512, dot3AVX512
 	r.spread, r.expSum = spreadAVX512, expSumAVX512
 	r.norm, r.normGrad, r.normWeight = normAVX512, normGradAVX512, normWeightAVX512
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX512, columnExpAVX512, columnGradAVX512
@@ -71,7 +72,7 @@ func avx2() *routines {
 		op.Sigmoid:  {sigmoidAVX2, sigmoidTimesAVX2, sigmoidSlopeAVX2, sigmoidGatedAVX2},
 	}
 	r.exp, r.add, r.mul, r.addMul, r.scale, r.addScaled = expAVX2, addAVX2, mulAVX2, addMulAVX2, scaleAVX2, addScaledAVX2
-	r.rotate, r.sum, r.max, r.squares, r.dot, r.dot3 = rotateAVX2, sumAVX2, maxAVX2, squaresAVX2, dotAVX2, dot3AVX2
+	r.rotate, r.angles, r.sum, r.max, r.squares, r.dot, r.dot3 = rotateAVX2, anglesAVX2, sumAVX2, maxAVX2, squaresAVX2, dotAVX2, dot3AVX2
 	r.spread, r.expSum = spreadAVX2, expSumAVX2
 	r.norm, r.normGrad, r.normWeight = normAVX2, normGradAVX2, normWeightAVX2
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX2, columnExpAVX2, columnGradAVX2

@@ -17,12 +17,13 @@ type tileFunc func(k int, a *float32, aStep int, b *float32, bStep int, c *float
 // that lie one behind the other. It has the bits of a tileFunc for each.
 type lineFunc func(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int, ahead later)
 
-// later is what a line prefetches into the second-level cache for later lines: during each of its first
-// panels a cache line for every four k, from + panel·(its number) + four·(how many fours before), in
-// elements. Rows of A come from memory, and the first tile that reads one would wait for it.
+// later is what a line prefetches into the second-level cache for later lines, during each of its first
+// panels: a cache line for every four k, from + panel·(its number) + next·(how many before), in elements. With linePairs it is
+// two lines for every 16 k, pair apart. Rows of A come from memory, and the first tile that reads one would wait for it.
 type later struct {
 	from                *float32
-	panel, four, panels int // no panels for nothing
+	panel, next, panels int // no panels for nothing
+	pair                int
 }
 
 // A fetch is what a tile prefetches into the second-level cache for later tiles: for every 16

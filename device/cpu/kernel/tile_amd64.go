@@ -22,3 +22,5 @@ func packCopyAVX512(dst *float32, step int, src *float32, srcStep, k, width, pan
 func packCopyAVX2(dst *float32, step int, src *float32, srcStep, k, width, panels int)
 func packTransposeAVX512(dst *float32, dstStep int, src *float32, srcStep, k int)
 func packTransposeAVX2(dst *float32, dstStep int, src *float32, srcStep, k int)
+func lineColsAVX512(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int, ahead later)
+func lineRowsAVX512(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int, ahead later)

@@ -136,6 +136,50 @@ out: \
 	VZEROUPPER; \
 	RET
 
+// Lines of whole tiles side by side, see lineFunc in tile.go: as a tile with packed columns, for panel after panel. Each
+// group of 16 k of the first panels prefetches two cache lines for later lines.
+#define LINE(FOUR, ONE, NEXT) \
+	MOVQ $-1, AX; KMOVW AX, K1; KMOVW AX, K2; KMOVW AX, K3; KMOVW AX, K4; \
+	MOVQ aStep+16(FP), R8; SHLQ $2, R8; \
+	MOVQ b+24(FP), BX; MOVQ $256, R9; \
+	MOVQ c+32(FP), DI; MOVQ cStep+40(FP), R10; SHLQ $2, R10; \
+	MOVQ ahead_pair+104(FP), R13; SHLQ $2, R13; \
+panel: \
+	MOVQ a+8(FP), SI; MOVQ SI, R11; XORQ R15, R15; \
+	SUBQ $1, ahead_panels+96(FP); JLT near; \
+	MOVQ ahead_next+88(FP), R15; SHLQ $2, R15; \
+	MOVQ ahead_from+72(FP), R11; MOVQ ahead_panel+80(FP), AX; LEAQ (R11)(AX*4), AX; MOVQ AX, ahead_from+72(FP); \
+near: \
+	LEAQ (SI)(R8*2), R12; ADDQ R8, R12; \
+	MOVQ DI, DX; LEAQ (DI)(R10*4), R14; LEAQ (R14)(R10*2), R14; \
+	MOVQ k+0(FP), CX; \
+	ZERO6; \
+group: \
+	SUBQ $16, CX; JLT rest; \
+	PREFETCHT1 (R11); PREFETCHT1 (R11)(R13*1); ADDQ R15, R11; \
+	MOVQ $4, AX; \
+	CMPQ CX, $(6*16); JGT full; \
+	FETCH_ROW; \
+full: \
+	FOUR; DECQ AX; JNZ full; \
+	JMP group; \
+rest: \
+	ADDQ $16, CX; JZ sum; \
+last: \
+	B_FULL((BX)); ONE; NEXT; DECQ CX; JNZ last; \
+sum: \
+	MOVQ add+48(FP), DX; MOVQ addStep+56(FP), R11; SHLQ $2, R11; \
+	TESTQ DX, DX; JZ out; \
+	LEAQ 256(DX), AX; MOVQ AX, add+48(FP); \
+	ADD6; \
+out: \
+	LEAQ 256(DI), AX; \
+	OUT6; \
+	MOVQ AX, DI; \
+	DECQ panels+64(FP); JNZ panel; \
+	VZEROUPPER; \
+	RET
+
 TEXT ·tileCols6AVX512(SB), NOSPLIT, $0-104
 	TILE(ZERO6, COLS4(COL6), COL6((SI)), COL6_HALF, COL_NEXT, ADD6, OUT6)
 
@@ -159,3 +203,11 @@ TEXT ·tileRows2AVX512(SB), NOSPLIT, $0-104
 
 TEXT ·tileRows1AVX512(SB), NOSPLIT, $0-104
 	TILE(ZERO1, ROWS4(ROW1), ROW1(0), ROW1_HALF, ROW_NEXT, ADD1, OUT1)
+
+// func lineColsAVX512(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int, ahead later)
+TEXT ·lineColsAVX512(SB), NOSPLIT, $0-112
+	LINE(COLS4(COL6), COL6((SI)), COL_NEXT)
+
+// func lineRowsAVX512(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int, ahead later)
+TEXT ·lineRowsAVX512(SB), NOSPLIT, $0-112
+	LINE(ROWS4(ROW6), ROW6(0), ROW_NEXT)

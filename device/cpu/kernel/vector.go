@@ -59,13 +59,6 @@ func ExpSum(dst, x []float32, shift float32) (total float64) {
 	return total + float64(active.expSum(dst, x, shift))
 }
 
-// Rotate turns the pairs (x, y): lo = x·cos - y·sin, hi = y·cos + x·sin. lo may be x
-// and hi may be y.
-func Rotate(lo, hi, x, y, cos, sin []float32) {
-	n := len(lo)
-	active.rotate(lo, hi[:n], x[:n], y[:n], cos[:n], sin[:n])
-}
-
 func addGo(dst, x, y []float32) {
 	for i := range dst {
 		dst[i] = x[i] + y[i]
@@ -151,11 +144,4 @@ func squaresGo(x []float32) (total float64) {
 		total += float64(v) * float64(v)
 	}
 	return total
-}
-
-func rotateGo(lo, hi, x, y, cos, sin []float32) {
-	for i := range lo {
-		a, b := x[i], y[i]
-		lo[i], hi[i] = a*cos[i]-b*sin[i], b*cos[i]+a*sin[i]
-	}
 }

@@ -113,14 +113,47 @@ done: \
 	LOAD((SI)(BX*1), V0); LOAD((DX)(BX*1), V1); LOAD((DI)(BX*1), V2); \
 	VFMADD213PS V5, V4, V0; VFMADD231PS V1, V0, V2; STORE(V2, (DI)(BX*1))
 
-// func(lo, hi, x, y, cos, sin []float32): lo = x·cos - y·sin, hi = y·cos + x·sin
+// func(y, x, cos, sin []float32, heads, width int): of each head lo = x·cos - y·sin, hi = y·cos + x·sin
 #define ROTATE_BODY \
-	MOVQ lo_base+0(FP), DI; MOVQ lo_len+8(FP), CX; MOVQ hi_base+24(FP), R9; \
-	MOVQ x_base+48(FP), SI; MOVQ y_base+72(FP), DX; MOVQ cos_base+96(FP), R8; MOVQ sin_base+120(FP), R10; XORQ BX, BX; \
+	MOVQ y_base+0(FP), DI; MOVQ x_base+24(FP), SI; MOVQ cos_base+48(FP), R8; MOVQ cos_len+56(FP), R11; MOVQ sin_base+72(FP), R10; \
+	MOVQ heads+96(FP), R12; MOVQ width+104(FP), R13; SHLQ $2, R13; \
+	LEAQ (DI)(R11*4), R9; LEAQ (SI)(R11*4), DX; \
+head: \
+	MOVQ R11, CX; XORQ BX, BX; \
 	EACH(ROTATE_OF(LOADF, STOREF), ROTATE_OF(LOADT, STORET)); \
+	ADDQ R13, DI; ADDQ R13, SI; ADDQ R13, R9; ADDQ R13, DX; DECQ R12; JNZ head; \
 	VZEROUPPER; RET
 #define ROTATE_OF(LOAD, STORE) \
 	LOAD((SI)(BX*1), V0); LOAD((DX)(BX*1), V1); LOAD((R8)(BX*1), V2); LOAD((R10)(BX*1), V3); \
 	VMULPS V2, V0, V4; VFNMADD231PS V3, V1, V4; \
 	VMULPS V2, V1, V5; VFMADD231PS V3, V0, V5; \
 	STORE(V4, (DI)(BX*1)); STORE(V5, (R9)(BX*1))
+
+// func(cos, sin, freq []float32, position float32, cosTimes, sinTimes float64): of the angles position·freq, a product of
+// floats, in double precision. The length is a multiple of LANES. An angle is brought to ±π/2 by n half turns, where few
+// terms of both series are enough; an odd n changes both signs.
+#define ANGLES_BODY \
+	MOVQ cos_base+0(FP), DI; MOVQ cos_len+8(FP), CX; MOVQ sin_base+24(FP), R9; MOVQ freq_base+48(FP), SI; \
+	CONST(position+72(FP), V9); CONSTD(cosTimes+80(FP), V10); CONSTD(sinTimes+88(FP), V11); \
+	SUBQ $(LANES/2), CX; JLT done; \
+loop: \
+	VMOVUPS (SI), HALF_PS; VMULPS V9, V0, V0; VCVTPS2PD HALF_PS, V0; \
+	MULD(·turns+turnConstants_perPi(SB), V0, V1); ROUNDD(V1, V1); \
+	SUBMULD(·turns+turnConstants_piHi(SB), V1, V0); SUBMULD(·turns+turnConstants_piLo(SB), V1, V0); \
+	VMULPD V0, V0, V2; \
+	CONSTD(·turns+turnConstants_s8(SB), V3); MULADDD(·turns+turnConstants_s7(SB), V2, V3); \
+	MULADDD(·turns+turnConstants_s6(SB), V2, V3); MULADDD(·turns+turnConstants_s5(SB), V2, V3); \
+	MULADDD(·turns+turnConstants_s4(SB), V2, V3); MULADDD(·turns+turnConstants_s3(SB), V2, V3); \
+	MULADDD(·turns+turnConstants_s2(SB), V2, V3); MULADDD(·turns+turnConstants_s1(SB), V2, V3); \
+	MULADDD(·turns+turnConstants_one(SB), V2, V3); VMULPD V0, V3, V3; \
+	CONSTD(·turns+turnConstants_c9(SB), V4); MULADDD(·turns+turnConstants_c8(SB), V2, V4); \
+	MULADDD(·turns+turnConstants_c7(SB), V2, V4); MULADDD(·turns+turnConstants_c6(SB), V2, V4); \
+	MULADDD(·turns+turnConstants_c5(SB), V2, V4); MULADDD(·turns+turnConstants_c4(SB), V2, V4); \
+	MULADDD(·turns+turnConstants_c3(SB), V2, V4); MULADDD(·turns+turnConstants_c2(SB), V2, V4); \
+	MULADDD(·turns+turnConstants_c1(SB), V2, V4); MULADDD(·turns+turnConstants_one(SB), V2, V4); \
+	MULD(·turns+turnConstants_half(SB), V1, V5); FLOORD(V5, V5); VADDPD V5, V5, V5; VSUBPD V5, V1, V1; VADDPD V1, V1, V1; \
+	VMULPD V10, V4, V4; VFNMADD231PD V1, V4, V4; VMULPD V11, V3, V3; VFNMADD231PD V1, V3, V3; \
+	NARROWD(V4, (DI)); NARROWD(V3, (R9)); \
+	ADDQ $WIDE_BYTES, SI; ADDQ $WIDE_BYTES, DI; ADDQ $WIDE_BYTES, R9; SUBQ $(LANES/2), CX; JGE loop; \
+done: \
+	VZEROUPPER; RET

@@ -77,23 +77,3 @@ func TestSums(t *testing.T) {
 		}
 	})
 }
-
-func TestRotate(t *testing.T) {
-	eachPath(t, func(t *testing.T) {
-		rng := newRand()
-		for _, n := range lengths() {
-			x, y := random(rng, n), random(rng, n)
-			cos, sin := random(rng, n), random(rng, n)
-			lo, check1 := guarded(t, n)
-			hi, check2 := guarded(t, n)
-			Rotate(lo, hi, x, y, cos, sin)
-			for i := range n {
-				a, b, c, s := float64(x[i]), float64(y[i]), float64(cos[i]), float64(sin[i])
-				near(t, "lo", i, lo[i], a*c-b*s)
-				near(t, "hi", i, hi[i], b*c+a*s)
-			}
-			check1()
-			check2()
-		}
-	})
-}
