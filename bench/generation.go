@@ -81,6 +81,8 @@ type GenerationRow struct {
 	// worked at the same time in a step; nil where all weights are on the device.
 	Division *run.Division `json:"division,omitempty"`
 	Overlap  *Overlap      `json:"overlap,omitempty"`
+	// Formula is what a step takes at least where weights stream within the memory of a CPU, or come from a disk; nil elsewhere.
+	Formula *Formula `json:"formula,omitempty"`
 
 	// Predicted and Measured are bytes of the plan's memory on the device; the others what the
 	// driver of a GPU was predicted to count, and counted.
@@ -251,6 +253,7 @@ type generationRun struct {
 	session   *generate.Session
 	predicted int64 // that the driver will count
 	division  *run.Division
+	stepBytes int64 // that kernels of a step that adds a token read and write
 }
 
 // quantize has linear layers held in the format that is wanted.
@@ -279,6 +282,15 @@ func (w *generationRun) plan(streams int64) (err error) {
 	o, on := w.options, w.here.Machine
 	if o.MaxHost > 0 {
 		on.Host.Usable = min(on.Host.Usable, o.MaxHost)
+	}
+	if o.MaxMemory != "" && w.here.Devices[0].Info().OnHost { // as fast as it is in this minute
+		s, err := rig.MeasureStreaming(w.here.Devices[0])
+		if err != nil {
+			return err
+		}
+		on.Devices = slices.Clone(on.Devices)
+		link := &on.Devices[0].Link
+		link.In, link.Out, link.HostBandwidth = s.Copy, s.Copy, 2*s.CopyWith+s.ReadWith
 	}
 	precision := cmp.Or(o.Precision, w.model.Info.DType)
 	if !precision.IsPlain() || w.model.Folder == nil && o.Precision == dtype.Invalid {
@@ -376,7 +388,10 @@ func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRo
 	if g.Driver, err = w.here.DriverUsed(); err != nil {
 		return g, err
 	}
-	g.Division, g.Overlap, err = w.overlap(ctx, streams)
+	if g.Division, g.Overlap, err = w.overlap(ctx, streams); err != nil {
+		return g, err
+	}
+	g.Formula, err = w.formula(g)
 	return g, err
 }
 
@@ -390,6 +405,7 @@ func (w *generationRun) forecast(g *GenerationRow) error {
 	if err != nil {
 		return err
 	}
+	w.stepBytes = step.Bytes
 	d := w.here.Machine.Devices[0]
 	for _, p := range []struct {
 		to     *GenerationPhase

@@ -117,7 +117,7 @@ func (o Options) raiseHost(e *entry, h machine.Host) {
 	if !o.sizes.looks || !o.Measure || e.Host == nil || e.Host.Copy == 0 || time.Since(e.At) < lookInterval {
 		return
 	}
-	copies := float64(copyRate(min(copyBytesQuick, h.Usable/8), h.Cores, copyChunks) / e.Host.Copy)
+	copies := float64(copyRate(min(lookBytes(), h.Usable/8), h.Cores, copyChunks) / e.Host.Copy)
 	matmuls, most := map[dtype.Type]float64{}, copies
 	if dev, err := device.Open(cpuDriver, device.Options{}); err == nil {
 		defer dev.Close() // nothing is allocated on it any more
@@ -136,6 +136,10 @@ func (o Options) raiseHost(e *entry, h machine.Host) {
 		_ = o.store(*e) // else the next look finds the same
 	}
 }
+
+// lookBytes is the size of copies of a quick look: several times what the last cache holds. What is cached was measured with as much as
+// no cache holds, and a look at a cache would raise all rates of memory to those of the cache.
+func lookBytes() units.Bytes { return min(max(4*units.Bytes(lastCache()), copyBytesQuick), copyBytes) }
 
 // raise multiplies the rates of a host that are bound by memory, and those bound by arithmetic, by type. It lowers
 // none.

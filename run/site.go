@@ -39,6 +39,9 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 			site.CPU.Calls, site.CPU.Kernel = site.Device.HostCalls.Within(site.HostBudget), hostAttention
 		}
 	}
+	if o.Task == Generate {
+		site = site.LooksUp()
+	}
 	if site.Context > 0 {
 		site.Context += o.context
 	}

@@ -149,6 +149,11 @@ func writeGenerationBench(p *page, r *bench.GenerationReport) {
 				d.CPU, units.Bytes(d.CPUBytes), seconds(o.Seconds), percent(o.Link/o.Seconds), percent(o.CPU/o.Seconds), percent(o.Both/o.Seconds))
 		}
 	}
+	for _, row := range r.Results {
+		if f := row.Formula; f != nil {
+			p.line("formula", "%s", formulaText(row))
+		}
+	}
 	p.line("forecasts", "prefill off by %s at the median, in nine of ten rows by at most %s; decode by %s and %s", percent(r.PrefillOff[0]), percent(r.PrefillOff[1]), percent(r.DecodeOff[0]), percent(r.DecodeOff[1]))
 	if len(r.Notes) > 0 {
 		p.list("notes", r.Notes)
@@ -161,4 +166,14 @@ func phaseShare(p bench.GenerationPhase) string {
 		return "in caches"
 	}
 	return strings.TrimSpace(percent(p.Share) + " " + p.Bound)
+}
+
+// formulaText says what a step of a limited CPU takes at least, and what that follows from.
+func formulaText(row *bench.GenerationRow) string {
+	f := row.Formula
+	text := fmt.Sprintf("%s: a step copies %v and reads %v; at once %v and %v, alone %v and %v", row.Name, units.Bytes(f.Streamed), units.Bytes(f.ReadBytes), f.CopyWith, f.ReadWith, f.Copy, f.Read)
+	if f.DiskBytes > 0 {
+		text += fmt.Sprintf("; the disk reads %v at %v meanwhile", units.Bytes(f.DiskBytes), f.Disk)
+	}
+	return fmt.Sprintf("%s: %s tokens/s at most, measured are %s of that", text, rate(float64(row.Streams)/f.Seconds), percent(f.Share))
 }

@@ -88,10 +88,22 @@ func (q *queue) run(w work) error {
 	if dst == nil || src == nil {
 		return fmt.Errorf("cpu: copy of %d bytes: memory was freed before the copy ran", w.dst.Bytes)
 	}
-	kernel.Copy(dst, src)
+	q.copy(dst, src)
 	q.pace(units.Bytes(len(dst)))
 	return nil
 }
+
+// copy has a core for itself while it copies much.
+func (q *queue) copy(dst, src []byte) {
+	if len(dst) >= lendFor {
+		q.device.pool.Lend()
+		defer q.device.pool.Return()
+	}
+	kernel.Copy(dst, src)
+}
+
+// lendFor is the size of copies, in bytes, that take a core from kernels: some 50 µs.
+const lendFor = 1 << 20
 
 // pace makes a copy take as long as the simulated link would, counted from when it could
 // begin and the copy before it was through. A goroutine that wakes up late does not make the

@@ -28,6 +28,7 @@ func timeOf(e device.HostEvent) time.Duration {
 type Event struct {
 	mu      sync.Mutex
 	changed *sync.Cond
+	awaited int // goroutines that wait for changed
 	issued  uint64
 	done    uint64
 	at      time.Duration
@@ -73,8 +74,8 @@ func (e *Event) Issued() uint64 {
 	return e.issued
 }
 
-// record says that a record has happened.
-func (e *Event) record(count uint64, at time.Duration) {
+// record says that a record has happened, and returns whether a goroutine waited for it.
+func (e *Event) record(count uint64, at time.Duration) (awaited bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if count > e.done {
@@ -91,6 +92,7 @@ func (e *Event) record(count uint64, at time.Duration) {
 	}
 	clear(e.waiting[len(left):])
 	e.waiting = left
+	return e.awaited > 0
 }
 
 // Notify implements device.Notifier. Whoever records the event calls, so that nobody has to be scheduled.
@@ -109,6 +111,8 @@ func (e *Event) Await(record uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for e.done < record {
+		e.awaited++
 		e.changed.Wait()
+		e.awaited--
 	}
 }

@@ -8,6 +8,7 @@ package hostqueue
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -151,7 +152,9 @@ func (q *Queue[W]) serve() {
 		q.ready = max(q.ready, c.put)
 		switch c.verb {
 		case record:
-			c.own.record(c.count, Now())
+			if c.own.record(c.count, Now()) {
+				runtime.Gosched() // who waited has a core at once: where kernels keep all of them, it is not given one for 10 ms
+			}
 		case wait:
 			c.event.Await(c.count)
 			q.ready = max(q.ready, timeOf(c.event))

@@ -145,7 +145,7 @@ func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
 		}
 	}
 	s.devices[0].ShareLauncher(s.devices[1:])
-	if host != nil && site.CPU.Bandwidth > 0 { // the CPU and the devices share the host's memory
+	if host != nil && site.CPU.Bandwidth > 0 && !site.LooksUpOnly { // the CPU and the devices share the host's memory
 		if m, measured := site.CPU.Calls.(withLink); measured && p.Cache != nil {
 			host.ShareLink(others, m.LinkShare())
 		} else {

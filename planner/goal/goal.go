@@ -91,7 +91,10 @@ type Site struct {
 	// CPUKernels answers what kernels the CPU has next to a GPU, so that it may compute blocks of
 	// a model that generates; nil where it does not.
 	CPUKernels Kernels
-	Disk       Disk // where bytes may be stored when the host is full
+	// LooksUpOnly: the CPU of CPUKernels is the device itself. It looks embeddings up in host memory, so that their table does not
+	// stream, and computes no other block there, which would be to ignore the limit of the device.
+	LooksUpOnly bool
+	Disk        Disk // where bytes may be stored when the host is full
 	// SharedMemory: device and host memory are the same memory, both count against HostBudget. Kernels could read weights of
 	// the host where they are; they are copied all the same. Who has enough memory gives such a device no limit, so a limit is
 	// there to rehearse a device with memory of its own: what it holds, what streams, and that the bits stay.

@@ -44,6 +44,15 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 	return site, nil
 }
 
+// LooksUp has a CPU look embeddings up in host memory where its own is limited: a step needs a few rows of a table that it would
+// stream whole.
+func (s Site) LooksUp() Site {
+	if s.Device.Kind == machine.CPU {
+		s.CPU, s.CPUKernels, s.LooksUpOnly = s.Device, s.Kernels, true
+	}
+	return s
+}
+
 // describedGPU answers for a GPU that is not at hand: it has a kernel for every op, and for those fused ones that such a GPU
 // has.
 type describedGPU struct {

@@ -206,7 +206,7 @@ const worthSecond = 0.95
 // divide finds how many blocks the CPU should compute; nil where nothing fits.
 func (s *sharer) divide(resident, depth int) (*shared, error) {
 	most := 0
-	if !s.exact {
+	if !s.exact && !s.site.LooksUpOnly {
 		most = max(len(s.layers)-s.layersHere(resident), 0)
 	}
 	var found *shared

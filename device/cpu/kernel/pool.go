@@ -36,6 +36,9 @@ type Pool struct {
 
 	team []member // by worker: the matmul that is worked on
 
+	lent atomic.Int64  // workers whose cores others have
+	back chan struct{} // one token per worker that may work again
+
 	failure atomic.Pointer[failure] // the first panic of a piece
 }
 
@@ -49,7 +52,7 @@ const spins = 3000
 // NewPool starts workers-1 goroutines. Close ends them.
 func NewPool(workers int) *Pool {
 	workers = max(workers, 1)
-	p := &Pool{workers: workers, wake: make(chan struct{}, workers), done: make(chan struct{}, 1), team: make([]member, workers)}
+	p := &Pool{workers: workers, wake: make(chan struct{}, workers), done: make(chan struct{}, 1), team: make([]member, workers), back: make(chan struct{}, workers)}
 	for w := 1; w < workers; w++ {
 		go p.serve(w)
 	}
@@ -65,8 +68,33 @@ func (p *Pool) Close() {
 	defer p.mu.Unlock()
 	if !p.closed.Swap(true) {
 		p.rouse(int64(p.workers))
+		p.handBack()
 	}
 }
+
+// Lend takes a worker away until Return, so that its core is free for work of another kind: a copy. Go runs as many goroutines at
+// once as there are cores; workers that wait for the next job in a loop leave none to others.
+func (p *Pool) Lend() { p.lent.Add(1) }
+
+// Return ends a Lend.
+func (p *Pool) Return() {
+	p.lent.Add(-1)
+	p.handBack()
+}
+
+// handBack has all workers whose cores were lent look whether they still are.
+func (p *Pool) handBack() {
+	for range p.workers {
+		select {
+		case p.back <- struct{}{}:
+		default: // tokens for all of them are already there
+			return
+		}
+	}
+}
+
+// isLent says whether a worker's core is lent: those of the last ones are. The first one works in any case.
+func (p *Pool) isLent(worker int) bool { return int64(worker) >= int64(p.workers)-p.lent.Load() }
 
 // Launch runs pieces 0 to n-1 of the job and returns when all have finished. Jobs from
 // several goroutines take turns. A job must not call Launch of its own pool. If a piece
@@ -84,7 +112,7 @@ func (p *Pool) Launch(n int, job Job) {
 	p.job, p.size = job, n
 	p.pending.Store(int64(n))
 	p.ticket.Store(p.ticket.Load()>>32<<32 + 1<<32 + uint64(n))
-	p.rouse(min(p.sleeping.Load(), int64(n-1)))
+	p.rouse(min(p.sleeping.Load(), int64(n-1)+p.lent.Load())) // tokens may go to workers whose cores are lent
 	p.work(0)
 	p.wait()
 	p.job = nil
@@ -130,7 +158,7 @@ func (p *Pool) work(worker int) {
 	for {
 		t := p.ticket.Load()
 		left := uint32(t)
-		if left == 0 {
+		if left == 0 || worker > 0 && p.isLent(worker) {
 			return
 		}
 		if !p.ticket.CompareAndSwap(t, t-1) {
@@ -172,7 +200,11 @@ func (p *Pool) wait() {
 func (p *Pool) serve(worker int) {
 	for !p.closed.Load() {
 		p.work(worker)
-		if p.spin() {
+		if p.isLent(worker) {
+			<-p.back
+			continue
+		}
+		if p.spin(worker) {
 			continue
 		}
 		p.sleeping.Add(1)
@@ -184,9 +216,9 @@ func (p *Pool) serve(worker int) {
 }
 
 // spin waits a little for new work and says whether some came.
-func (p *Pool) spin() bool {
+func (p *Pool) spin(worker int) bool {
 	for i := range spins {
-		if uint32(p.ticket.Load()) != 0 {
+		if uint32(p.ticket.Load()) != 0 || p.isLent(worker) {
 			return true
 		}
 		pause(i)

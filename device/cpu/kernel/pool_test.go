@@ -101,3 +101,50 @@ func TestLittleWorkIsNotShared(t *testing.T) {
 		p.LaunchWork(len(c), c, littleWork+1)
 	}
 }
+
+// meeting is a job of which each piece waits until all of them run at once, and that remembers who ran them.
+type meeting struct {
+	arrived atomic.Int32
+	all     int32
+	workers []int
+}
+
+func (m *meeting) Run(worker, piece int) {
+	m.workers[piece] = worker
+	for m.arrived.Add(1); m.arrived.Load() < m.all; {
+		time.Sleep(time.Microsecond)
+	}
+}
+
+// Workers whose cores are lent take no pieces, the first one always does, and all are back afterwards.
+func TestLentWorkers(t *testing.T) {
+	const workers = 4
+	p := NewPool(workers)
+	defer p.Close()
+	for round := range 50 {
+		for lent := range workers + 2 {
+			for range lent {
+				p.Lend()
+			}
+			left := max(workers-lent, 1)
+			if round%10 == 0 {
+				time.Sleep(time.Millisecond) // some sleep by now
+			}
+			few := &meeting{all: int32(left), workers: make([]int, left)}
+			p.Launch(left, few)
+			for _, w := range few.workers {
+				if w >= left {
+					t.Fatalf("%d of %d workers are lent, and number %d worked", lent, workers, w)
+				}
+			}
+			c := &counting{runs: make([]atomic.Int32, 20)}
+			p.Launch(len(c.runs), c)
+			c.check(t)
+			for range lent {
+				p.Return()
+			}
+			all := &meeting{all: workers, workers: make([]int, workers)}
+			p.Launch(workers, all) // waits for ever where one is missing
+		}
+	}
+}
