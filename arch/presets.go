@@ -54,7 +54,7 @@ func Ours(preset string) bool {
 func OfSize(params int64) ([]byte, error) {
 	const smallest, largest = 1e6, 1e13
 	if params < smallest || params > largest {
-		return nil, fmt.Errorf("a model of %d params; it is between %.0e and %.0e", params, smallest, largest)
+		return nil, fmt.Errorf("a model of %d params of 2 bytes; it is between %.0e and %.0e of them, such as 40GB", params, smallest, largest)
 	}
 	vocab := int64(128256)
 	if params < 1e9 {

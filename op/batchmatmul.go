@@ -111,6 +111,7 @@ func (l *CaseList) batchMatMul() {
 	l.Add("one matrix", BatchMatMul, Attr{}, l.X(3, 4), l.X(4, 2))
 	l.Add("1 row", BatchMatMul, Attr{TransB: true}, l.X(6, 1, 24), l.X(6, 9, 24))
 	l.Add("outer product", BatchMatMul, Attr{}, l.X(3, 9, 1), l.X(3, 1, 35))
+	l.Add("exact", BatchMatMul, Attr{Exact: true}, l.X(2, 3, 8), l.X(2, 8, 16))
 	l.Add("64 heads", BatchMatMul, Attr{TransB: true}, l.X(4, 16, 33, 20), l.X(4, 16, 17, 20)).Large = true
 	l.Add("2 of 129x65x257", BatchMatMul, Attr{TransB: true}, l.X(2, 129, 257), l.X(2, 65, 257)).Large = true
 	l.Add("shared by 3", BatchMatMul, Attr{TransA: true}, l.X(64, 96), l.X(3, 64, 72)).Large = true

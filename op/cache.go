@@ -80,7 +80,7 @@ func (k Kind) ReadsCache() bool { return k == CachedAttention || k == AttendCach
 // MixesRows says whether a kernel of a kind may give a row other bits when other rows are computed
 // with it, so that Attr.Exact matters.
 func (k Kind) MixesRows() bool {
-	return k == MatMul || k == QuantizedMatmul || k == CachedAttention || k == AttendCache || k == NormHeads || k == NormGated
+	return k == MatMul || k == BatchMatMul || k == QuantizedMatmul || k == CachedAttention || k == AttendCache || k == NormHeads || k == NormGated
 }
 
 // CacheType says whether keys or values can be stored in a type: a plain one, or a block

@@ -26,7 +26,7 @@ func batchMatMul(d *Device, c op.Call) (p program, err error) {
 		w.Row(row, at)
 		even = even && t.Bytes(at[0])%16 == 0 && t.Bytes(at[1])%16 == 0 && t.Bytes(at[2])%16 == 0
 	}
-	if even {
+	if even && !c.Attr.Exact { // algorithms follow from the number of rows
 		if blas, err = d.tryBLAS(x); err != nil {
 			return p, err
 		}
