@@ -74,11 +74,11 @@ func (b *block) height() int {
 
 // rows multiplies rows i to end, a panel at a time.
 func (b *block) rows(i, end int) {
-	r, s, tile, first := b.path, b.ready(i, end), 0, i
+	r, s, tile, first, next := b.path, b.ready(i, end), 0, i, end
 	for ; i < end; i += r.mr {
 		if b.A.Patches != nil {
 			s.data, s.step = b.windows(i, min(i+r.mr, end))
-			s.rowStep = s.step
+			s.rowStep, tile, next = s.step, 0, i+r.mr
 		}
 		j := b.j0
 		if whole := (b.jEnd - j) / r.nr; s.line != nil && end-i >= r.mr && whole > 0 && !b.columnsAsTheyLie() {
@@ -90,7 +90,7 @@ func (b *block) rows(i, end int) {
 			add, addStep := b.addend(b.p0, i, j)
 			columns, colStep := b.panel(j)
 			r.tiles(s.tiles, min(r.mr, end-i), s.rowStep, b.kc, &s.data[0], s.step, columns, colStep,
-				&b.C[i*b.CStep+j], b.CStep, min(r.nr, b.jEnd-j), add, addStep, b.ahead(end, tile))
+				&b.C[i*b.CStep+j], b.CStep, min(r.nr, b.jEnd-j), add, addStep, b.ahead(next, tile))
 			tile++
 		}
 		s.data = s.data[min(s.panel, len(s.data)):]
@@ -146,6 +146,9 @@ const lineFloats = 16
 // ahead is the part that a tile fetches of the rows from i on, which come next.
 func (b *block) ahead(i, tile int) fetch {
 	if b.A.Patches != nil {
+		if row := i + 2*tile; b.kc >= lineFloats && 2*tile < b.path.mr && row+1 < b.iEnd {
+			return b.A.Patches.fetch(row, b.p0, b.kc)
+		}
 		return fetch{}
 	}
 	if end := min(i+b.height(), b.iEnd); tile < fetchParts(end-i, !b.A.Transposed) {
@@ -165,13 +168,13 @@ type strip struct {
 }
 
 // ready makes rows i to end of A ready. They are read where they lie, but for windows and, where tiles are not
-// wide, rows stored by columns, which are packed.
+// wide or not whole, rows stored by columns, which are packed.
 func (b *block) ready(i, end int) strip {
 	r := b.path
 	if b.A.Patches != nil {
 		return strip{tiles: &r.tileRows, line: r.lineRows} // see windows
 	}
-	if b.A.Transposed && r.wideTiles() {
+	if b.A.Transposed && r.wideTiles() && b.jEnd-b.j0 >= r.nr {
 		return strip{&r.tileCols, r.lineCols, b.A.Data[b.p0*b.A.Step+i:], r.mr, 1, b.A.Step}
 	}
 	if b.A.Transposed {

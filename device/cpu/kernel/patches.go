@@ -91,16 +91,31 @@ func (p *Patches) line(row, k int) (int, bool) {
 
 // asTheyLie finds elements from p0 to p0+kc of n rows where they are rows of memory, step apart.
 func (p *Patches) asTheyLie(row, n, p0, kc int) (data []float32, step int) {
+	if at, ok := p.run(row, n, p0, kc); ok {
+		return p.Data[at:], p.Stride[2] * p.Channels
+	}
+	return nil, 0
+}
+
+// run is where in Data such rows begin, if they are there.
+func (p *Patches) run(row, n, p0, kc int) (at int, ok bool) {
 	line := p.Kernel[2] * p.Width
 	if p0%line+kc > line {
-		return nil, 0
+		return 0, false
 	}
 	count, place := p.inside(row, n)
 	first, ok := p.line(row, p0/line)
-	if count < n || !ok {
-		return nil, 0
+	return (first+place)*p.Channels + p0%line, ok && count == n
+}
+
+// fetch is what a tile fetches of a row and the next, where they are rows of memory.
+func (p *Patches) fetch(row, p0, kc int) fetch {
+	at, ok := p.run(row, 1, p0, kc)
+	next, too := p.run(row+1, 1, p0, kc)
+	if !ok || !too {
+		return fetch{}
 	}
-	return p.Data[(first+place)*p.Channels+p0%line:], p.Stride[2] * p.Channels
+	return fetch{&p.Data[at], next - at, lineFloats}
 }
 
 // pack fills panels as Matrix.pack does, with rows along them: windows side by side together, where panels are
