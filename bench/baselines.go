@@ -59,9 +59,23 @@ func programs() []baselineProgram {
 		sides, matmuls = append(sides, strconv.FormatInt(side, 10)), append(matmuls, matmulItem(side))
 	}
 	product := func(r baselineResult) (string, float64) { return matmulItem(r.N), r.GFlops }
+	half := func(of func(baselineResult) (string, float64)) func(baselineResult) (string, float64) {
+		return func(r baselineResult) (string, float64) {
+			item, figure := of(r)
+			return item + halfSuffix, figure
+		}
+	}
+	inBF16 := func(args []string) []string { return append(slices.Clone(args), "--dtype", "bfloat16") }
+	step := func(r baselineResult) (string, float64) { return stepItem, r.GFlops }
+	stepArgs := []string{"--layers", "6", "--inner", "1408", "--untied", "--batch", fmt.Sprint(stepBatch), "--positions", fmt.Sprint(stepSeq)}
+	halves := make([]string, len(matmuls))
+	for i, name := range matmuls {
+		halves[i] = name + halfSuffix
+	}
 	return []baselineProgram{
 		{torch, "torch_matmul.py", sides, matmuls, product},
 		{numpy, "numpy_matmul.py", sides, matmuls, product},
+		{torch, "torch_matmul.py", inBF16(sides), halves, half(product)},
 		{torch, "torch_attention.py", []string{"-B", fmt.Sprint(attentionBatch), "-H", fmt.Sprint(attentionHeads), "-T", fmt.Sprint(attentionSeq), "-D", fmt.Sprint(attentionHead)},
 			[]string{attentionForward, attentionBoth}, func(r baselineResult) (string, float64) {
 				return map[string]string{"forward": attentionForward, "forward+backward": attentionBoth}[r.Pass], r.GFlops
@@ -72,8 +86,8 @@ func programs() []baselineProgram {
 			}
 			return adamItem, r.GBytes
 		}},
-		{torch, "torch_llama_step.py", []string{"--layers", "6", "--inner", "1408", "--untied", "--batch", fmt.Sprint(stepBatch), "--positions", fmt.Sprint(stepSeq)},
-			[]string{stepItem}, func(r baselineResult) (string, float64) { return stepItem, r.GFlops }},
+		{torch, "torch_llama_step.py", stepArgs, []string{stepItem}, step},
+		{torch, "torch_llama_step.py", inBF16(stepArgs), []string{stepItem + halfSuffix}, half(step)},
 	}
 }
 

@@ -45,20 +45,21 @@ func fakePython(t *testing.T, script string) Options {
 
 func items() []*CPURow {
 	var list []*CPURow
-	for _, name := range []string{matmulItem(1024), matmulItem(2048), attentionForward, attentionBoth, adamItem, stepItem} {
+	for _, name := range []string{matmulItem(1024), matmulItem(2048), attentionForward, attentionBoth, adamItem, stepItem, matmulItem(1024) + halfSuffix, stepItem + halfSuffix} {
 		list = append(list, &CPURow{Name: name, Ours: 100, memory: name == adamItem})
 	}
-	list[5].done = 0.75
+	list[5].done, list[6].done = 0.75, 0.5
 	return list
 }
 
 func TestBaselinesAreRun(t *testing.T) {
 	o := fakePython(t, `case "$1" in
-*torch_matmul.py) echo '{"version": "9", "results": [{"n": 1024, "gflops": 50}, {"n": 2048, "gflops": 200}]}';;
+*torch_matmul.py*) if echo "$@" | grep -q bfloat16; then echo '{"version": "9", "results": [{"n": 1024, "gflops": 400}]}'; exit; fi
+echo '{"version": "9", "results": [{"n": 1024, "gflops": 50}, {"n": 2048, "gflops": 200}]}';;
 *numpy_matmul.py) echo '{"version": "7", "results": [{"n": 1024, "gflops": 25}]}';;
 *torch_attention.py) echo '{"version": "9", "results": [{"pass": "forward", "gflops": 80}, {"pass": "forward+backward", "gflops": 40}]}';;
 *torch_adamw.py) echo '{"version": "9", "results": [{"kind": "fused", "gb_per_s": 10}, {"kind": "foreach", "gb_per_s": 999}]}';;
-*torch_llama_step.py) echo "{\"version\": \"9\", \"results\": [{\"gflops\": $(echo "$@" | grep -c -- '--layers 6.*--untied')}]}";;
+*torch_llama_step.py) echo "{\"version\": \"9\", \"results\": [{\"gflops\": $(echo "$@" | grep -c -- '--layers 6.*--untied')$(echo "$@" | grep -c -- '--dtype bfloat16')}]}";;
 esac
 `)
 	r := &CPUReport{Results: items(), Peak: 200}
@@ -66,17 +67,17 @@ esac
 	if len(r.Notes) > 0 || strings.Join(r.Baselines, ", ") != "PyTorch 9, numpy 7" {
 		t.Fatalf("notes %v, baselines %v", r.Notes, r.Baselines)
 	}
-	m := machine.Machine{Host: machine.Host{Copy: 15e9}}
-	r.conclude(m)
-	if r.Peak != 200 || r.Memory != 100 {
+	r.Memory = 125
+	r.conclude()
+	if r.Peak != 200 || r.Memory != 125 {
 		t.Errorf("peaks %v and %v", r.Peak, r.Memory)
 	}
-	for i, want := range []float64{2, 0.5, 1.25, 2.5, 10, 100} {
+	for i, want := range []float64{2, 0.5, 1.25, 2.5, 10, 10, 0.25, 100. / 11} {
 		if got := r.Results[i].Ratio[torch]; math.Abs(got-want) > 1e-9 {
 			t.Errorf("%s: ratio %v, want %v", r.Results[i].Name, got, want)
 		}
 	}
-	if r.Results[0].Ratio[numpy] != 4 || r.Results[0].Share != 0.5 || r.Results[4].Share != 1 || r.Results[5].Share != 0.375 {
+	if r.Results[0].Ratio[numpy] != 4 || r.Results[0].Share != 0.5 || r.Results[4].Share != 0.8 || r.Results[5].Share != 0.375 || r.Results[6].Share != 0.25 {
 		t.Errorf("%+v %+v %+v", r.Results[0], r.Results[4], r.Results[5])
 	}
 }
@@ -93,11 +94,11 @@ func TestBenchOnlyWhatIsWanted(t *testing.T) {
 	for _, i := range rows {
 		names = append(names, i.Name)
 	}
-	if got := strings.Join(names, ", "); got != "matmul 1024³, attention forward" {
+	if got := strings.Join(names, ", "); got != "matmul 1024³, matmul 1024³ in bf16, attention forward" {
 		t.Errorf("prepared %s", got)
 	}
 	asked := map[string]bool{}
-	(&baselines{Options: fakePython(t, "exit 1")}).once(context.Background(), &CPUReport{Results: rows[1:]}, func(name string) { asked[name] = true })
+	(&baselines{Options: fakePython(t, "exit 1")}).once(context.Background(), &CPUReport{Results: rows[2:]}, func(name string) { asked[name] = true })
 	if len(asked) != 1 || !asked["PyTorch, torch_attention"] {
 		t.Errorf("asked %v", asked)
 	}

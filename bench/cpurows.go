@@ -6,12 +6,14 @@ import (
 	"runtime"
 	"slices"
 	"time"
+	"unsafe"
 
 	"spillway"
 	"spillway/data"
 	"spillway/device"
 	"spillway/device/cpu/kernel"
 	"spillway/dtype"
+	"spillway/internal/offheap"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/rig"
@@ -44,9 +46,19 @@ const (
 	attentionBoth    = "attention with backward"
 	adamItem         = "AdamW"
 	stepItem         = "training iteration"
+	halfSuffix       = " in bf16"
 )
 
 func matmulItem(side int64) string { return fmt.Sprintf("matmul %d³", side) }
+
+// pairsShare is the share of what a row in bf16 computes that its time at the peak counts for: CPUs that multiply pairs
+// of bf16 do twice as much as in f32, which the peak is of.
+func pairsShare() float64 {
+	if kernel.HasPairs() {
+		return 0.5
+	}
+	return 1
+}
 
 // cpuRows are the rows that are wanted. The caller calls close.
 func cpuRows(dev device.Device, here machine.Machine, o Options) (rows []*CPURow, close func() error, err error) {
@@ -65,6 +77,11 @@ func cpuRows(dev device.Device, here machine.Machine, o Options) (rows []*CPURow
 	for _, n := range matmulSides {
 		add(matmulItem(n), "GFLOP/s", 2*float64(n*n*n), call(op.MatMul, op.Attr{}, f32(n, n), f32(n, n)))
 	}
+	for _, n := range matmulSides {
+		half := op.Type{DType: dtype.BF16, Shape: []int64{n, n}}
+		add(matmulItem(n)+halfSuffix, "GFLOP/s", 2*float64(n*n*n), call(op.MatMul, op.Attr{}, half, half))
+		rows[len(rows)-1].done = pairsShare()
+	}
 	// Attention counts as the baselines do: the half of the scores that a causal mask leaves,
 	// two matmuls forward and five backward.
 	flops := 2.0 * attentionBatch * attentionHeads * attentionSeq * attentionSeq * attentionHead
@@ -76,16 +93,25 @@ func cpuRows(dev device.Device, here machine.Machine, o Options) (rows []*CPURow
 	adam, bad := rig.AdamW(adamParams)
 	add(adamItem, "GB/s", adamBytes*adamParams, adam)
 
-	close = func() error { return nil }
 	if err = errors.Join(err, bad); err != nil {
 		return nil, nil, err
 	}
-	if o.wants(stepItem) {
-		var step *CPURow
-		if step, close, err = stepRow(dev, here); err != nil {
-			return nil, nil, err
+	var closers []func() error
+	close = func() (err error) {
+		for _, f := range closers {
+			err = errors.Join(err, f())
 		}
-		rows = append(rows, step)
+		return err
+	}
+	for _, t := range []dtype.Type{dtype.F32, dtype.BF16} {
+		if !o.wants(stepName(t)) {
+			continue
+		}
+		step, end, err := stepRow(dev, here, t)
+		if err != nil {
+			return nil, nil, errors.Join(err, close())
+		}
+		rows, closers = append(rows, step), append(closers, end)
 	}
 	rows = slices.DeleteFunc(rows, func(r *CPURow) bool { return !o.wants(r.Name) })
 	if len(rows) == 0 {
@@ -112,14 +138,22 @@ func bestTime(dev device.Device, calls []op.Call) (sum time.Duration, err error)
 	return sum, nil
 }
 
-// stepRow is a whole training step, counted as the baselines do: 6 operations per param and
-// token. The caller calls close.
-func stepRow(dev device.Device, here machine.Machine) (row *CPURow, close func() error, err error) {
+// stepName is the row of training iterations that compute in a type.
+func stepName(t dtype.Type) string {
+	if t == dtype.BF16 {
+		return stepItem + halfSuffix
+	}
+	return stepItem
+}
+
+// stepRow is a whole training step that computes in a type, with weights and states in f32, counted as the baselines do: 6
+// operations per param and token. The caller calls close.
+func stepRow(dev device.Device, here machine.Machine, t dtype.Type) (row *CPURow, close func() error, err error) {
 	m, err := spillway.Open(stepModel)
 	if err != nil {
 		return nil, nil, err
 	}
-	job, err := m.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: stepBatch, Seq: stepSeq, Machine: here, On: []device.Device{dev}})
+	job, err := m.Plan(spillway.Options{Task: spillway.Train, MicroBatchSize: stepBatch, Seq: stepSeq, Precision: t, Machine: here, On: []device.Device{dev}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -130,15 +164,19 @@ func stepRow(dev device.Device, here machine.Machine) (row *CPURow, close func()
 	if err != nil {
 		return nil, nil, errors.Join(err, job.Close())
 	}
-	t, err := train.New(job, train.NewTokens(loader), train.Config{})
+	loop, err := train.New(job, train.NewTokens(loader), train.Config{})
 	if err != nil {
 		return nil, nil, errors.Join(err, job.Close())
 	}
 	flops := 6 * float64(job.Spec.Count()) * stepBatch * stepSeq
-	return &CPURow{Name: stepItem, Unit: "GFLOP/s", done: job.Plan.Forecast.Flops / flops, measure: func() (rate float64, err error) {
+	done := job.Plan.Forecast.Flops / flops
+	if t == dtype.BF16 {
+		done *= pairsShare()
+	}
+	return &CPURow{Name: stepName(t), Unit: "GFLOP/s", done: done, measure: func() (rate float64, err error) {
 		for i := range stepTries {
 			start := time.Now()
-			if _, err := t.Step(); err != nil {
+			if _, err := loop.Step(); err != nil {
 				return 0, err
 			}
 			if i > 0 {
@@ -181,4 +219,24 @@ func registerPeak() (rate float64) {
 		rate = max(rate, operations/time.Since(start).Seconds()/giga)
 	}
 	return rate
+}
+
+// memoryPeak is the memory bandwidth of all cores in GB/s, of a plain loop that reads and writes as AdamW does: the best of
+// some passes over as much as that updates.
+func memoryPeak() (rate float64, err error) {
+	region, err := offheap.Alloc(4*4*adamParams, true)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, region.Free()) }()
+	all := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(region.Bytes()))), 4*adamParams)
+	part := func(i int) []float32 { return all[i*adamParams:][:adamParams] }
+	pool := kernel.NewPool(runtime.GOMAXPROCS(0))
+	defer pool.Close()
+	for begin := time.Now(); time.Since(begin) < itemTime; {
+		start := time.Now()
+		kernel.Touch(pool, part(0), part(1), part(2), part(3))
+		rate = max(rate, kernel.TouchBytes*adamParams/time.Since(start).Seconds()/giga)
+	}
+	return rate, nil
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spillway/device/cpu"
+	"spillway/dtype"
 	"spillway/rig"
 )
 
@@ -21,7 +22,7 @@ func BenchmarkIteration(b *testing.B) {
 	}
 	dev := cpu.Open(cpu.Options{})
 	defer dev.Close()
-	step, end, err := stepRow(dev, here)
+	step, end, err := stepRow(dev, here, dtype.F32)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,6 +1,7 @@
-"""One full training iteration of a small Llama in PyTorch, float32 on the CPU.
+"""One full training iteration of a small Llama in PyTorch on the CPU.
 
-Forward, cross entropy, backward and fused AdamW. GFLOP/s are counted as
+Forward, cross entropy, backward and fused AdamW; weights and states in float32, computed in float32 or by
+torch.autocast in bfloat16. GFLOP/s are counted as
 6 · params · tokens / seconds, so attention's own products are left out.
 """
 
@@ -66,6 +67,7 @@ def options():
         ("positions", 256),
     ]:
         parser.add_argument("--" + flag, type=int, default=value, help=f"(default: {value})")
+    parser.add_argument("--dtype", default="float32", help="float32 or bfloat16 (default: float32)")
     parser.add_argument("--untied", action="store_true", help="an output matrix of its own")
     return parser.parse_args()
 
@@ -82,14 +84,15 @@ def main():
 
     def iteration():
         optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+        with torch.autocast("cpu", torch.bfloat16, enabled=o.dtype == "bfloat16"):
+            loss = F.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
 
     seconds = baseline.best(iteration, o.repeat)
     params, tokens = sum(p.numel() for p in model.parameters()), o.batch * o.positions
-    shape = {"layers": o.layers, "hidden": o.hidden, "inner": o.inner, "vocab": o.vocab, "tied": not o.untied}
+    shape = {"layers": o.layers, "hidden": o.hidden, "inner": o.inner, "vocab": o.vocab, "tied": not o.untied, "dtype": o.dtype}
     result = {"params": params, "tokens": tokens, "seconds": seconds, "gflops": 6 * params * tokens / seconds / 1e9}
     baseline.report("torch", torch.__version__, "llama_step", o, [{**shape, **result, "losses": losses}])
 

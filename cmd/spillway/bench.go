@@ -32,10 +32,12 @@ Overflow.
 
 bench generate measures generation: spillway bench generate --help.
 
-bench cpu measures the CPU backend: float32 matmuls, causal attention, AdamW, and one training
-step of a Llama of 52 million params. Each figure is shown as a share of what limits it, measured
-in the same run: arithmetic compared with multiply-adds of all cores that never leave the
-registers, AdamW compared with the highest memory bandwidth. A step counts as 6 operations per
+bench cpu measures the CPU backend: matmuls in float32 and bf16, causal attention, AdamW, and one
+training step of a Llama of 52 million params that computes in either, with weights and Adam states in
+float32. Each figure is shown as a share of what limits it, measured in the same run: arithmetic
+compared with multiply-adds of all cores that never leave the registers, of which CPUs that
+multiply pairs of bf16 do twice as many; AdamW compared with a loop that reads and writes the same
+memory and computes nothing. A step counts as 6 operations per
 param and token, as in PyTorch; its share is that of the operations really computed, which leave
 out the embedding.
 

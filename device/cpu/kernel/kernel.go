@@ -89,6 +89,7 @@ type routines struct {
 	// roundStates takes a multiple of 2·lanesMost; at is the stream and a fourth of the position.
 	roundStates func(dst []uint16, src []float32, at uint64)
 
+	touch   func(w, g, m, v []float32) // see Touch
 	adam    func(w, g, m, v []float32, s Adam)
 	sgd     func(w, g, m []float32, s sgdScalars)
 	lion    func(w, g, m []float32, s Lion)

@@ -22,7 +22,7 @@ func portable() *routines {
 		norm: normGo, normGrad: normGradGo, normWeight: normWeightGo,
 		columnMax: columnMaxGo, columnExp: columnExpGo, columnGrad: columnGradGo,
 		drop: dropGo, dropLine: dropLineGo, roundStates: roundStatesGo,
-		adam: adamGo, sgd: sgdGo, sgdBare: sgdBareGo, lion: lionGo, rmsprop: rmspropGo,
+		touch: touchGo, adam: adamGo, sgd: sgdGo, sgdBare: sgdBareGo, lion: lionGo, rmsprop: rmspropGo,
 		fourBit: fourBitGo, fromDynamic: fromDynamicGo,
 	}
 	for f := op.ReLU; f < funcs; f++ {

@@ -85,3 +85,13 @@
 	VMULPS V1, V1, V3; MULC(s+72+RMSprop_rest(FP), V3, V3); VFMADD213PS V3, V4, V2; FLUSH(s+72+RMSprop_unless(FP), V2); STORE(V2, (DX)(BX*1)); \
 	VSQRTPS V2, V2; VADDPS V6, V2, V2; \
 	MULC(s+72+RMSprop_rate(FP), V1, V1); VDIVPS V2, V1, V1; VSUBPS V1, V0, V0; STORE(V0, (DI)(BX*1))
+
+// func(w, g, m, v []float32): w += g, m += g, v += g. It goes through memory as Adam does.
+#define TOUCH_BODY \
+	MOVQ w_base+0(FP), DI; MOVQ w_len+8(FP), CX; MOVQ g_base+24(FP), SI; MOVQ m_base+48(FP), DX; MOVQ v_base+72(FP), R8; XORQ BX, BX; \
+	EACH(AHEAD(DI); AHEAD(SI); AHEAD(DX); AHEAD(R8); TOUCH_OF(LOADF, STOREF), TOUCH_OF(LOADT, STORET)); \
+	VZEROUPPER; RET
+#define TOUCH_OF(LOAD, STORE) \
+	LOAD((DI)(BX*1), V0); LOAD((SI)(BX*1), V1); LOAD((DX)(BX*1), V2); LOAD((R8)(BX*1), V3); \
+	VADDPS V1, V0, V0; VADDPS V1, V2, V2; VADDPS V1, V3, V3; \
+	STORE(V0, (DI)(BX*1)); STORE(V2, (DX)(BX*1)); STORE(V3, (R8)(BX*1))
