@@ -65,6 +65,15 @@ func NewBatch(e Engine, t *tokenizer.Tokenizer, requests []Request) (*Batch, err
 // Results are the continuations of a request, complete when a piece of each said so.
 func (b *Batch) Results(request int) []Result { return b.list[request].Results() }
 
+// Forget lets go of the prompt and the results of a request whose texts have all ended, for those who have had its pieces: however
+// many prompts there are, only those that are computed at once take memory then.
+func (b *Batch) Forget(request int) {
+	g := b.list[request]
+	if len(g.results) > 0 && !slices.ContainsFunc(g.results, func(r Result) bool { return r.End == "" }) {
+		g.results, g.prompt, g.r.Prompt = nil, nil, nil
+	}
+}
+
 // Statistics are those of all requests. Steps that compute a part of a prompt count as prefill,
 // whatever else they compute, and decode is what the others do.
 func (b *Batch) Statistics() Statistics {
@@ -102,7 +111,7 @@ func (b *Batch) all(ctx context.Context, yield func(BatchPiece) bool) (err error
 		if len(b.running) == 0 {
 			return nil
 		}
-		start, prompts, tokens, accepted := time.Now(), b.prompts(), b.pending(), b.Statistics().Accepted
+		start, prompts, tokens, accepted := time.Now(), b.prompts(), b.pending(), b.accepted()
 		if err := b.step(ctx); err != nil {
 			for _, r := range b.running {
 				err = errors.Join(err, r.abandon(ctx, r.writers, func(p Piece) bool { return yield(BatchPiece{r.request, p}) }))
@@ -114,6 +123,7 @@ func (b *Batch) all(ctx context.Context, yield func(BatchPiece) bool) (err error
 				return err
 			}
 		}
+		accepted = b.accepted() - accepted
 		if err := b.release(); err != nil {
 			return err
 		}
@@ -121,9 +131,17 @@ func (b *Batch) all(ctx context.Context, yield func(BatchPiece) bool) (err error
 			b.statistics.Prefill += took
 		} else {
 			b.statistics.Decode += took
-			b.statistics.decoded += tokens + b.Statistics().Accepted - accepted
+			b.statistics.decoded += tokens + accepted
 		}
 	}
+}
+
+// accepted is how many guesses were right in the requests that are computed.
+func (b *Batch) accepted() (n int) {
+	for _, r := range b.running {
+		n += r.statistics.Accepted
+	}
+	return n
 }
 
 // prompts says whether some prompt is not computed yet.

@@ -3,6 +3,7 @@ package generate_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -98,5 +99,54 @@ func TestBatchesEnd(t *testing.T) {
 	var long *generate.LengthError
 	if _, err := generate.NewBatch(s, nil, bad); !errors.As(err, &long) {
 		t.Errorf("a prompt of 40 tokens: %v", err)
+	}
+}
+
+// Texts that nobody asks for again take no memory: after hundreds of prompts the heap is what it was after the first ones.
+func TestForgottenTextsTakeNoMemory(t *testing.T) {
+	const prompts, tokens, warm = 400, 24, 100
+	e := session(t, "llama", run.Generation{Context: 32, Streams: 8})
+	var list []generate.Request
+	for i := range prompts {
+		list = append(list, generate.Request{Prompt: text(uint64(i), 4), MaxNewTokens: tokens, Samples: 1, Logprobs: true, TopLogprobs: 5})
+	}
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for _, forget := range []bool{true, false} {
+		b, err := generate.NewBatch(e, nil, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, before := 0, int64(0)
+		for p, err := range b.All(context.Background()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.End == "" {
+				if b.Forget(p.Request); b.Results(p.Request) == nil {
+					t.Fatal("a text was forgotten before it ended")
+				}
+				continue
+			}
+			if forget {
+				b.Forget(p.Request)
+			}
+			if ended++; ended == warm {
+				before = heap()
+			}
+		}
+		// What a token takes at least where it stays: itself, and five alternatives.
+		const each = 40 + 5*16
+		grown, stays := heap()-before, int64((prompts-warm)*tokens*each)
+		if forget && grown > stays/4 || !forget && grown < stays/2 {
+			t.Errorf("forget %v: the heap grew by %d bytes while texts of %d were made", forget, grown, stays)
+		}
+		if s := b.Statistics(); s.NewTokens != prompts*tokens || (b.Results(0) == nil) != forget {
+			t.Errorf("forget %v: %+v", forget, s)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package generate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,3 +124,42 @@ func logitsFrom(t *testing.T, e generate.Engine, prompt []int32, tokens int) (al
 
 // next is the most likely token.
 func next(logits []float32) int32 { return int32(slices.Index(logits, slices.Max(logits))) }
+
+// On a CPU with a limit embeddings are looked up in host memory: their table never streams, and logits stay what they are.
+func TestLimitedCPULooksEmbeddingsUp(t *testing.T) {
+	g := run.Generation{Context: 64, Chunk: 16}
+	prompt := text(5, 9)
+	want := logitsFrom(t, session(t, "llama", g), prompt, 6)
+	m, err := spillway.Open("../testdata/reference/llama")
+	must(t, err)
+	on, err := machine.Parse("cpu:1GiB@shared,host:4GiB")
+	must(t, err)
+	dev := cpu.Open(cpu.Options{})
+	o := spillway.Options{Task: spillway.Generate, Generation: g, Machine: on, On: []device.Device{dev}}
+	all, err := m.Plan(o)
+	must(t, err)
+	o.MaxMemory = fmt.Sprintf("%dKiB", all.Plan.Peak()[plan.OnDevice]*6/10>>10)
+	job, err := m.Plan(o)
+	must(t, err)
+	f, err := job.ForecastGeneration()
+	must(t, err)
+	if d := f.Division; d == nil || d.CPU != 1 || d.CPUBytes != 0 || d.Stream == 0 {
+		t.Errorf("within %s: %+v", o.MaxMemory, d)
+	}
+	step, err := job.Plan.Phase(plan.Step(1))
+	must(t, err)
+	for _, s := range step.Instructions {
+		if s.Verb == plan.Move && s.Block == 0 && job.Plan.Buffers[s.Src].Class == plan.Weight {
+			t.Errorf("%s streams", job.Plan.Buffers[s.Src].Name)
+		}
+	}
+	must(t, job.Start())
+	e, err := generate.NewSession(job)
+	must(t, err)
+	for i, logits := range logitsFrom(t, e, prompt, 6) {
+		if !slices.Equal(logits, want[i]) {
+			t.Errorf("logits of token %d are others than with all weights on the device", i)
+		}
+	}
+	must(t, errors.Join(job.Close(), dev.Close(), m.Close()))
+}

@@ -26,6 +26,7 @@ import (
 type Size struct {
 	Context int64 // tokens of a text, prompt included; 0 is what the model was made for, at most 4096
 	Streams int64 // texts at once; 0 is 1
+	Chunk   int64 // tokens of prompts that are computed at once; 0 is 512 on a CPU and 2048 on a GPU
 	Outputs int64 // tokens of a prompt that get log-probabilities in one step; 0 is 1
 	Drafts  int64 // guessed tokens of a text, one after the other, that are computed in one step; see Draft
 	// Branches are continuations of a text that are guessed next to the first, and Apart how many of their last tokens

@@ -16,7 +16,7 @@ import (
 
 // cacheVersion is part of every entry. Raise it when something is measured differently or
 // the file changes: entries of another version are measured again.
-const cacheVersion = 3
+const cacheVersion = 4
 
 // entry is a file of the cache: what was measured of one thing, whose key names everything
 // that the figures depend on. Only figures that could be measured are not zero; Notes say

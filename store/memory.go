@@ -223,7 +223,7 @@ func (f *inPlace) read(name string, at int64, host []byte, w *worker) error {
 		if err == nil || err == io.EOF {
 			err = fmt.Errorf("the file had %d bytes when it was opened: %w", f.size, io.ErrUnexpectedEOF)
 		}
-		return fmt.Errorf("disk: reading %d bytes at %d of %s: %w", len(host), at, name, err)
+		return fmt.Errorf("disk: reading %d bytes at %d of %s: %w; nothing is computed with what was read. See whether the file is whole, and start again from a whole copy", len(host), at, name, err)
 	}
 	copy(host, buf[skip:])
 	return f.unchanged(name)

@@ -25,7 +25,7 @@ type generateFlags struct {
 	draftFlags
 	prompt, file, tokens, system string
 	prompts                      string
-	context                      int64
+	context, chunk               int64
 	samples, beams, logprobs     int
 	streams                      int
 	lengthPenalty                float64
@@ -92,6 +92,7 @@ Ctrl-C ends the text; what was written stays.`,
 	f.BoolVar(&o.chat, "chat", false, "take the prompt as what a user says, and write the model's chat template around it")
 	f.StringVar(&o.system, "system", "", "with --chat: begin with the system message `TEXT`")
 	f.Int64Var(&o.context, "context", 0, "plan for texts of `N` tokens, prompt included (default: the prompt and --max-new-tokens)")
+	f.Int64Var(&o.chunk, "chunk", 0, "compute at most `N` tokens of prompts at once: fewer take less memory, and longer (default: 512 on a CPU, 2048 on a GPU)")
 	f.IntVar(&o.samples, "num-samples", 1, "write `N` texts; they draw different random numbers")
 	f.IntVar(&o.beams, "num-beams", 1, "search for the most likely text with `N` beams; --num-samples are the best of them")
 	f.Float64Var(&o.lengthPenalty, "length-penalty", 1, "divide the scores of beams by their length to the power of `X`")
@@ -143,6 +144,10 @@ func (o *generateFlags) check() error {
 		return usageErrorf("--system and --chat-template have no effect without --chat")
 	case o.samples < 1 || o.beams < 1 || o.context < 0:
 		return usageErrorf("--num-samples %d, --num-beams %d, --context %d; none may be less than 1", o.samples, o.beams, o.context)
+	case given("chunk") && o.chunk < 1:
+		return usageErrorf("--chunk %d; at least 1 token", o.chunk)
+	case given("chunk") && o.noCache:
+		return usageErrorf("--chunk has no effect with --no-cache, which computes the whole text at once; leave one out")
 	case o.draft != "" && o.beams > 1:
 		return usageErrorf("--draft has no effect with --num-beams; leave one out")
 	case o.beams == 1 && (given("length-penalty") || given("early-stopping")):
@@ -185,7 +190,7 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 	if room := m.Info.Context - int64(len(r.Prompt)); !o.all.Changed("max-new-tokens") && m.Info.Context > 0 && room > 0 {
 		r.MaxNewTokens = int(min(int64(r.MaxNewTokens), room)) // as many as usual, or as the model goes
 	}
-	size := inference.Size{Context: o.context, Streams: int64(max(o.samples, o.beams))}
+	size := inference.Size{Context: o.context, Streams: int64(max(o.samples, o.beams)), Chunk: o.chunk}
 	if o.promptLogprobs {
 		size.Outputs = promptOutputs
 	}

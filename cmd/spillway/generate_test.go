@@ -104,6 +104,10 @@ func TestGenerateReadsPrompts(t *testing.T) {
 	if r := commandWith(t, "to be or not\n", "generate", "./model", "--file", "-", "--max-new-tokens", "9", "--quiet"); r.code != exitOK || strings.TrimSuffix(r.out, "\n") != strings.TrimSuffix(want.Text, "\n") || r.err != "" {
 		t.Errorf("from standard input %+v, want %q", r, want.Text)
 	}
+	// In chunks, which give the same text in less memory.
+	if got := generatedObject(t, "generate", "./model", "--prompt", "to be or not", "--max-new-tokens", "9", "--chunk", "2"); !slices.Equal(got.Tokens, want.Tokens) || got.Predicted >= want.Predicted {
+		t.Errorf("in chunks of 2: %v in %d bytes, want %v in less than %d", got.Tokens, got.Predicted, want.Tokens, want.Predicted)
+	}
 	// The whole context, where no limit is given.
 	if got := generatedObject(t, "generate", "./model", "--prompt", "to be or not"); len(got.Tokens) != 64-12 {
 		t.Errorf("%d tokens of a context of 64", len(got.Tokens))

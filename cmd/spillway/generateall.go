@@ -70,7 +70,7 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 	if room := m.Info.Context - int64(longest); !o.all.Changed("max-new-tokens") && m.Info.Context > 0 && room > 0 {
 		usual.MaxNewTokens = int(min(int64(usual.MaxNewTokens), room))
 	}
-	size := inference.Size{Context: o.context, Streams: int64(min(o.streams, o.samples*len(prompts)))}
+	size := inference.Size{Context: o.context, Streams: int64(min(o.streams, o.samples*len(prompts))), Chunk: o.chunk}
 	if need := int64(longest + max(usual.MaxNewTokens, 1)); size.Context == 0 && usual.MaxNewTokens > 0 {
 		size.Context = need
 	} else if o.context > 0 && need > o.context {
@@ -104,6 +104,9 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 		if err = pieceErr; err == nil {
 			piece.Sample += piece.Request * o.samples
 			err = out.write(piece.Piece)
+		}
+		if piece.End != "" && !o.asJSON {
+			b.Forget(piece.Request) // it is written
 		}
 		if err != nil {
 			break

@@ -29,7 +29,7 @@ import (
 
 func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	asked := &signals{exit: os.Exit}
+	asked := &signals{exit: os.Exit, err: os.Stderr}
 	asked.notify(cancel)
 	os.Exit(run(ctx, os.Args[1:], shell{signals: asked, in: os.Stdin, out: os.Stdout, err: os.Stderr, cache: rig.UserCache(), libraryPaths: libraryPaths(os.Getenv), drivers: device.Drivers()}))
 }

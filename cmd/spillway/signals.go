@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -19,6 +20,7 @@ type signals struct {
 	training  atomic.Bool
 	answering atomic.Pointer[context.CancelFunc] // ends what Ctrl-C ends instead of the program
 	exit      func(code int)
+	err       io.Writer
 }
 
 // graceTime is how long a command that saves nothing may take to end.
@@ -69,12 +71,13 @@ func (s *signals) watch(came <-chan os.Signal, cancel context.CancelCauseFunc) {
 	late := time.After(graceTime)
 	if s.training.Load() {
 		late = nil
-		fmt.Fprintln(os.Stderr, "\nfinishing the step and saving; again to quit at once, without saving")
+		fmt.Fprintln(s.err, "\nfinishing the step and saving; again to quit at once, without saving")
 	}
 	cancel(by)
 	select {
 	case <-came:
 	case <-late:
+		fmt.Fprintf(s.err, "\nstopped after %v in the middle of something that does not look for Ctrl-C; nothing was being saved\n", graceTime)
 	}
 	s.exit(by.code())
 }

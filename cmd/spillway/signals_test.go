@@ -88,3 +88,16 @@ func TestSignalsEndOtherCommands(t *testing.T) {
 		}
 	}
 }
+
+// A command that does not end by itself is ended after a while, and says so.
+func TestSignalsSayThatTheyWaitNoLonger(t *testing.T) {
+	var said strings.Builder
+	code := make(chan int, 1)
+	s := &signals{exit: func(c int) { code <- c }, err: &said}
+	came := make(chan os.Signal, 2)
+	came <- syscall.SIGINT
+	s.watch(came, func(error) {})
+	if c := <-code; c != 130 || !strings.Contains(said.String(), "stopped after 1s") {
+		t.Errorf("exit code %d: %q", c, said.String())
+	}
+}
