@@ -443,6 +443,39 @@ func (m *relative) Blocks() []nn.Block {
 	return c
 }
 
+// carried is a model whose blocks pass integers on, as they are.
+type carried struct {
+	Embed  *nn.Embedding `hf:"embed"`
+	Hidden *nn.Linear    `hf:"hidden"`
+	again  bool          // the last block reads the tokens again instead
+}
+
+func (m *carried) Blocks() []nn.Block {
+	var c chain
+	c.add("embed", func(b *graph.Builder, _ []graph.Value) []graph.Value {
+		return []graph.Value{m.Embed.Forward(b, nn.Tokens(b)), nn.Tokens(b)}
+	})
+	c.add("hidden", func(b *graph.Builder, in []graph.Value) []graph.Value {
+		return []graph.Value{m.Hidden.Forward(b, in[0]), in[1]}
+	})
+	c.add("loss", func(b *graph.Builder, in []graph.Value) []graph.Value {
+		if m.again {
+			in[1] = nn.Tokens(b)
+		}
+		even := b.Unary(op.Square, b.Unary(op.Sin, b.Scale(b.Cast(in[1], dtype.F32), math.Pi/2)))
+		return []graph.Value{nn.Mean(b, b.Mul(b.Unary(op.Square, b.Mean(in[0], -1)), even))}
+	})
+	return c
+}
+
+func TestIntegersPassFromBlockToBlock(t *testing.T) {
+	tokens := spillway.Batch{"tokens": spillway.Ints([]int32{1, 2, 3, 4, 5, 6}, 2, 3)}
+	passed := step(t, wrap(t, &carried{nn.NewEmbedding(7, 4), nn.NewLinear(4, 4), false}, described(t)), tokens, 3)
+	if again := step(t, wrap(t, &carried{nn.NewEmbedding(7, 4), nn.NewLinear(4, 4), true}, described(t)), tokens, 3); fmt.Sprint(again) != fmt.Sprint(passed) || passed[0] == passed[2] {
+		t.Errorf("losses %v, with tokens read again %v", passed, again)
+	}
+}
+
 // times makes so many equal layers.
 func times[L any](n int, layer func() L) (list []L) {
 	for range n {

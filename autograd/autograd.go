@@ -245,6 +245,10 @@ func (r *Reverse) finish(inputs []graph.Port, o Options) error {
 			return 0
 		}
 		g := r.grads[in.Value]
+		if g == 0 && in.Role == graph.Carry {
+			r.fail(fmt.Errorf("value %d of the block before reaches no output that gradients pass through; let that block not return it, or freeze the params up to there", in.Index))
+			return 0
+		}
 		if g == 0 {
 			r.fail(fmt.Errorf("%s %d %s reaches no output, so it has no gradient; drop or freeze it", in.Role, in.Index, in.Name))
 			return 0

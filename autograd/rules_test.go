@@ -57,6 +57,9 @@ func TestWhatHasNoGradientIsAnError(t *testing.T) {
 			b.Param("w", f, false)
 			return b.Scale(b.Input(f), 2)
 		}},
+		{"detached carry", "value 0 of the block before reaches no output that gradients pass through", graph.Carry, func(b *graph.Builder) graph.Value {
+			return b.Mul(b.Detach(b.Input(f)), b.Param("w", f, false))
+		}},
 		{"result is no loss", "result is f32[2 3] among 1, want one loss", graph.Result, func(b *graph.Builder) graph.Value {
 			return b.Scale(b.Param("w", f, false), 2)
 		}},
@@ -70,7 +73,7 @@ func TestWhatHasNoGradientIsAnError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := autograd.Differentiate(p, autograd.Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := autograd.Differentiate(p, autograd.Options{InputGrad: true}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q in it", c.name, err, c.want)
 		}
 	}

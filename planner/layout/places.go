@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
@@ -129,7 +130,11 @@ func separate(p *graph.Program) *graph.Program {
 		}
 		q.Types = append(q.Types[:len(q.Types):len(q.Types)], q.Types[out.Value])
 		v := graph.Value(len(q.Types) - 1)
-		q.Nodes = append(q.Nodes[:len(q.Nodes):len(q.Nodes)], graph.Node{Kind: op.Copy, In: []graph.Value{out.Value}, Out: []graph.Value{v}})
+		copied := graph.Node{Kind: op.Copy, In: []graph.Value{out.Value}, Out: []graph.Value{v}}
+		if t := q.Types[v]; t.DType == dtype.I32 { // real numbers are copied by a kernel of their own
+			copied.Kind, copied.Attr = op.Reshape, op.Attr{Shape: t.Shape}
+		}
+		q.Nodes = append(q.Nodes[:len(q.Nodes):len(q.Nodes)], copied)
 		q.Outputs[i].Value = v
 	}
 	return &q
