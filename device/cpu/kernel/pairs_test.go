@@ -28,7 +28,7 @@ func TestPairsAreMultipliedOneAfterTheOther(t *testing.T) {
 			}
 			// Two k: the sum of the first is what the second begins with.
 			two := slices.Concat(b[:], b[:])
-			pairRows1AVX512(2, &[]float32{a[0], a[0]}[0], 2, &two[0], 16, &got[0], 16, 16, nil, 0, fetch{})
+			active.pairs.tileRows[1](2, &[]float32{a[0], a[0]}[0], 2, &two[0], 16, &got[0], 16, 16, nil, 0, fetch{})
 			for j := range sums {
 				for range 2 {
 					sums[j] = multiplyPair(sums[j], math.Float32bits(a[0]), math.Float32bits(b[j]))
