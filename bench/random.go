@@ -298,11 +298,14 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 }
 
 // undisturbed are the times of steps in which the process had about as many cores as in the step in which it had most:
-// in the others programs next to it took some. A forecast is of a computer that is left alone.
+// in the others programs next to it took some. A forecast is of a computer that is left alone. The half of the steps with the most
+// cores counts in any case.
 func undisturbed(times, cores []float64) (left []float64) {
-	for i, most := 0, slices.Max(cores); i < len(times); i++ {
-		if cores[i] >= undisturbedShare*most {
-			left = append(left, times[i])
+	sorted := slices.Sorted(slices.Values(cores))
+	least := min(undisturbedShare*sorted[len(sorted)-1], sorted[len(sorted)/2])
+	for i, t := range times {
+		if cores[i] >= least {
+			left = append(left, t)
 		}
 	}
 	return left

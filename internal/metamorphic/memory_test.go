@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"testing"
+	"time"
 
 	"spillway/device"
 	"spillway/device/cpu"
@@ -72,6 +74,24 @@ func TestPredictedMemoryIsMeasured(t *testing.T) {
 	t.Logf("%d runs of up to %v; the process is off by at most %v", *runs, units.Bytes(largest), units.Bytes(worst))
 }
 
+// keepWaiting has many goroutines wait at once: the runtime makes an object for each that waits, keeps some hundreds of them, and
+// gives them to goroutines that wait later. Which of its lists they are in follows from the cores on which goroutines happen to run.
+func keepWaiting() {
+	const goroutines = 1024
+	begin, waiting, ended := make(chan struct{}), sync.WaitGroup{}, sync.WaitGroup{}
+	for range goroutines {
+		waiting.Add(1)
+		ended.Go(func() {
+			waiting.Done()
+			<-begin
+		})
+	}
+	waiting.Wait()
+	time.Sleep(time.Millisecond)
+	close(begin)
+	ended.Wait()
+}
+
 // measure trains three iterations and gives the growth of the process and the bytes of the
 // arenas in its memory.
 func measure(t *testing.T, m *spec.Model, p *plan.Plan, seed uint64) (grown, planned int64) {
@@ -90,6 +110,7 @@ func measure(t *testing.T, m *spec.Model, p *plan.Plan, seed uint64) (grown, pla
 	if err := r.iterate(0); err != nil {
 		t.Fatal(err)
 	}
+	keepWaiting()
 	held, objects := allocated(r.devices), mallocs()
 	for i := range 2 {
 		if err := r.iterate(i + 1); err != nil {
