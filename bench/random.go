@@ -299,10 +299,10 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 
 // undisturbed are the times of steps in which the process had about as many cores as in the step in which it had most:
 // in the others programs next to it took some. A forecast is of a computer that is left alone. The half of the steps with the most
-// cores counts in any case.
+// cores, and undisturbedLeast of them, count in any case.
 func undisturbed(times, cores []float64) (left []float64) {
 	sorted := slices.Sorted(slices.Values(cores))
-	least := min(undisturbedShare*sorted[len(sorted)-1], sorted[len(sorted)/2])
+	least := min(undisturbedShare*sorted[len(sorted)-1], sorted[max(min(len(sorted)/2, len(sorted)-undisturbedLeast), 0)])
 	for i, t := range times {
 		if cores[i] >= least {
 			left = append(left, t)
@@ -311,8 +311,8 @@ func undisturbed(times, cores []float64) (left []float64) {
 	return left
 }
 
-// undisturbedShare is what a step has at least of the cores.
-const undisturbedShare = 0.95
+// undisturbedShare is what a step has at least of the cores, and undisturbedLeast how many steps count at least.
+const undisturbedShare, undisturbedLeast = 0.95, 5
 
 // timeByLane is how many seconds each lane spent on each kind of work, and waited.
 func timeByLane(events []trace.Event) map[string]float64 {
