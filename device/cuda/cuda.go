@@ -63,10 +63,10 @@ type Device struct {
 	choices algorithmChoices
 	dnn     dnn
 	// plainly: what tests turn off to compare; tile is one more than the form of tiles, 0 for the best; thick: fast
-	// matmuls of tens of rows are cuBLASLt's; memory: kernels may divide the memory of a multiprocessor as they like.
+	// matmuls of tens of rows are cuBLASLt's.
 	plainly struct {
-		launches, copies, thick, memory bool
-		tile                            int
+		launches, copies, thick bool
+		tile                    int
 	}
 
 	copying     sync.Mutex

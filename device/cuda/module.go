@@ -277,7 +277,7 @@ func (d *Device) function(u unit, name string, shared int64) (*function, error) 
 		if err != nil {
 			return nil, fmt.Errorf("kernel %s of %s: %w", name, u.file, err)
 		}
-		if m.early && !d.plainly.memory {
+		if m.early {
 			if err := d.lib.CUDA.PreferShared(h); err != nil {
 				return nil, fmt.Errorf("kernel %s of %s: %w", name, u.file, err)
 			}
