@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -473,6 +475,57 @@ func TestIntegersPassFromBlockToBlock(t *testing.T) {
 	passed := step(t, wrap(t, &carried{nn.NewEmbedding(7, 4), nn.NewLinear(4, 4), false}, described(t)), tokens, 3)
 	if again := step(t, wrap(t, &carried{nn.NewEmbedding(7, 4), nn.NewLinear(4, 4), true}, described(t)), tokens, 3); fmt.Sprint(again) != fmt.Sprint(passed) || passed[0] == passed[2] {
 		t.Errorf("losses %v, with tokens read again %v", passed, again)
+	}
+}
+
+// helped has a head that only training uses.
+type helped struct {
+	Hidden *nn.Linear `hf:"hidden"`
+	Helper *nn.Linear `hf:"helper"`
+	Head   *nn.Linear `hf:"head"`
+}
+
+func newHelped() *helped {
+	return &helped{nn.NewLinear(6, 5), nn.NewLinear(5, 3), nn.NewLinear(5, 3)}
+}
+
+func (m *helped) Blocks() []nn.Block {
+	var c chain
+	c.add("hidden", one(func(b *graph.Builder, _ graph.Value) graph.Value {
+		return nn.ReLU.Forward(b, m.Hidden.Forward(b, nn.Input(b, 6)))
+	}))
+	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		y := nn.CrossEntropy.Forward(b, m.Head.Forward(b, x))
+		if b.Task == graph.Infer {
+			return y
+		}
+		return b.Add(y, b.Scale(nn.CrossEntropy.Forward(b, m.Helper.Forward(b, x)), 0.3))
+	}))
+	return c
+}
+
+// A model that does not use all of its params for inference runs all the same, and reads weights that have them.
+func TestHeadsForTrainingOnly(t *testing.T) {
+	c := described(t)
+	w := wrap(t, newHelped(), c)
+	in := spillway.Batch{"input": normal(rand.New(rand.NewPCG(1, 1)), 4, 6)}
+	step(t, w, spillway.Batch{"input": in["input"], "targets": spillway.Ints([]int32{0, 1, 2, 0}, 4)}, 2)
+	want := forward(t, w, in)
+	dir := filepath.Join(t.TempDir(), "helped")
+	if err := w.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	c.Task = spillway.Infer
+	for from, load := range map[string]func(w *spillway.Wrapped) error{
+		"a folder": func(w *spillway.Wrapped) error { return w.Load(dir) },
+		"a dict":   func(other *spillway.Wrapped) error { return other.LoadStateDict(stateDict(t, w)) },
+	} {
+		only := wrap(t, newHelped(), c)
+		if err := load(only); err != nil {
+			t.Errorf("from %s: %v", from, err)
+		} else if got := forward(t, only, in); !slices.Equal(got.Floats, want.Floats) {
+			t.Errorf("from %s: %v, want %v", from, got.Floats, want.Floats)
+		}
 	}
 }
 

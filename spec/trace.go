@@ -56,7 +56,7 @@ func (t *tracer) trace(m nn.Model) error {
 	}
 	t.narrowBatch()
 	for _, p := range bound {
-		if _, used := t.params[p.Name]; !used {
+		if _, used := t.params[p.Name]; !used && t.model.Config.Task == graph.Train { // heads of one's own may be for training only
 			return fmt.Errorf("param %s %v is in the model, but no block uses it; use it, or take the hf tag off its field", p.Name, p.Shape)
 		}
 	}
