@@ -58,6 +58,9 @@ type routines struct {
 	saturate func(rounds int, sums *float32)
 	chains   int // sums it writes
 
+	// nonTemporal copies whole cache lines past the caches, or zeros where src is nil. It may be nil.
+	nonTemporal func(dst, src *float32, n int)
+
 	activations [funcs]activation
 	exp         func(dst, x []float32)
 
