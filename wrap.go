@@ -133,6 +133,7 @@ func (w *Wrapped) adopt() error {
 	if err != nil {
 		return err
 	}
+	w.model.Info.OtherNames = nn.OtherNames(net)
 	w.params = first.Model.Params
 	isAdapter := map[string]bool{}
 	for _, p := range w.params {
