@@ -75,7 +75,7 @@ func (r *planReport) write(w io.Writer) error {
 	if r.deviceReason != "" {
 		p.line("device", "%s (%s)", deviceTitle(r.Machine.Device), r.deviceReason)
 	}
-	if text := assumptions(r.Machine, r.compute, r.Available[plan.OnDisk] > 0); text != "" {
+	if text := assumptions(r.Machine, r.compute, r.cpuWorks(), r.Available[plan.OnDisk] > 0); text != "" {
 		p.line("assumed", "%s", text)
 	}
 	p.line("goal", "%v", r.Goal)
@@ -351,8 +351,13 @@ func linkText(l machine.Link) string {
 	return fmt.Sprintf("%v one way at a time", l.In)
 }
 
+// cpuWorks says whether the CPU updates weights or computes blocks next to a GPU, at the rate of host memory.
+func (r *planReport) cpuWorks() bool {
+	return slices.Contains(r.Strategies, "cpu-update") || slices.Contains(r.Strategies, "cpu-compute")
+}
+
 // assumptions lists the rates in the forecast that were neither given nor measured.
-func assumptions(m machineReport, precision dtype.Type, usesDisk bool) string {
+func assumptions(m machineReport, precision dtype.Type, usesCPU, usesDisk bool) string {
 	d, _ := m.Machine.Device(m.Device)
 	var list []string
 	for _, f := range []struct {
@@ -369,6 +374,9 @@ func assumptions(m machineReport, precision dtype.Type, usesDisk bool) string {
 	}
 	if m.Host.Sources["memory"] == machine.Assumed && !d.Shared {
 		list = append(list, fmt.Sprintf("%v of host memory", m.Host.Memory))
+	}
+	if m.Host.Sources["update"] == machine.Assumed && usesCPU {
+		list = append(list, fmt.Sprintf("host memory at %v", m.Host.Update))
 	}
 	if text := assumedDisk(m.Machine); usesDisk && text != "" {
 		list = append(list, text)
