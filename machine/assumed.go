@@ -28,13 +28,13 @@ const (
 	sustainedShare                  = 0.88 // of matmuls on tensor cores without pauses: 717 of 813 TFLOP/s on an H200
 	linkBidirectional Bidirectional = 0.92 // PCIe 5 on an H200 carries 101.6 GB/s both ways, 55.5 and 55.4 alone
 
-	hostCores               = 16
-	copyPerCore units.Rate  = 5e9
+	hostCores              = 16
+	copyPerCore units.Rate = 5e9
 	// busCores saturate the memory bus of a desktop, which has two channels, and serverBusCores that of a server: next to
 	// an H200 16 cores read 88 to 102 GB/s in matmuls of one row and carry 132 to 145 in updates, and here 120 in both.
-	busCores, serverBusCores = 5, 12
-	corePeak    units.Flops = 40e9 // f32 per core, AVX2 at 2.5 GHz, half of its peak
-	cpuLaunch               = time.Microsecond
+	busCores, serverBusCores             = 5, 12
+	corePeak                 units.Flops = 40e9 // f32 per core, AVX2 at 2.5 GHz, half of its peak
+	cpuLaunch                            = time.Microsecond
 	// hostBandwidthShare is Link.HostBandwidth per GPU as a multiple of Host.Update:
 	// 165 GB/s and 138 on 16 cores next to an H200.
 	hostBandwidthShare = 1.2

@@ -230,7 +230,7 @@ func (r *planReport) writeForecast(p *page) {
 		return
 	}
 	f := r.Forecast
-	p.line("forecast", "%s per %s, %s tokens/s, %s-bound", seconds(f.StepSeconds), r.Goal.step(), grouped(int64(f.TokensPerSec)), resource(f.Bound, r.Machine.shared()))
+	p.line("forecast", "%s per %s, %s tokens/s, %s-bound", units.Seconds(f.StepSeconds), r.Goal.step(), grouped(int64(f.TokensPerSec)), resource(f.Bound, r.Machine.shared()))
 	var busy []string
 	for _, name := range slices.Sorted(maps.Keys(f.Busy)) {
 		busy = append(busy, resource(name, r.Machine.shared())+" "+percent(f.Busy[name]))
@@ -246,7 +246,7 @@ func (r *planReport) writeForecast(p *page) {
 		p.line("", "a step takes %+.1f%% longer than without --canonical-sums", 100**r.SumPrice)
 	}
 	if r.Evaluation > 0 {
-		p.line("evaluation", "%s per %s sequences, in the same memory", seconds(r.Evaluation), grouped(r.Goal.MicroBatchSize*int64(r.Goal.MicroBatches)))
+		p.line("evaluation", "%s per %s sequences, in the same memory", units.Seconds(r.Evaluation), grouped(r.Goal.MicroBatchSize*int64(r.Goal.MicroBatches)))
 	}
 }
 
@@ -272,9 +272,9 @@ func (r machineReport) shared() bool {
 // optionTime is how long a step of an alternative takes, as far as is known.
 func optionTime(o plan.Alternative) string {
 	if o.LowerBound {
-		return "at least " + seconds(o.StepSeconds)
+		return "at least " + units.Seconds(o.StepSeconds)
 	}
-	return seconds(o.StepSeconds)
+	return units.Seconds(o.StepSeconds)
 }
 
 // shownAlternatives is how many alternatives are shown; --json has all.
