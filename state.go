@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"spillway/hf"
 	"spillway/run/state"
@@ -36,6 +37,7 @@ func (w *Wrapped) hold() error {
 func (w *Wrapped) LoadStateDict(d StateDict) error {
 	d, err := d.Tied(w.model.Info.OtherNames)
 	if err == nil {
+		maps.DeleteFunc(d, func(name string, _ Tensor) bool { return w.model.Info.IsBuffer(name) })
 		err = d.Fits(w.params)
 	}
 	if err != nil {
