@@ -337,6 +337,7 @@ func (t *Trainer) Step() (Report, error) {
 	if err := t.iterate(args); err != nil {
 		return Report{}, err
 	}
+	t.pace.ran()
 	report, err := t.check(t.run.Options.Optimizer.Rate(t.updates(), t.scheduledRate()))
 	if err == nil {
 		// Whether to compress the optimizer states is part of the state that becomes durable,
