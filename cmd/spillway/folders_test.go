@@ -159,7 +159,8 @@ func TestFolderCommandsRefuse(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"quantize", llama, out, "--format", "int3"}, exitUsage, "unknown format of quantized weights"},
+		{[]string{"quantize", llama, out, "--format", "int3"}, exitUsage, "written in fp4, fp8, int8, nf4; types of GGUF files"},
+		{[]string{"quantize", llama, out, "--format", "q4_k"}, exitUsage, "written in fp4, fp8, int8, nf4; types of GGUF files"},
 		{[]string{"quantize", llama, parent}, exitFailed, "exists already"},
 		{[]string{"quantize", parent, out}, exitFailed, "not a model folder"},
 		{[]string{"quantize", filepath.Join(reference, "gpt2"), out}, exitFailed, "[in out]"},
