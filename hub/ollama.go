@@ -85,7 +85,7 @@ func findOllama(name string) (*ollamaModel, error) {
 	}
 	raw, err := vfs.ReadFile(vfs.OS, filepath.Join(dir, "manifests", path), maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s%s is not in Ollama's store, %s, which has %s; fetch it with: ollama pull %s", OllamaPrefix, name, dir, strings.Join(ollamaNames(dir), ", "), name)
+		return nil, fmt.Errorf("%s%s: it is not in Ollama's store, %s, which has %s; fetch it with: ollama pull %s", OllamaPrefix, name, dir, strings.Join(ollamaNames(dir), ", "), name)
 	}
 	if err != nil {
 		return nil, err

@@ -39,7 +39,12 @@ func (m *Model) Template() (*chat.Template, error) {
 
 // EncodeChat turns a conversation into tokens, up to where the model answers.
 func (m *Model) EncodeChat(t *chat.Template, messages []Message) ([]int32, error) {
-	text, err := render(t, messages, true)
+	return m.EncodeConversation(t, conversation(messages))
+}
+
+// EncodeConversation is EncodeChat of messages with whatever fields the template reads, and of tools.
+func (m *Model) EncodeConversation(t *chat.Template, c chat.Conversation) ([]int32, error) {
+	text, err := t.Render(c, true)
 	if err != nil {
 		return nil, err
 	}
@@ -50,12 +55,11 @@ func (m *Model) EncodeChat(t *chat.Template, messages []Message) ([]int32, error
 	return tok.Encode(text, false) // the template writes the special tokens
 }
 
-func render(t *chat.Template, messages []Message, prompt bool) (string, error) {
-	var c chat.Conversation
+func conversation(messages []Message) (c chat.Conversation) {
 	for _, m := range messages {
 		c.Messages = append(c.Messages, chat.NewMessage(m.Role, m.Content))
 	}
-	return t.Render(c, prompt)
+	return c
 }
 
 // TurnEnds are the tokens that end an answer: those that end a text, and what the template
@@ -75,7 +79,7 @@ func (m *Model) TurnEnds(t *chat.Template) ([]int32, error) {
 		add(id)
 	}
 	const answer = "Answer"
-	text, err := render(t, []Message{{"user", "Question"}, {"assistant", answer}}, false)
+	text, err := t.Render(conversation([]Message{{"user", "Question"}, {"assistant", answer}}), false)
 	if err != nil {
 		return ends, nil // a template that wants other conversations has said what it is about
 	}

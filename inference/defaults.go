@@ -3,7 +3,9 @@ package inference
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"spillway"
 	"spillway/generate"
@@ -17,6 +19,34 @@ type Defaults struct {
 	StopTokens []int32
 	// Given names the keys of generation_config.json that Sampler comes from.
 	Given []string
+	// Ignored are settings of generation_config.json that would change texts and are not known here, as "key value".
+	Ignored []string
+}
+
+// ignored are keys of generation_config.json that have no counterpart here, with the value that has no effect; null, an empty
+// list and false have none either.
+var ignored = map[string]string{
+	"no_repeat_ngram_size": "0", "bad_words_ids": "", "suppress_tokens": "", "begin_suppress_tokens": "", "sequence_bias": "", "stop_strings": "",
+	"forced_bos_token_id": "", "forced_eos_token_id": "", "min_length": "0", "min_new_tokens": "0", "exponential_decay_length_penalty": "",
+	"num_beams": "1", "guidance_scale": "1", "penalty_alpha": "0", "watermarking_config": "",
+}
+
+// ignoredSampling are those that have an effect where tokens are drawn.
+var ignoredSampling = map[string]string{"typical_p": "1", "epsilon_cutoff": "0", "eta_cutoff": "0", "top_h": "1"}
+
+// ignore lists the settings of a config that would change texts elsewhere.
+func (d *Defaults) ignore(raw []byte, keys map[string]string) error {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		value := strings.TrimSuffix(string(all[key]), ".0")
+		if !slices.Contains([]string{"", "null", "false", "[]", "{}", keys[key]}, value) {
+			d.Ignored = append(d.Ignored, key+" "+value)
+		}
+	}
+	return nil
 }
 
 // generationConfig is the part of generation_config.json that is used.
@@ -61,6 +91,9 @@ func readDefaults(m *spillway.Model) (d Defaults, err error) {
 	if err := json.Unmarshal(m.Folder.Generation, &g); err != nil {
 		return d, fmt.Errorf("reading %s of %s: %w", hf.GenerationName, m.Folder.Dir, err)
 	}
+	if err := d.ignore(m.Folder.Generation, ignored); err != nil {
+		return d, err
+	}
 	for _, id := range g.EOS {
 		if !slices.Contains(d.StopTokens, id) {
 			d.StopTokens = append(d.StopTokens, id)
@@ -73,6 +106,9 @@ func readDefaults(m *spillway.Model) (d Defaults, err error) {
 		set(&d, "top_k", &d.Sampler.TopK, g.TopK)
 		set(&d, "top_p", &d.Sampler.TopP, g.TopP)
 		set(&d, "min_p", &d.Sampler.MinP, g.MinP)
+		if err := d.ignore(m.Folder.Generation, ignoredSampling); err != nil {
+			return d, err
+		}
 	}
 	if err := d.Sampler.Check(); err != nil {
 		return d, fmt.Errorf("%s of %s: %w", hf.GenerationName, m.Folder.Dir, err)

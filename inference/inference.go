@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"spillway"
 	"spillway/checkpoint"
@@ -129,7 +130,9 @@ func Open(s Settings) (m *Model, err error) {
 		return m, err
 	}
 	m.asTrained()
-	m.Defaults, err = readDefaults(m.Model)
+	if m.Defaults, err = readDefaults(m.Model); len(m.Defaults.Ignored) > 0 {
+		s.Notice(fmt.Sprintf("%s asks for %s, which is not done here: texts differ from those of transformers", hf.GenerationName, strings.Join(m.Defaults.Ignored, ", ")))
+	}
 	return m, err
 }
 

@@ -107,21 +107,33 @@ func (m *Model) options(o spillway.Options, on *rig.Rig) spillway.Options {
 		o.Machine.Host.Usable = min(o.Machine.Host.Usable, m.s.MaxHost)
 	}
 	if o.Precision = m.s.Precision; o.Precision == dtype.Invalid {
-		if o.Precision = m.Info.DType; !o.Precision.IsPlain() {
-			o.Precision = dtype.F32
-		}
+		o.Precision = Precision(m.Model)
 	}
 	o.Adapters.Outliers, o.Adapters.Base = m.s.Outliers, cmp.Or(m.s.quantized, m.s.Casting)
 	if len(m.s.SkipCasting) > 0 {
 		o.Exceptions = append(o.Exceptions, spillway.Exception{Modules: m.s.SkipCasting})
 	}
-	if m.adapter != nil {
-		o.Adapter, o.Adapters = m.adapter, lora.Options{}
-		if m.base != nil {
-			o.Adapters, o.Exceptions = m.base.Adapters, append(o.Exceptions, m.base.Exceptions...)
-		}
-	}
+	m.AddAdapters(&o)
 	return o
+}
+
+// AddAdapters has options use the adapters of the model, next to its weights as they were trained for them.
+func (m *Model) AddAdapters(o *spillway.Options) {
+	if m.adapter == nil {
+		return
+	}
+	o.Adapter, o.Adapters = m.adapter, lora.Options{}
+	if m.base != nil {
+		o.Adapters, o.Exceptions = m.base.Adapters, append(o.Exceptions, m.base.Exceptions...)
+	}
+}
+
+// Precision is what a model computes in where nobody says: the type of its weights.
+func Precision(m *spillway.Model) dtype.Type {
+	if t := m.Info.DType; t.IsPlain() {
+		return t
+	}
+	return dtype.F32
 }
 
 // mostMeasuring bounds how long the first token waits for measurements of a GPU that a model does

@@ -93,7 +93,7 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 	atLeast(f, &o.Seq, 0, "seq-len", "`N` tokens per sequence (default: what the model was made for, at most 2048)")
 	atLeast(f, &o.GradientAccumulation, 1, "gradient-accumulation-steps", "add up the gradients of `N` micro-batches on each device before an optimizer step (default: what is fastest)")
 	f.BoolVar(&o.CanonicalSums, "canonical-sums", false, "add up gradients in one order, micro-batch by micro-batch, so that results are the same bits on any number of equal devices\nand within any memory; plan says what it costs")
-	parsed(f, "", "precision", "compute in `fp32|bf16|pure-bf16|fp16`. bf16 and fp16 have fp32 master weights; pure-bf16 has none and rounds updates\nstochastically; fp16 scales the loss (default: bf16 on a GPU, fp32 on a CPU)", p.setPrecision,
+	parsed(f, "", "precision", "compute in `fp32|bf16|pure-bf16|fp16`. bf16 and fp16 have fp32 master weights; pure-bf16 has none and rounds updates\nstochastically; fp16 scales the loss (default: bf16 on a GPU, fp32 on a CPU; to generate with a model folder, the type of its weights)", p.setPrecision,
 		"fp32", "bf16", "pure-bf16", "fp16")
 	names(f, &p.FP32Modules, "fp32-modules", "compute these `MODULES` in fp32 whatever the precision: names or their last parts such as lm_head,norm,\nor re:PATTERN of full names")
 	names(f, &p.NoQuantize, "no-quantize", "leave these `MODULES` unquantized, named in the same way")

@@ -45,7 +45,11 @@ type Model struct {
 func Open(name string) (m *Model, err error) {
 	path, err := hub.Path(name)
 	if err != nil {
-		return nil, fmt.Errorf("opening model %w%s", err, arch.PresetHint(name))
+		hint := arch.PresetHint(name)
+		if strings.HasPrefix(name, hub.OllamaPrefix) { // which is no preset
+			hint = ""
+		}
+		return nil, fmt.Errorf("opening model %w%s", err, hint)
 	}
 	info, err := os.Stat(path)
 	switch {

@@ -78,6 +78,19 @@ func TestRunsAreExportedAndMerged(t *testing.T) {
 	if r.code != exitOK {
 		t.Fatal(r.err)
 	}
+	// A plan of it is that of generate: the base as the run held it, and the adapter.
+	sizes := []string{"--context", "64", "--device", "cpu", "--json"}
+	plan := command(t, append([]string{"plan", run, "--task", "generate"}, sizes...)...).object(t)
+	used := command(t, append([]string{"generate", run, "--tokens", "1,2", "--max-new-tokens", "2"}, sizes...)...).object(t)
+	if got, want := at(t, plan, "devices").([]any)[0].(map[string]any)["peak_bytes"], at(t, used, "measured_peak_bytes"); got != want {
+		t.Errorf("the plan of the run has %v bytes, generate took %v", got, want)
+	}
+	if r := command(t, "plan", run, "--task", "generate", "--quantization", "int8"); r.code != exitUsage || !strings.Contains(r.err, "--quantization has no effect") {
+		t.Errorf("another base: %d, %s", r.code, r.err)
+	}
+	if r := command(t, "plan", run, "--task", "lora", "--machine", "cpu:1GiB"); r.code != exitOK || !strings.Contains(strings.Join(strings.Fields(r.out), " "), "without the adapter") {
+		t.Errorf("training: %d, %s%s", r.code, r.out, r.err)
+	}
 	adapter, merged := filepath.Join(dir, "adapter"), filepath.Join(dir, "merged")
 	exported := command(t, "export", run, adapter, "--dtype", "bf16", "--json").object(t)
 	if at(t, exported, "kind") != "adapter" || at(t, exported, "tensors") != 42.0 || at(t, exported, "bytes").(float64)*2 != at(t, exported, "bytes_before") {
@@ -146,7 +159,8 @@ func TestFolderCommandsRefuse(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"quantize", llama, out, "--format", "int3"}, exitUsage, "unknown format of quantized weights"},
+		{[]string{"quantize", llama, out, "--format", "int3"}, exitUsage, "written in fp4, fp8, int8, nf4; types of GGUF files"},
+		{[]string{"quantize", llama, out, "--format", "q4_k"}, exitUsage, "written in fp4, fp8, int8, nf4; types of GGUF files"},
 		{[]string{"quantize", llama, parent}, exitFailed, "exists already"},
 		{[]string{"quantize", parent, out}, exitFailed, "not a model folder"},
 		{[]string{"quantize", filepath.Join(reference, "gpt2"), out}, exitFailed, "[in out]"},

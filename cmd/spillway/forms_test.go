@@ -73,7 +73,7 @@ func TestCommandsTakeEveryForm(t *testing.T) {
 	if r := command(t, "inspect", "ollama:tiny:q8"); !strings.Contains(r.out, "not used: its parameters temperature") {
 		t.Errorf("what is not used of Ollama's settings is not said: %s", r.out)
 	}
-	for name, say := range map[string]string{"alone.pt": "config.json next to it", "ollama:other": "ollama pull", "qwen3-00002-of-00003.gguf": "00001"} {
+	for name, say := range map[string]string{"alone.pt": "config.json next to it", "ollama:other": "ollama:other: it is not in Ollama's store", "qwen3-00002-of-00003.gguf": "00001"} {
 		if r := command(t, "generate", name, "--tokens", "5", "--max-new-tokens", "1"); r.code == exitOK || !strings.Contains(r.err, say) {
 			t.Errorf("%s: exit code %d, %s, want %q", name, r.code, r.err, say)
 		}

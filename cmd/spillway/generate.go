@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spillway/chat"
 	"spillway/generate"
 	"spillway/inference"
 	"spillway/internal/term"
@@ -303,7 +304,7 @@ func (o *generateFlags) encode(sh shell, m *inference.Model) (ids, stops []int32
 
 // encodeText is a text as tokens, or with --chat a conversation: one that is given, or the text
 // as what a user says.
-func (o *generateFlags) encodeText(m *inference.Model, text string, messages []inference.Message) (ids, stops []int32, err error) {
+func (o *generateFlags) encodeText(m *inference.Model, text string, talk *chat.Conversation) (ids, stops []int32, err error) {
 	stops = m.Defaults.StopTokens
 	if !o.chat {
 		ids, err = m.Encode(text)
@@ -313,16 +314,16 @@ func (o *generateFlags) encodeText(m *inference.Model, text string, messages []i
 	if err != nil {
 		return nil, nil, err
 	}
-	if messages == nil {
-		messages = []inference.Message{{Role: "user", Content: text}}
+	if talk == nil {
+		talk = &chat.Conversation{Messages: []chat.Message{chat.NewMessage("user", text)}}
 	}
 	if o.system != "" {
-		messages = slices.Insert(messages, 0, inference.Message{Role: "system", Content: o.system})
+		talk.Messages = slices.Insert(talk.Messages, 0, chat.NewMessage("system", o.system))
 	}
 	if stops, err = m.TurnEnds(t); err != nil {
 		return nil, nil, err
 	}
-	ids, err = m.EncodeChat(t, messages)
+	ids, err = m.EncodeConversation(t, *talk)
 	return ids, stops, err
 }
 

@@ -7,15 +7,31 @@ import (
 	"fmt"
 	"strings"
 
+	"spillway/chat"
 	"spillway/generate"
 	"spillway/inference"
 	"spillway/internal/term"
 )
 
-// promptLine is a line of --prompts that is a JSON object.
+// promptLine is a line of --prompts that is a JSON object. Messages and tools are as in the data of train: the template gets
+// all of their fields.
 type promptLine struct {
-	Prompt   *string             `json:"prompt"`
-	Messages []inference.Message `json:"messages"`
+	Prompt   *string         `json:"prompt"`
+	Messages json.RawMessage `json:"messages"`
+	Tools    json.RawMessage `json:"tools"`
+}
+
+// conversation is that of the line; nil where it has a prompt.
+func (p promptLine) conversation() (*chat.Conversation, error) {
+	if p.Messages == nil {
+		return nil, nil
+	}
+	var c chat.Conversation
+	var err error
+	if c.Messages, err = chat.ParseMessages(p.Messages); err == nil && p.Tools != nil {
+		err = c.SetTools(p.Tools)
+	}
+	return &c, err
 }
 
 // readPrompts reads many prompts, a line each, as tokens.
@@ -41,7 +57,11 @@ func (o *generateFlags) readPrompts(sh shell, m *inference.Model) (list, stops [
 				line = *one.Prompt
 			}
 		}
-		ids, ends, err := o.encodeText(m, line, one.Messages)
+		talk, err := one.conversation()
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s, line %d: messages: %w", o.prompts, i+1, err)
+		}
+		ids, ends, err := o.encodeText(m, line, talk)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s, line %d: %w", o.prompts, i+1, err)
 		}

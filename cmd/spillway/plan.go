@@ -6,12 +6,16 @@ import (
 	"io"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"spillway"
+	"spillway/checkpoint"
 	"spillway/dtype"
+	"spillway/hf"
+	"spillway/inference"
 	"spillway/internal/vfs"
 	"spillway/machine"
 	"spillway/plan"
@@ -31,7 +35,8 @@ the memory it uses of every tier and what is available, the forecast of one step
 resource that limits it, and the alternatives. Nothing is loaded and nothing runs: any
 model can be planned for any machine.
 
-` + modelHelp + `
+` + modelHelp + ` Of a training run or an adapter it is what generate takes: the best or newest
+checkpoint, and the model of an adapter with it.
 
 --machine describes hardware, owned or not:
 ` + machine.Grammar,
@@ -113,13 +118,47 @@ const modelHelp = `MODEL is a model folder as Hugging Face has them, or the name
 llama-3-8b, for which no files are needed. A folder is preferred to a preset of the same
 name.`
 
-// makePlan plans, and describes the outcome whether or not it fits.
-func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *adviceOptions, given func(string) bool) (*planReport, error) {
-	m, err := spillway.Open(arg)
+// planned is a model to plan with.
+type planned struct {
+	*spillway.Model
+	run   *inference.Model // that it is of, with the adapters of the run; nil of a model that is none
+	said  []string         // of what was taken
+	close func() error
+}
+
+// openPlanned opens a model, or what a run or an adapter is used as.
+func openPlanned(arg string, p *recipe.Plan, given func(string) bool) (*planned, error) {
+	if path, _ := checkpoint.Choose(arg); path == arg && !hf.IsAdapter(arg) {
+		m, err := spillway.Open(arg)
+		if err != nil {
+			return nil, err
+		}
+		return &planned{Model: m, close: m.Close}, nil
+	}
+	w := &planned{}
+	run, err := inference.Open(inference.Settings{Model: arg, Notice: func(text string) { w.said = append(w.said, text) }})
 	if err != nil {
 		return nil, err
 	}
-	defer m.Close() // opened for reading
+	w.Model, w.run, w.close = run.Model, run, run.Close
+	switch adapters := run.Subject().Adapters; {
+	case len(adapters) == 0:
+	case p.Task.Trains():
+		w.said = append(w.said, fmt.Sprintf("planned is training of %s, without the adapter", run.Path))
+	case given("quantization"):
+		return nil, errors.Join(usageErrorf("--quantization has no effect on %s: next to its adapter weights are held as it was trained; name %s itself", arg, run.Path), run.Close())
+	}
+	return w, nil
+}
+
+// makePlan plans, and describes the outcome whether or not it fits.
+func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *adviceOptions, given func(string) bool) (*planReport, error) {
+	from, err := openPlanned(arg, p, given)
+	if err != nil {
+		return nil, err
+	}
+	defer from.close() // opened for reading
+	m := from.Model
 	if p.Mixture != "" {
 		if m, err = m.AsGGUF(p.Mixture); err != nil {
 			return nil, err
@@ -148,6 +187,12 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 		return nil, err
 	}
 	o := p.Complete(device)
+	if from.run != nil && !o.Task.Trains() {
+		from.run.AddAdapters(&o)
+	}
+	if m.Folder != nil && o.Task == spillway.Generate && !given("precision") { // as generate computes
+		o.Precision = inference.Precision(m)
+	}
 	at.Machine = p.Within(at.Machine)
 	o.Machine, o.On = at.Machine, at.Devices // a plan for this computer can be run on it
 	job, largest, err := ask.planned(m, p, o)
@@ -188,7 +233,7 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 			return nil, err
 		}
 	}
-	r.Largest, r.Notices = largest, append(notices, r.Notices...)
+	r.Largest, r.Notices = largest, slices.Concat(from.said, notices, r.Notices)
 	r.Goal, r.Machine = describeGoal(job.Options), machineReport{at.Machine, at.Machine.String(), device.Name}
 	r.deviceReason = at.Reason
 	return r, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,8 +47,8 @@ nothing behind.`,
 	f.StringVar(&shard, "shard-size", "5GB", "split the weights into files of at most `SIZE`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		kind, err := quant.ParseWeights(format)
-		if err != nil {
-			return usageErrorf("--format: %v", err)
+		if err != nil || !slices.Contains(stored.Written(), quant.Of(kind).Alias) {
+			return usageErrorf("--format %q: folders are written in %s; types of GGUF files are those of export --gguf-type", format, strings.Join(stored.Written(), ", "))
 		}
 		if f.Changed("double-quant") && quant.FourBitOf(kind) == nil {
 			return usageErrorf("--double-quant has no effect: it is for the scales of nf4 and fp4, and --format is %s", format)
