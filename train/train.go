@@ -231,7 +231,7 @@ func (e *DivergedError) Error() string {
 	if e.Param != "" {
 		what = fmt.Sprintf("param %s has NaNs or infinities", e.Param)
 	}
-	return fmt.Sprintf("iteration %d: %s; lower the learning rate or clip; %s", e.Iteration, what, checkpoint)
+	return fmt.Sprintf("iteration %d: %s; lower the learning rate or clip, or look for such numbers in the batch; %s", e.Iteration, what, checkpoint)
 }
 
 // RefusedError says that an iteration was refused before it changed anything: weights, states and gradients are as

@@ -418,6 +418,9 @@ func writeStatistics(w io.Writer, e *inference.Engine, s generate.Statistics, st
 	} else {
 		p.line("new text", "%s, with the prompt", plural(s.NewTokens, "token"))
 	}
+	if s.Unwritten > 0 {
+		p.line("", "%s of them wrote nothing: the tokenizer has no such ids; does it belong to the model?", grouped(int64(s.Unwritten)))
+	}
 	if draft != nil {
 		p.line("guessed", "%s", guessedText(s))
 	}

@@ -334,6 +334,9 @@ func machineLine(m machine.Machine, device string, used int) string {
 	} else {
 		parts = append(parts, "link "+linkText(d.Link))
 	}
+	if used > 1 && len(m.Peers) > 0 {
+		parts = append(parts, peersText(m.Peers))
+	}
 	parts = append(parts, fmt.Sprintf("host %v", m.Host.Memory), fmt.Sprintf("%d cores", m.Host.Cores))
 	if m.HasDisk() {
 		parts = append(parts, fmt.Sprintf("disk %v at %v", m.Disk.Free, m.Disk.Read))
@@ -349,6 +352,18 @@ func linkText(l machine.Link) string {
 		return fmt.Sprintf("%v each way", l.In)
 	}
 	return fmt.Sprintf("%v one way at a time", l.In)
+}
+
+// peersText says how fast the direct links between GPUs are, the slowest first where they differ.
+func peersText(peers []machine.Peer) string {
+	slowest, fastest := peers[0].Rate, peers[0].Rate
+	for _, p := range peers {
+		slowest, fastest = min(slowest, p.Rate), max(fastest, p.Rate)
+	}
+	if slowest < fastest {
+		return fmt.Sprintf("direct links %v to %v", slowest, fastest)
+	}
+	return fmt.Sprintf("direct links %v", slowest)
 }
 
 // cpuWorks says whether the CPU updates weights or computes blocks next to a GPU, at the rate of host memory.
@@ -371,6 +386,9 @@ func assumptions(m machineReport, precision dtype.Type, usesCPU, usesDisk bool) 
 		if d.Sources[f.key] == machine.Assumed {
 			list = append(list, f.text)
 		}
+	}
+	if d.Kind == machine.GPU && len(m.Machine.Devices) > 1 && len(m.Machine.Peers) == 0 && d.Sources["in"] != machine.Measured {
+		list = append(list, "no direct links between GPUs (NVLink: --machine …,peer@300GB/s)")
 	}
 	if m.Host.Sources["memory"] == machine.Assumed && !d.Shared {
 		list = append(list, fmt.Sprintf("%v of host memory", m.Host.Memory))
