@@ -359,3 +359,25 @@ func TestDescribedServersReadHostMemoryAsMeasured(t *testing.T) {
 		t.Errorf("forecast %.3g tokens/s, measured 9.7 to 10.9", got)
 	}
 }
+
+// The CPU computes blocks also where the host could not store the whole model, but what the device leaves: of two machines
+// the one with more memory on its GPU and less on its host writes no slower.
+func TestCPUHelpsWhereTheHostIsSmall(t *testing.T) {
+	speed := func(on string) float64 {
+		job, err := open(t, "llama-3-8b").Plan(spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, Machine: parse(t, on), Generation: run.Generation{Context: 1024}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := job.ForecastGeneration()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Division == nil || f.Division.CPU == 0 {
+			t.Errorf("%s: the division is %+v", on, f.Division)
+		}
+		return f.Decode[0].Full.TokensPerSec
+	}
+	if large, small := speed("gpu:12GiB,host:64GiB"), speed("gpu:12GiB,host:8GiB"); small < 0.97*large { // 15 GiB of weights
+		t.Errorf("%.3g tokens/s with 8 GiB of host memory, %.3g with 64", small, large)
+	}
+}

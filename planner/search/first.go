@@ -14,6 +14,85 @@ func (s *search) firstThatMay(f strategy.Line, last *candidate) (int, error) {
 	})
 }
 
+// withinHost ends a line at the last candidate for which the host has memory, and returns that: along a line the device
+// needs less and less, the host mostly more and more. What a plan takes beyond its homes is predicted from one that was
+// written, if there is one. Where that candidate lacks something else the line stays as it is.
+func (s *search) withinHost(f strategy.Line, written *candidate) (strategy.Line, *candidate, error) {
+	over := func(i int) (c *candidate, over bool, err error) {
+		if c, err = s.estimate(f.Mix(i)); err != nil {
+			return nil, false, err
+		}
+		n := c.demand
+		if written != nil && !c.written {
+			n = s.predicted(c, written)
+		}
+		return c, n.Host > s.b.Site.HostBudget, nil
+	}
+	last, exceeds, err := over(f.Size)
+	if err != nil || !exceeds {
+		return f, last, err
+	}
+	found, lo := -1, 0
+	for hi := f.Size; lo < hi; {
+		mid := (lo + hi) / 2
+		_, exceeds, err := over(mid)
+		if err != nil {
+			return f, last, err
+		}
+		if exceeds {
+			hi = mid
+		} else {
+			found, lo = mid, mid+1
+		}
+	}
+	if found < 0 {
+		return f, last, nil
+	}
+	c, _, err := over(found)
+	if err != nil || c.lacks() > 0 {
+		return f, last, err
+	}
+	return strategy.Line{Size: found, Mix: f.Mix}, c, nil
+}
+
+// fitWithinHost sees whether the last candidate of a line fits, and ends the line earlier where its plan takes more of the
+// host than its homes do, and more than there is.
+func (s *search) fitWithinHost(f strategy.Line, last *candidate) (strategy.Line, *candidate, error) {
+	for {
+		if err := s.fit(last); err != nil || last.Host <= s.b.Site.HostBudget {
+			return f, last, err
+		}
+		shorter, c, err := s.withinHost(f, last)
+		if err != nil || shorter.Size == f.Size {
+			return f, last, err
+		}
+		f, last = shorter, c
+	}
+}
+
+// leastOfHost is the candidate of a line that takes least of the host, where the device has memory for the last of the line
+// and the host has not: the first for which the device has. A refusal says what that lacks.
+func (s *search) leastOfHost(f strategy.Line, last *candidate) (*candidate, error) {
+	if last.lacks() > 0 || last.Host <= s.b.Site.HostBudget {
+		return last, nil
+	}
+	at, err := firstOf(0, f.Size, last.lacks(), func(i int) (int64, error) {
+		c, err := s.estimate(f.Mix(i))
+		if err != nil {
+			return 0, err
+		}
+		return s.predicted(c, last).lacks(), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.estimate(f.Mix(at))
+	if err != nil || s.fit(c) != nil || c.lacks() > 0 || c.Host >= last.Host {
+		return last, err
+	}
+	return c, nil
+}
+
 // firstThatFits finds the first candidate of a line, from an index on, that fits, given the
 // last, which does. What plans take beyond their homes differs little from one to the next, so
 // it is predicted from the nearest plan that was written.

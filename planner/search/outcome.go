@@ -48,16 +48,19 @@ func Alone(b *layout.Layout, st *strategy.Strategy) (Outcome, error) {
 }
 
 // AnyFits is nil when some choice fits, else a *FitError. A line fits if its smallest choice
-// does; the smallest lines come last. No fast plan is looked for, so it is quick.
+// does for which the host has memory; the smallest lines come last. No fast plan is looked for, so it is quick.
 func AnyFits(b *layout.Layout) error {
 	s := newSearch(newTarget(b).itself())
 	for _, w := range slices.Backward(s.parallelisms()) {
 		for _, f := range slices.Backward(s.linesOf(w)) {
-			c, err := s.estimate(f.Mix(f.Size))
+			f, c, err := s.withinHost(f, nil)
 			if err != nil {
 				return err
 			}
-			if err := s.fit(c); err != nil || c.fits {
+			if f, c, err = s.fitWithinHost(f, c); err != nil || c.fits {
+				return err
+			}
+			if c, err = s.leastOfHost(f, c); err != nil {
 				return err
 			}
 			s.noteSmallest(c)
@@ -75,7 +78,7 @@ func MayFit(b *layout.Layout) (bool, error) {
 	s := newSearch(newTarget(b).itself())
 	for _, w := range slices.Backward(s.parallelisms()) {
 		for _, f := range slices.Backward(s.linesOf(w)) {
-			if c, err := s.estimate(f.Mix(f.Size)); err != nil || c.fits {
+			if _, c, err := s.withinHost(f, nil); err != nil || c.fits {
 				return c != nil && c.fits, err
 			}
 		}

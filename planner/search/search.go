@@ -123,14 +123,18 @@ func (s *search) findSmallest() error {
 		if err := s.fit(a.candidate); err != nil {
 			return err
 		}
-		s.noteSmallest(a.candidate)
+		c, err := s.leastOfHost(a.Line, a.candidate)
+		if err != nil {
+			return err
+		}
+		s.noteSmallest(c)
 	}
 	return s.measureExactly(s.smallest)
 }
 
 // try forecasts what comes of a line.
 func (s *search) try(f strategy.Line) error {
-	smallest, err := s.estimate(f.Mix(f.Size))
+	f, smallest, err := s.withinHost(f, nil)
 	if err != nil {
 		return err
 	}
@@ -161,7 +165,8 @@ func (s *search) outcome(f strategy.Line, smallest *candidate) (*candidate, erro
 	if !may && f.Size > 0 && s.written+s.b.writer.UsualLength() >= reportBudget {
 		return smallest, nil
 	}
-	if err := s.fit(smallest); err != nil {
+	f, smallest, err := s.fitWithinHost(f, smallest)
+	if err != nil {
 		return smallest, err
 	}
 	switch {

@@ -106,18 +106,19 @@ func (s *sharer) layersHere(resident int) int {
 	return max(resident-behind, 0)
 }
 
-// fits says whether the largest step has memory for a choice.
-func (s *sharer) fits(c strategy.Choice) (bool, error) {
+// fits says whether the device, and whether device and host have memory for a choice, in the largest step too.
+func (s *sharer) fits(c strategy.Choice) (device, both bool, err error) {
+	device, both = true, true
 	for _, t := range []*target{s.main, s.decode} {
 		p, err := t.writer.Plan(c)
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
-		if n := DemandOf(p, s.site.SharedMemory, 1); n.lacks() > 0 || n.Host > s.site.HostBudget {
-			return false, nil
-		}
+		n := DemandOf(p, s.site.SharedMemory, 1)
+		device = device && n.lacks() <= 0
+		both = both && device && n.Host <= s.site.HostBudget
 	}
-	return true, nil
+	return device, both, nil
 }
 
 // seconds that a step of a target takes.
@@ -183,18 +184,21 @@ func (s *sharer) bestAt(depth int) (found *shared, err error) {
 }
 
 // mostResident is how many blocks may stay on the device where the CPU has so many; -1 for none that
-// fits.
+// fits. The fewer stay there, the more the host stores: where it has no memory for the rest of the most, it has for none.
 func (s *sharer) mostResident(depth, byCPU int) (most int, err error) {
 	most = -1
 	for low, high := 0, len(s.main.Model.Blocks); low <= high; {
 		mid := (low + high) / 2
-		fits, err := s.fits(s.choice(mid, depth, byCPU, s.rows))
+		device, both, err := s.fits(s.choice(mid, depth, byCPU, s.rows))
 		if err != nil {
 			return -1, err
 		}
-		if fits {
+		switch {
+		case both:
 			most, low = mid, mid+1
-		} else {
+		case device:
+			low = mid + 1
+		default:
 			high = mid - 1
 		}
 	}
@@ -220,7 +224,7 @@ func (s *sharer) divide(resident, depth int) (*shared, error) {
 		if found != nil && t >= found.seconds {
 			continue
 		}
-		if fits, err := s.fits(c); err != nil {
+		if _, fits, err := s.fits(c); err != nil {
 			return nil, err
 		} else if fits {
 			found = &shared{c, resident, depth, n, t}

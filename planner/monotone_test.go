@@ -1,0 +1,101 @@
+package planner_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"spillway/graph"
+	"spillway/plan"
+	"spillway/planner"
+)
+
+// noSlower is what a plan for more of something may take longer than that for less: a search does not look at every plan.
+// Several devices always share the work, where one alone may be a little faster over a slow link.
+const noSlower, noSlowerOnMore = 1.03, 1.1
+
+// A tenth more of the host or of the device than a plan takes is enough to find it, or one as fast; also where the host
+// could not store all that may stream.
+func TestLittleMoreThanNeededIsEnough(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 1))
+	for range 16 {
+		r, name := randomRequest(t, random, "host:64GiB")
+		p, _, err := r.Plan()
+		if errors.As(err, new(*planner.FitError)) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tier := range []plan.Tier{plan.OnHost, plan.OnDevice} {
+			q := r
+			if tier == plan.OnHost {
+				q.Site.HostBudget = (p.Peak()[plan.Pinned] + p.Peak()[plan.OnHost]) * 11 / 10
+			} else {
+				q.Site.Budget = min(q.Site.Budget, p.Peak()[plan.OnDevice]*11/10)
+			}
+			again, _, err := q.Plan()
+			if err != nil {
+				t.Errorf("%s: %s takes %v; with a tenth more of %s: %v", name, p.Strategy, p.Peak(), tier, err)
+			} else if a, b := again.Forecast.StepSeconds, p.Forecast.StepSeconds; a > noSlower*b {
+				t.Errorf("%s: %s takes %v s; with a tenth more of %s %s takes %v", name, p.Strategy, b, tier, again.Strategy, a)
+			}
+		}
+	}
+}
+
+// More memory, a faster link or more GPUs are never forecast to be slower, and what fitted still fits.
+func TestMoreIsNeverSlower(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 2))
+	for range 3 {
+		model, task, seq := randomModel(random)
+		memory, link, host, gpus := 700<<random.IntN(3), 6<<random.IntN(3), 512<<random.IntN(4), 1
+		grow := map[string]func(){"device memory": func() { memory += memory / 2 }, "link": func() { link *= 2 }, "host memory": func() { host += host / 2 }, "GPUs": func() { gpus *= 2 }}
+		for _, what := range []string{"device memory", "link", "host memory", "GPUs"} {
+			before := []int{memory, link, host, gpus}
+			last, of := 0.0, ""
+			for range 3 {
+				name := fmt.Sprintf("%s, %s, seq %d, %dxgpu:%dMiB@%dGB/s/40TFLOPS,host:%dMiB", model, task, seq, gpus, memory, link, host)
+				seconds := batchSeconds(t, name, model, fmt.Sprintf("%dxgpu:%dMiB@%dGB/s/40TFLOPS,host:%dMiB", gpus, memory, link, host), seq, task)
+				most := noSlower * last
+				if what == "GPUs" {
+					most = noSlowerOnMore * last
+				}
+				if last > 0 && (seconds == 0 || seconds > most) {
+					t.Errorf("more %s: %s takes %v s (0: does not fit), %s took %v", what, name, seconds, of, last)
+				}
+				if seconds > 0 {
+					last, of = seconds, name
+				}
+				grow[what]()
+			}
+			memory, link, host, gpus = before[0], before[1], before[2], before[3]
+		}
+	}
+}
+
+func randomModel(random *rand.Rand) (model string, task graph.Task, seq int64) {
+	models, tasks := []string{"gpt2", "llama-50m", "qwen2.5-0.5b"}, []graph.Task{graph.Train, graph.Infer}
+	return models[random.IntN(len(models))], tasks[random.IntN(len(tasks))], 128 << random.IntN(3)
+}
+
+// randomRequest is for a GPU that has some hundred MiB to some GiB.
+func randomRequest(t *testing.T, random *rand.Rand, host string) (r planner.Request, name string) {
+	model, task, seq := randomModel(random)
+	on := fmt.Sprintf("gpu:%dMiB@%dGB/s/40TFLOPS,%s", 640+random.IntN(2000), 6<<random.IntN(4), host)
+	return named(t, model, on, 1+random.Int64N(4), seq, task), fmt.Sprintf("%s, %s, seq %d, on %s", model, task, seq, on)
+}
+
+// batchSeconds is what a batch of four is forecast to take on a machine, 0 where it does not fit.
+func batchSeconds(t *testing.T, name, model, on string, seq int64, task graph.Task) float64 {
+	r := named(t, model, on, 1, seq, task)
+	p, _, _, err := r.PlanBatch(planner.Batch{Size: 4})
+	if errors.As(err, new(*planner.FitError)) {
+		return 0
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return p.Forecast.StepSeconds
+}
