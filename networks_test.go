@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -473,6 +475,112 @@ func TestIntegersPassFromBlockToBlock(t *testing.T) {
 	passed := step(t, wrap(t, &carried{nn.NewEmbedding(7, 4), nn.NewLinear(4, 4), false}, described(t)), tokens, 3)
 	if again := step(t, wrap(t, &carried{nn.NewEmbedding(7, 4), nn.NewLinear(4, 4), true}, described(t)), tokens, 3); fmt.Sprint(again) != fmt.Sprint(passed) || passed[0] == passed[2] {
 		t.Errorf("losses %v, with tokens read again %v", passed, again)
+	}
+}
+
+// helped has a head that only training uses.
+type helped struct {
+	Hidden *nn.Linear `hf:"hidden"`
+	Helper *nn.Linear `hf:"helper"`
+	Head   *nn.Linear `hf:"head"`
+}
+
+func newHelped() *helped {
+	return &helped{nn.NewLinear(6, 5), nn.NewLinear(5, 3), nn.NewLinear(5, 3)}
+}
+
+func (m *helped) Blocks() []nn.Block {
+	var c chain
+	c.add("hidden", one(func(b *graph.Builder, _ graph.Value) graph.Value {
+		return nn.ReLU.Forward(b, m.Hidden.Forward(b, nn.Input(b, 6)))
+	}))
+	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		y := nn.CrossEntropy.Forward(b, m.Head.Forward(b, x))
+		if b.Task == graph.Infer {
+			return y
+		}
+		return b.Add(y, b.Scale(nn.CrossEntropy.Forward(b, m.Helper.Forward(b, x)), 0.3))
+	}))
+	return c
+}
+
+// A model that does not use all of its params for inference runs all the same, and reads weights that have them.
+func TestHeadsForTrainingOnly(t *testing.T) {
+	c := described(t)
+	w := wrap(t, newHelped(), c)
+	in := spillway.Batch{"input": normal(rand.New(rand.NewPCG(1, 1)), 4, 6)}
+	step(t, w, spillway.Batch{"input": in["input"], "targets": spillway.Ints([]int32{0, 1, 2, 0}, 4)}, 2)
+	want := forward(t, w, in)
+	dir := filepath.Join(t.TempDir(), "helped")
+	if err := w.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	c.Task = spillway.Infer
+	for from, load := range map[string]func(w *spillway.Wrapped) error{
+		"a folder": func(w *spillway.Wrapped) error { return w.Load(dir) },
+		"a dict":   func(other *spillway.Wrapped) error { return other.LoadStateDict(stateDict(t, w)) },
+	} {
+		only := wrap(t, newHelped(), c)
+		if err := load(only); err != nil {
+			t.Errorf("from %s: %v", from, err)
+		} else if got := forward(t, only, in); !slices.Equal(got.Floats, want.Floats) {
+			t.Errorf("from %s: %v, want %v", from, got.Floats, want.Floats)
+		}
+	}
+}
+
+// moved looks ids up that were reshaped, repeated, cut and joined before.
+type moved struct {
+	First  *nn.Embedding `hf:"first"`  // 4 rows
+	Second *nn.Embedding `hf:"second"` // 9 rows
+}
+
+func (m *moved) Blocks() []nn.Block {
+	var c chain
+	c.add("all", one(func(b *graph.Builder, _ graph.Value) graph.Value {
+		ids := b.Part("ids", dtype.I32, b.MicroBatchSize, 3)
+		columns := b.SplitAxis(ids, 1, 1, 2)
+		nodes := b.Part("nodes", dtype.I32, b.MicroBatchSize, 2)
+		x := b.Add(m.First.Forward(b, columns[0]), m.Second.Forward(b, b.Slice(columns[1], 1, 1, 2, 1)))
+		y := b.Expand(x, b.MicroBatchSize, 2, 2)
+		return nn.Mean(b, b.ScatterAdd(y, 1, b.Expand(b.Reshape(nodes, -1, 2, 1), b.MicroBatchSize, 2, 2), 5))
+	}))
+	return c
+}
+
+// sole is a model of one block without params.
+type sole struct {
+	forward func(b *graph.Builder, in []graph.Value) []graph.Value
+}
+
+func (s *sole) Blocks() []nn.Block { return []nn.Block{{Name: "sole", Forward: s.forward}} }
+
+// Ids that the model does not know are refused, however they were moved before they are looked up, and where they stand in the batch;
+// kernels would take other rows for them.
+func TestMovedIDsAreChecked(t *testing.T) {
+	for _, c := range []struct {
+		ids   [3]int32
+		nodes [2]int32
+		want  string
+	}{
+		{[3]int32{3, 100, 8}, [2]int32{4, 0}, ""}, // the one in the middle is not looked up
+		{[3]int32{4, 0, 8}, [2]int32{4, 0}, "ids: place 3 of micro-batch 0 holds 4, the model knows 0 to 3"},
+		{[3]int32{3, 0, 9}, [2]int32{4, 0}, "ids: place 5 of micro-batch 0 holds 9, the model knows 0 to 8"},
+		{[3]int32{3, 0, 8}, [2]int32{5, 0}, "nodes: place 2 of micro-batch 0 holds 5, the model knows 0 to 4"},
+	} {
+		conf := described(t)
+		conf.MicroBatches = 1
+		w := wrap(t, &moved{nn.NewEmbedding(4, 2), nn.NewEmbedding(9, 2)}, conf)
+		_, err := w.Step(spillway.Batch{"ids": spillway.Ints(append([]int32{0, 0, 0}, c.ids[:]...), 2, 3), "nodes": spillway.Ints(append([]int32{0, 0}, c.nodes[:]...), 2, 2)})
+		if err == nil && c.want != "" || err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("ids %v and nodes %v: %v, want %q", c.ids, c.nodes, err, c.want)
+		}
+	}
+	constant := func(b *graph.Builder, x graph.Value) graph.Value {
+		return nn.Mean(b, b.IndexAdd(nn.Input(b, 3), 1, b.Integers("groups", []int32{0, 2, 1}), 2))
+	}
+	if _, err := spillway.Wrap(&sole{one(constant)}, described(t)); err == nil || !strings.Contains(err.Error(), "constant groups has 2 at place 1, want 0 to 1") {
+		t.Errorf("constant ids: %v", err)
 	}
 }
 

@@ -190,36 +190,61 @@ func (v convolution) singlePlaces() bool {
 // convInputPlaces is a matmul of dy and weights whose rows are the places of dx that a window has; the others are zero.
 func convInputPlaces(c op.Call, v convolution, workers int) Program {
 	g := &kernel.Gemm{M: v.outside, N: int(v.C), K: int(v.O), CStep: int(v.C), A: kernel.Matrix{Step: int(v.O)}, B: kernel.Matrix{Step: int(v.C)}}
-	room, channels, line := alignedFloats(v.outside*int(v.C)), int(v.C), int(v.In[2]*v.C)
+	room := alignedFloats(v.outside * int(v.C))
 	var dx, given []float32
-	spread := rowsOf(v.B*v.In[0]*v.In[1], v.In[2]*v.C, func(_, from, to int) {
-		for i := from; i < to; i++ { // lines of dx
-			at := dx[i*line:][:line]
-			plane := int64(i) / v.In[1]
-			z, inside := v.along(0, plane%v.In[0], 0)
-			y, seen := v.along(1, int64(i)%v.In[1], 0)
-			if !inside || !seen {
-				clear(at)
-				continue
-			}
-			row := given[int(((plane/v.In[0]*v.Out[0]+z)*v.Out[1]+y)*v.Out[2])*channels:]
-			for x := range v.In[2] {
-				to := at[int(x)*channels:][:channels]
-				if ow, seen := v.along(2, x, 0); seen {
-					copy(to, row[int(ow)*channels:])
-				} else {
-					clear(to)
-				}
-			}
+	write := writeCached
+	if v.B*v.In[0]*v.In[1]*v.In[2]*v.C >= uncachedPlaces {
+		write = kernel.CopyNonTemporal
+	}
+	g.Finish = func(from, to, j0, j1 int) {
+		for i := from; i < to; i++ {
+			v.placeRow(dx, given[i*int(v.C)+j0:i*int(v.C)+j1], int64(i), j0, write)
 		}
-	})
+	}
 	return Program{Workspace: bytesOf(room + g.Workspace(workers)), Run: func(pool *kernel.Pool, l *device.Launch) {
 		work := scratch(l)
 		dx, given = F32(l, 2), work[:room]
 		g.A.Data, g.B.Data, g.C, g.Work = F32(l, 0), F32(l, 1), given, work[room:]
 		g.Run(pool)
-		spread.start(pool)
 	}}
+}
+
+// uncachedPlaces is from how many elements on a gradient that is mostly zeros is written past the caches: it would be evicted before
+// it is read.
+const uncachedPlaces = 4 << 20
+
+// writeCached copies, as usual, or writes zeros where from is nil.
+func writeCached(to, from []float32) {
+	if from == nil {
+		clear(to)
+	} else {
+		copy(to, from)
+	}
+}
+
+// placeRow puts some channels, from first on, of place i of y where its window of one place lies in dx, and zeros at the places between
+// it and the next windows.
+func (v convolution) placeRow(dx, row []float32, i int64, first int, write func(to, from []float32)) {
+	at, next := [3]int64{i / (v.Out[1] * v.Out[2]) % v.Out[0], i / v.Out[2] % v.Out[1], i % v.Out[2]}, [3]int64{}
+	for d := range at {
+		if next[d] = (at[d] + 1) * v.Stride[d]; at[d] == v.Out[d]-1 {
+			next[d] = v.In[d]
+		}
+		at[d] *= v.Stride[d]
+	}
+	sample := i / (v.Out[0] * v.Out[1] * v.Out[2])
+	for z := at[0]; z < next[0]; z++ {
+		for y := at[1]; y < next[1]; y++ {
+			for x := at[2]; x < next[2]; x++ {
+				to := dx[int((((sample*v.In[0]+z)*v.In[1]+y)*v.In[2]+x)*v.C)+first:][:len(row)]
+				if z == at[0] && y == at[1] && x == at[2] {
+					write(to, row)
+				} else {
+					write(to, nil)
+				}
+			}
+		}
+	}
 }
 
 // givenRoom is how many elements of windows are computed at a time, where a line of places of y gives fewer: they

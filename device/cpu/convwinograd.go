@@ -119,33 +119,28 @@ func (t tiled) finish(y []float32, matmuls []float32, xi int, bias []float32, i 
 	}
 }
 
-// orderTiles transforms weights [O C K 3 3] for columns from col on: those of a vector. room is for windows.
-func (v convolution) orderTiles(to, w []float32, xi int, back bool, col int, room []float32) {
-	const lanes = kernel.WinogradLanes
-	windows := room[:kernel.WinogradRoom]
+// The columns and rows of weights that are transformed at a time: columns of a panel, so that no cache line of what is written
+// is shared by two workers.
+const orderedColumns, orderedRows = 64, 32
+
+// orderTiles transforms weights [O C K 3 3] of some columns from col on and rows from k on.
+func (v convolution) orderTiles(to, w []float32, xi int, back bool, col, k int, room []float32) {
 	rows, cols, deep := int(v.C), int(v.O), int(v.Kernel[0])
-	rowStep, colStep := v.taps, int(v.C)*v.taps
+	windows := kernel.Windows{RowStep: v.taps, Step: int(v.C) * v.taps, Reversed: back}
 	if back {
-		rows, cols, rowStep, colStep = cols, rows, colStep, rowStep
+		rows, cols, windows.RowStep, windows.Step = cols, rows, windows.Step, windows.RowStep
 	}
-	for k := range deep * rows {
+	end, last := min(k+orderedRows, deep*rows), min(col+orderedColumns, cols)
+	for n := 0; k < end; k += n {
 		plane := k / rows
+		n = min(end, (plane+1)*rows) - k
 		if back {
 			plane = deep - 1 - plane
 		}
-		for j := range lanes {
-			from := (*[9]float32)(w[k%rows*rowStep+(col+j)*colStep+plane*9:])
-			if back {
-				for t, f := range from {
-					windows[(8-t)*lanes+j] = f
-				}
-			} else {
-				for t, f := range from {
-					windows[t*lanes+j] = f
-				}
-			}
+		for j := col; j < last; j += kernel.WinogradLanes {
+			windows.Data = w[k%rows*windows.RowStep+j*windows.Step+plane*9:]
+			kernel.WinogradWeights(to, xi, k, n, deep*rows, j, cols, windows, room)
 		}
-		kernel.WinogradWeight(to, xi, k, deep*rows, col, cols, windows)
 	}
 }
 
@@ -163,7 +158,7 @@ func (t tiled) together(workers int) int {
 
 // convTiles is a convolution by tiles, or its gradient of x.
 func convTiles(c op.Call, v convolution, workers int) Program {
-	const matmuls, lanes = kernel.WinogradMatmuls, kernel.WinogradLanes
+	const matmuls = kernel.WinogradMatmuls
 	back := c.Kind == op.ConvInput
 	t := v.tiles(back)
 	depth, n := t.deep*t.channels, t.together(workers)
@@ -171,11 +166,10 @@ func convTiles(c op.Call, v convolution, workers int) Program {
 	taken, sums := oddLines(n*depth), oddLines(n*t.made)
 	own := matmuls*(taken+sums) + alignedFloats(t.edge())
 	b := new(transformed)
-	order := rowsOf(int64(t.made/lanes), int64(depth*9*lanes), func(worker, from, to int) {
-		for i := from; i < to; i++ {
-			v.orderTiles(b.ordered, b.w, each, back, i*lanes, b.room[worker*own:])
-		}
-	})
+	chunks := (depth + orderedRows - 1) / orderedRows
+	order := &rows{n: (t.made + orderedColumns - 1) / orderedColumns * chunks, step: 1, do: func(worker, i, _ int) {
+		v.orderTiles(b.ordered, b.w, each, back, i/chunks*orderedColumns, i%chunks*orderedRows, b.room[worker*own:])
+	}}
 	work := &rows{n: t.count(), step: n, do: func(worker, from, to int) {
 		mine := b.room[worker*own:][:own]
 		in, out, edge := mine[:matmuls*taken], mine[matmuls*taken:][:matmuls*sums], mine[matmuls*(taken+sums):]
@@ -254,17 +248,20 @@ func convTilesWeight(c op.Call, v convolution, workers int) Program {
 	}}
 	finish := rowsOf(int64(made), int64(depth*9), func(worker, from, to int) {
 		windows := room[worker*own:][:9*lanes]
-		for i := from * depth; i < to*depth; i += lanes {
-			kernel.WinogradBack(windows, sums[i:], sum)
-			o, plane, k := i/depth, i%depth/t.channels, i%t.channels
-			for j := range lanes {
-				to := (*[9]float32)(dw[(o*t.channels+k+j)*v.taps+plane*9:])
-				for tap := range to {
-					f := windows[tap*lanes+j]
-					if c.Attr.Accumulate {
-						f += to[tap]
+		for i := from * t.deep; i < to*t.deep; i++ {
+			o, plane, from := i/t.deep, i%t.deep, sums[i*t.channels:]
+			to := dw[o*t.channels*v.taps+plane*9:]
+			if !c.Attr.Accumulate {
+				kernel.WinogradBack(to, v.taps, from, sum, t.channels)
+				continue
+			}
+			for k := 0; k < t.channels; k += lanes {
+				kernel.WinogradBack(windows, 9, from[k:], sum, lanes)
+				for j := range lanes {
+					at := to[(k+j)*v.taps:][:9]
+					for tap, f := range windows[9*j:][:9] {
+						at[tap] += f
 					}
-					to[tap] = f
 				}
 			}
 		}

@@ -84,10 +84,9 @@ func poolGrad(c op.Call, workers int) Program {
 	largest := c.Attr.Reduction == op.ReduceMax
 	inside, outside := int(r.In[0]*r.In[1]*r.In[2])*channels, int(r.Out[0]*r.Out[1]*r.Out[2])
 	var x, dy, dx []float32
-	first := make([][]int, workers)
-	tops := make([][]float32, workers)
+	first, tops := make([][]int32, workers), make([][]float32, workers) // where in its sample the largest of each channel is, and it
 	for i := range first {
-		first[i], tops[i] = make([]int, channels), make([]float32, channels)
+		first[i], tops[i] = make([]int32, channels), make([]float32, channels)
 	}
 	work := &rows{n: int(r.B), step: 1, do: func(worker, b, _ int) {
 		clear(dx[b*inside:][:inside])
@@ -101,15 +100,19 @@ func poolGrad(c op.Call, workers int) Program {
 			}
 			fresh := true
 			r.places(i, func(row int) {
-				for k, v := range x[row*channels:][:channels] {
-					if fresh || v > top[k] {
-						top[k], at[k] = v, row
-					}
+				line, place := x[row*channels:][:channels], int32(row-b*inside/channels)
+				if !fresh {
+					kernel.Largest(top, at, line, place)
+					return
+				}
+				copy(top, line)
+				for k := range at {
+					at[k] = place
 				}
 				fresh = false
 			})
 			for k, v := range g {
-				dx[at[k]*channels+k] += v
+				dx[b*inside+int(at[k])*channels+k] += v
 			}
 		}
 	}}

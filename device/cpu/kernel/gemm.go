@@ -45,6 +45,9 @@ type Gemm struct {
 	Accumulate bool
 	// AnyOrder: the sums of few rows need not be in order, see dots.
 	AnyOrder bool
+	// Finish, if not nil, takes rows i to end and columns j0 to j1 of C as soon as they are computed, while they are in the caches.
+	// Several workers call it at the same time.
+	Finish func(i, end, j0, j1 int)
 	// Work is scratch memory of at least Workspace elements.
 	Work []float32
 
@@ -136,27 +139,10 @@ func (g *Gemm) run(p *Pool) {
 		g.addBias()
 	}
 	g.team = p.team
-	if g.isDots() {
-		job := dots{g}
-		p.LaunchWork(job.shares().pieces(), job, g.M*g.N*g.K)
-		return
-	}
-	if g.isInterleavedPairs() {
-		job := interleavedPairs{g}
-		p.LaunchWork(job.shares().pieces(), job, g.M*g.N*g.K)
-		return
-	}
-	if g.isInterleaved() {
-		job := interleaved{g}
-		p.LaunchWork(job.shares().pieces(), job, g.M*g.N*g.K)
-		return
-	}
-	if g.isStreamed() {
-		p.LaunchWork(ceil(g.N, streamed{g}.columns()), streamed{g}, g.M*g.N*g.K)
-		return
-	}
-	if g.isSkinny() {
-		p.LaunchWork(ceil(g.N, skinny{g}.width()), skinny{g}, g.M*g.N*g.K)
+	if g.runFew(p) {
+		if g.Finish != nil {
+			g.Finish(0, g.M, 0, g.N)
+		}
 		return
 	}
 	g.pieces = g.cut(p.Workers())
@@ -166,6 +152,34 @@ func (g *Gemm) run(p *Pool) {
 		helpers = 0
 	}
 	p.Launch(g.pieces+helpers, pieces{g})
+}
+
+// runFew computes it if it is a matmul of few rows.
+func (g *Gemm) runFew(p *Pool) bool {
+	if g.isDots() {
+		job := dots{g}
+		p.LaunchWork(job.shares().pieces(), job, g.M*g.N*g.K)
+		return true
+	}
+	if g.isInterleavedPairs() {
+		job := interleavedPairs{g}
+		p.LaunchWork(job.shares().pieces(), job, g.M*g.N*g.K)
+		return true
+	}
+	if g.isInterleaved() {
+		job := interleaved{g}
+		p.LaunchWork(job.shares().pieces(), job, g.M*g.N*g.K)
+		return true
+	}
+	if g.isStreamed() {
+		p.LaunchWork(ceil(g.N, streamed{g}.columns()), streamed{g}, g.M*g.N*g.K)
+		return true
+	}
+	if g.isSkinny() {
+		p.LaunchWork(ceil(g.N, skinny{g}.width()), skinny{g}, g.M*g.N*g.K)
+		return true
+	}
+	return false
 }
 
 // addBias adds the bias to the old C, for the rare matmul that has both.

@@ -48,19 +48,25 @@ func (g *GemmBatch) Run(p *Pool) {
 	for w := range g.alone {
 		g.alone[w].gemm.Work = g.Work[w*each:][:each]
 	}
-	p.LaunchWork(len(g.At), (*matmulsAlone)(g), len(g.At)*g.M*g.N*g.K)
+	p.LaunchWork(ceil(len(g.At), g.together()), (*matmulsAlone)(g), len(g.At)*g.M*g.N*g.K)
 }
+
+// together is how many matmuls a piece has: those of a little work, which takes longer than sharing it.
+func (g *GemmBatch) together() int { return max(littleWork/(g.M*g.N*g.K), 1) }
 
 // place sets the operands of a matmul.
 func (g *GemmBatch) place(one *Gemm, at [3]int) {
 	one.A.Data, one.B.Data, one.C = g.Left[at[0]:], g.Right[at[1]:], g.Out[at[2]:]
 }
 
-// matmulsAlone computes a matmul of the batch as a piece.
+// matmulsAlone computes some matmuls of the batch as a piece.
 type matmulsAlone GemmBatch
 
 func (j *matmulsAlone) Run(w, piece int) {
 	g, one := (*GemmBatch)(j), &j.alone[w]
-	g.place(&one.gemm, g.At[piece])
-	one.gemm.Run(one.pool)
+	first := piece * g.together()
+	for _, at := range g.At[first:min(first+g.together(), len(g.At))] {
+		g.place(&one.gemm, at)
+		one.gemm.Run(one.pool)
+	}
 }

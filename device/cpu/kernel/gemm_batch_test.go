@@ -8,7 +8,7 @@ import (
 // Matmuls of a batch have the bits of each of them alone, with many and with few workers.
 func TestBatchesHaveTheBitsOfMatmuls(t *testing.T) {
 	rng := newRand()
-	for _, c := range []struct{ count, m, n, k int }{{1, 5, 7, 9}, {3, 60, 33, 70}, {11, 70, 40, 65}, {40, 3, 17, 20}} {
+	for _, c := range []struct{ count, m, n, k int }{{1, 5, 7, 9}, {3, 60, 33, 70}, {11, 70, 40, 65}, {40, 3, 17, 20}, {200, 3, 17, 20}} {
 		left, right := random(rng, c.count*c.m*c.k), random(rng, 2*c.n*c.k)
 		one := Gemm{M: c.m, N: c.n, K: c.k, A: Matrix{Step: c.k}, B: Matrix{Step: c.k, Transposed: true}, CStep: c.n}
 		at := make([][3]int, c.count)

@@ -108,7 +108,7 @@ func (b *block) panel(j int) (*float32, int) {
 // later is what the line of rows i on, of whole panels and of a strip from first to end, fetches of the rows that come next.
 func (b *block) later(first, i, end, whole int) later {
 	if b.A.Patches != nil {
-		return later{}
+		return b.windowsLater(i+b.path.mr, whole)
 	}
 	if b.path.linePairs {
 		return b.pairsLater(first, i, end, whole)
@@ -138,6 +138,27 @@ func (b *block) pairsLater(first, i, end, whole int) later {
 		parts, panel = min(parts, fetchDeep-tile%fetchDeep), b.kc/fetchDeep*b.A.Step
 	}
 	return later{f.from, panel, f.next, min(parts, whole), f.pair}
+}
+
+// windowsLater is what a line fetches of the windows from i on, which come next: of those of a panel that lie side by side.
+func (b *block) windowsLater(i, whole int) later {
+	p, n := b.A.Patches, min(b.path.mr, b.iEnd-i)
+	if n <= 0 {
+		return later{}
+	}
+	if first, _ := p.inside(i, n); 2*first >= n { // the others are in the next line
+		n = first
+	} else {
+		i, n = i+first, n-first
+	}
+	data, step := p.asTheyLie(i, n, b.p0, b.kc)
+	switch {
+	case data == nil:
+		return later{}
+	case b.path.linePairs:
+		return later{&data[0], 2 * step, lineFloats, min(n/2, whole), step}
+	}
+	return later{&data[0], step, 4, n, 0}
 }
 
 // lineFloats is how many elements a cache line has.

@@ -57,6 +57,9 @@ func (m *member) takeRows(b *block) (took bool) {
 		took = true
 		for ; i < end; i += b.height() {
 			b.rows(i, min(i+b.height(), end))
+			if b.Finish != nil && b.p0+b.kc >= b.K {
+				b.Finish(i, min(i+b.height(), end), b.j0, b.jEnd)
+			}
 		}
 	}
 }

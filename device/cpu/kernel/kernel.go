@@ -58,6 +58,11 @@ type routines struct {
 	saturate func(rounds int, sums *float32)
 	chains   int // sums it writes
 
+	// nonTemporal copies whole cache lines past the caches, or zeros where src is nil. It may be nil.
+	nonTemporal func(dst, src *float32, n int)
+	// largest is Largest of a multiple of largestLanes. It may be nil.
+	largest func(top *float32, at *int32, x *float32, n int, place int32)
+
 	activations [funcs]activation
 	exp         func(dst, x []float32)
 

@@ -1,4 +1,5 @@
 #include "textflag.h"
+#include "transpose.h"
 
 // Packing: the panels a tile reads. A source stored across the panel is copied
 // row by row; one stored along the panel is transposed four k at a time.
@@ -123,14 +124,7 @@ narrowPanel:
 // Transpose the 4 by 4 blocks in the lanes of a to d, and store a row of them all at a time, R12 apart from DI on.
 // p to s are free.
 #define TRANSPOSED(a, b, c, d, p, q, r, s) \
-	VUNPCKLPS b, a, p; \
-	VUNPCKHPS b, a, q; \
-	VUNPCKLPS d, c, r; \
-	VUNPCKHPS d, c, s; \
-	VUNPCKLPD r, p, a; \
-	VUNPCKHPD r, p, b; \
-	VUNPCKLPD s, q, c; \
-	VUNPCKHPD s, q, d; \
+	BLOCKS(a, b, c, d, p, q, r, s); \
 	VMOVUPS a, (DI); \
 	VMOVUPS b, (DI)(R12*1); \
 	LEAQ (DI)(R12*2), DI; \
@@ -157,11 +151,6 @@ narrowPanel:
 #define LINES(row, ahead, a, b, c, d) \
 	VMOVUPS (row), a; VMOVUPS (row)(R8*1), b; VMOVUPS (row)(R8*2), c; VMOVUPS (row)(R13*1), d; \
 	PREFETCHT1 (ahead); PREFETCHT1 (ahead)(R8*1); PREFETCHT1 (ahead)(R8*2); PREFETCHT1 (ahead)(R13*1)
-
-// Transpose the 4 by 4 blocks in the lanes of a to d; p to s are free.
-#define BLOCKS(a, b, c, d, p, q, r, s) \
-	VUNPCKLPS b, a, p; VUNPCKHPS b, a, q; VUNPCKLPS d, c, r; VUNPCKHPS d, c, s; \
-	VUNPCKLPD r, p, a; VUNPCKHPD r, p, b; VUNPCKLPD s, q, c; VUNPCKHPD s, q, d
 
 // Transpose lanes: a to d hold lanes of the same k modulo 4, of four rows each. They become the rows of 16 for k,
 // k+4, k+8 and k+12, which are stored 4 steps apart from at on; R14 is 4 steps, R15 is 12.

@@ -27,7 +27,7 @@ func avx512() *routines {
 	r.saturate, r.chains = saturateAVX512, 24*16
 	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, packTransposeAVX512)
 	r.planes, r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
-	r.depthwiseWeights, r.strided = depthwiseWeightsAVX2(), stridedAVX2()
+	r.depthwiseWeights, r.strided, r.nonTemporal, r.largest = depthwiseWeightsAVX2(), stridedAVX2(), nonTemporalAVX2, largestAVX2
 	r.bf16, r.f16, r.packed, r.pairs = bf16AVX2(), f16AVX2(), packedAVX512(), pairsAVX512()
 	r.three = [ThreeRows + 1]threeFunc{1: three1AVX512, 2: three2AVX512, 4: three4AVX512}
 	r.threeWeights = [ThreeRows + 1]threeFunc{1: threeWeights1AVX512, 2: threeWeights2AVX512, 4: threeWeights4AVX512}
@@ -61,7 +61,7 @@ func avx2() *routines {
 	r.saturate, r.chains = saturateAVX2, 12*8
 	r.packCopy, r.packTranspose = packCopyAVX2, packStrips(8, packTransposeAVX2)
 	r.planes, r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
-	r.depthwiseWeights, r.strided = depthwiseWeightsAVX2(), stridedAVX2()
+	r.depthwiseWeights, r.strided, r.nonTemporal, r.largest = depthwiseWeightsAVX2(), stridedAVX2(), nonTemporalAVX2, largestAVX2
 	r.bf16, r.f16, r.packed, r.pairs = bf16AVX2(), f16AVX2(), packedAVX2(), portablePairs()
 	r.activations = [funcs]activation{
 		op.ReLU:     {reluAVX2, reluTimesAVX2, reluSlopeAVX2, reluGatedAVX2},

@@ -10,18 +10,20 @@ package kernel
 // Gᵀ·[(A·dy·Aᵀ) ⊙ (Bᵀ·d·B)]·G. Number 4i+j of 16 is xi elements behind the one before; places are row and
 // col elements apart; n channels, a multiple of WinogradLanes, lie side by side.
 type winograd struct {
-	in     func(dst *float32, xi int, src *float32, row, col, n int)                   // Bᵀ·d·B
-	out    func(dst *float32, row, col int, src *float32, xi int, add *float32, n int) // Aᵀ·m·A, and add where it is not nil
-	weight func(dst *float32, xi int, src *float32)                                    // G·g·Gᵀ of WinogradLanes channels, g in src [3 3 WinogradLanes]
-	grad   func(dst *float32, xi int, src *float32, row, col, n int)                   // A·dy·Aᵀ
-	back   func(dst *float32, src *float32, xi int)                                    // Gᵀ·m·G of WinogradLanes channels, into dst [3 3 WinogradLanes]
+	in  func(dst *float32, xi int, src *float32, row, col, n int)                   // Bᵀ·d·B
+	out func(dst *float32, row, col int, src *float32, xi int, add *float32, n int) // Aᵀ·m·A, and add where it is not nil
+	// G·g·Gᵀ of n rows of WinogradLanes windows: windows are step, rows rowStep and transformed rows dstStep apart. reversed says
+	// that places of windows are taken in reverse order.
+	weight func(dst *float32, xi, dstStep int, src *float32, step, rowStep, n int, reversed bool)
+	grad   func(dst *float32, xi int, src *float32, row, col, n int) // A·dy·Aᵀ
+	back   func(dst *float32, step int, src *float32, xi, n int)     // Gᵀ·m·G into n windows, step apart
 }
 
 // Sizes of Winograd's convolutions.
 const (
 	WinogradLanes   = 8
 	WinogradMatmuls = 16
-	WinogradRoom    = (9 + WinogradMatmuls) * WinogradLanes
+	WinogradRoom    = WinogradMatmuls * WinogradLanes
 )
 
 var (
@@ -52,27 +54,42 @@ func WinogradGrad(dst []float32, xi int, src []float32, row, col, n int) {
 	active.winograd.grad(&dst[0], xi, &src[0], row, col, n)
 }
 
-// WinogradBack makes gradients of windows.
-func WinogradBack(dst, src []float32, xi int) {
-	_, _ = src[15*xi+WinogradLanes-1], dst[9*WinogradLanes-1]
-	active.winograd.back(&dst[0], &src[0], xi)
+// WinogradBack makes gradients of n windows of 3 by 3 places, step elements apart.
+func WinogradBack(dst []float32, step int, src []float32, xi, n int) {
+	_, _ = src[15*xi+n-1], dst[(n-1)*step+8]
+	active.winograd.back(&dst[0], step, &src[0], xi, n)
 }
 
-// WinogradWeight transforms WinogradLanes windows for columns from col on of row k of the 16 matrices of
-// depth rows that MultiplyPanels takes. src has them [3 3 WinogradLanes], and WinogradRoom in all.
-func WinogradWeight(dst []float32, xi int, k, depth, col, cols int, src []float32) {
+// Windows are those of 3 by 3 places that weights hold: of columns, Step elements apart, and rows, RowStep apart. Their places may
+// be taken in reverse order.
+type Windows struct {
+	Data          []float32
+	Step, RowStep int
+	Reversed      bool
+}
+
+// WinogradWeights transforms the windows of WinogradLanes columns, from col on, and n rows, from k on, of the 16 matrices of depth
+// rows that MultiplyPanels takes. room is of WinogradRoom.
+func WinogradWeights(dst []float32, xi, k, n, depth, col, cols int, w Windows, room []float32) {
 	nr := active.nr
-	for j := 0; j < WinogradLanes; j += min(nr, WinogradLanes) {
-		at := panelAt(k, depth, col+j, cols, nr)
-		_ = dst[15*xi+at+min(nr, WinogradLanes)-1]
+	_ = w.Data[(WinogradLanes-1)*w.Step+(n-1)*w.RowStep+8]
+	for end, from := k+n, w.Data; k < end; k += n {
+		n = min(end, (k/slabK+1)*slabK) - k // rows of one slab
 		if nr >= WinogradLanes {
-			active.winograd.weight(&dst[at], xi, &src[0])
-			return
+			at := panelAt(k, depth, col, cols, nr)
+			_ = dst[15*xi+at+(n-1)*nr+WinogradLanes-1]
+			active.winograd.weight(&dst[at], xi, nr, &from[0], w.Step, w.RowStep, n, w.Reversed)
+		} else {
+			n = 1
+			active.winograd.weight(&room[:WinogradRoom][0], WinogradLanes, 0, &from[0], w.Step, w.RowStep, n, w.Reversed)
+			for i := range WinogradMatmuls {
+				for j := 0; j < WinogradLanes; j += nr {
+					copy(dst[i*xi+panelAt(k, depth, col+j, cols, nr):][:nr], room[i*WinogradLanes+j:])
+				}
+			}
 		}
-		all := src[9*WinogradLanes : WinogradRoom]
-		active.winograd.weight(&all[0], WinogradLanes, &src[0])
-		for i := range WinogradMatmuls {
-			copy(dst[i*xi+at:][:nr], all[i*WinogradLanes+j:])
+		if k+n < end {
+			from = from[n*w.RowStep:]
 		}
 	}
 }
@@ -205,17 +222,22 @@ func winogradGo() winograd {
 				}
 			}
 		},
-		weight: func(dst *float32, xi int, src *float32) {
-			for c := range WinogradLanes {
+		weight: func(dst *float32, xi, dstStep int, src *float32, step, rowStep, n int, reversed bool) {
+			for c := range n * WinogradLanes {
+				k, c := c/WinogradLanes, c%WinogradLanes
 				for i := range 4 {
 					for j := range 4 {
 						var sum float32
 						for p := range 3 {
 							for q := range 3 {
-								sum += winogradG[i][p] * winogradG[j][q] * *at(src, (3*p+q)*WinogradLanes+c)
+								tap := 3*p + q
+								if reversed {
+									tap = 8 - tap
+								}
+								sum += winogradG[i][p] * winogradG[j][q] * *at(src, k*rowStep+c*step+tap)
 							}
 						}
-						*at(dst, (4*i+j)*xi+c) = sum
+						*at(dst, k*dstStep+(4*i+j)*xi+c) = sum
 					}
 				}
 			}
@@ -235,8 +257,8 @@ func winogradGo() winograd {
 				}
 			}
 		},
-		back: func(dst *float32, src *float32, xi int) {
-			for c := range WinogradLanes {
+		back: func(dst *float32, step int, src *float32, xi, n int) {
+			for c := range n {
 				for i := range 3 {
 					for j := range 3 {
 						var sum float32
@@ -245,7 +267,7 @@ func winogradGo() winograd {
 								sum += winogradG[p][i] * winogradG[q][j] * *at(src, (4*p+q)*xi+c)
 							}
 						}
-						*at(dst, (3*i+j)*WinogradLanes+c) = sum
+						*at(dst, c*step+3*i+j) = sum
 					}
 				}
 			}

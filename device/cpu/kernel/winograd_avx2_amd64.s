@@ -1,4 +1,5 @@
 #include "textflag.h"
+#include "transpose.h"
 
 // Transforms of Winograd's convolutions for AVX2, see winograd.go, of eight channels at a time. The 16
 // matrices of a transform are R10 bytes apart: number 4i+j is at DX + i·R11, where DX is DI + j·R10; R12 is
@@ -121,19 +122,52 @@ store:
 	VMOVUPS Y4, AT1; VMOVUPS Y5, AT2; \
 	NEXT_COLUMN
 #define WEIGHT_MIDDLE(OP, o, y) \
-	VMOVUPS o(SI), y; VADDPS (o+64)(SI), y, y; OP (o+32)(SI), y, y; VMULPS Y15, y, y
+	VMOVUPS o(AX), y; VADDPS (o+64)(AX), y, y; OP (o+32)(AX), y, y; VMULPS Y15, y, y
+// Four places, o bytes from where they begin, of eight windows in Y0 to Y3, stored R14 apart from BX on.
+#define WINDOWS(o) \
+	VMOVUPS o(SI), X0; VMOVUPS o(SI)(R8*1), X1; VMOVUPS o(SI)(R8*2), X2; VMOVUPS o(SI)(R13*1), X3; \
+	VINSERTF128 $1, o(R9), Y0, Y0; VINSERTF128 $1, o(R9)(R8*1), Y1, Y1; \
+	VINSERTF128 $1, o(R9)(R8*2), Y2, Y2; VINSERTF128 $1, o(R9)(R13*1), Y3, Y3; \
+	BLOCKS(Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7); \
+	VMOVUPS Y0, (BX); VMOVUPS Y1, (BX)(R14*1); LEAQ (BX)(R14*2), BX; \
+	VMOVUPS Y2, (BX); VMOVUPS Y3, (BX)(R14*1); LEAQ (BX)(R14*2), BX
+// The last place of four windows.
+#define LAST(at, x) \
+	VMOVSS 32(at), x; VINSERTPS $0x10, 32(at)(R8*1), x, x; VINSERTPS $0x20, 32(at)(R8*2), x, x; VINSERTPS $0x30, 32(at)(R13*1), x, x
 
-// func winogradWeightAVX2(dst *float32, xi int, src *float32)
-TEXT ·winogradWeightAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DX
+// func winogradWeightAVX2(dst *float32, xi, dstStep int, src *float32, step, rowStep, n int, reversed bool)
+// Eight windows are put into the frame place by place, in reverse order if so asked, and transformed from there.
+TEXT ·winogradWeightAVX2(SB), NOSPLIT, $288-57
+	MOVQ dst+0(FP), DI
 	STEPS(xi+8(FP))
-	MOVQ src+16(FP), SI
+	MOVQ src+24(FP), SI
+	MOVQ step+32(FP), R8
+	SHLQ $2, R8
+	LEAQ (R8)(R8*2), R13
+	LEAQ (SI)(R8*4), R9
+	MOVQ n+48(FP), CX
 	MOVL $0x3f000000, AX
 	MOVQ AX, X15
 	VBROADCASTSS X15, Y15
-	VMOVUPS (SI), Y0
-	VMOVUPS 96(SI), Y1
-	VMOVUPS 192(SI), Y2
+	LEAQ windows-288(SP), AX
+row:
+	MOVQ AX, BX
+	MOVQ $32, R14
+	CMPB reversed+56(FP), $0
+	JEQ places
+	ADDQ $256, BX
+	NEGQ R14
+places:
+	WINDOWS(0)
+	WINDOWS(16)
+	LAST(SI, X0)
+	LAST(R9, X1)
+	VINSERTF128 $1, X1, Y0, Y0
+	VMOVUPS Y0, (BX)
+	MOVQ DI, DX
+	VMOVUPS (AX), Y0
+	VMOVUPS 96(AX), Y1
+	VMOVUPS 192(AX), Y2
 	WEIGHT_STORE
 	WEIGHT_MIDDLE(VADDPS, 0, Y0)
 	WEIGHT_MIDDLE(VADDPS, 96, Y1)
@@ -143,10 +177,17 @@ TEXT ·winogradWeightAVX2(SB), NOSPLIT, $0-24
 	WEIGHT_MIDDLE(VSUBPS, 96, Y1)
 	WEIGHT_MIDDLE(VSUBPS, 192, Y2)
 	WEIGHT_STORE
-	VMOVUPS 64(SI), Y0
-	VMOVUPS 160(SI), Y1
-	VMOVUPS 256(SI), Y2
+	VMOVUPS 64(AX), Y0
+	VMOVUPS 160(AX), Y1
+	VMOVUPS 256(AX), Y2
 	WEIGHT_STORE
+	MOVQ rowStep+40(FP), BX
+	LEAQ (SI)(BX*4), SI
+	LEAQ (R9)(BX*4), R9
+	MOVQ dstStep+16(FP), BX
+	LEAQ (DI)(BX*4), DI
+	DECQ CX
+	JNZ row
 	VZEROUPPER
 	RET
 
@@ -194,7 +235,7 @@ eight:
 #define BACK_STORE(o) \
 	VADDPS Y2, Y1, Y4; VMULPS Y15, Y4, Y4; VSUBPS Y2, Y1, Y5; VMULPS Y15, Y5, Y5; \
 	VADDPS Y4, Y0, Y0; VADDPS Y4, Y3, Y3; \
-	VMOVUPS Y0, o(SI); VMOVUPS Y5, (o+96)(SI); VMOVUPS Y3, (o+192)(SI)
+	VMOVUPS Y0, o(AX); VMOVUPS Y5, (o+96)(AX); VMOVUPS Y3, (o+192)(AX)
 // Rows' halves of the sums, and of the differences, of columns 1 and 2.
 #define HALVES(OP) \
 	VMOVUPS AT0, Y0; VMOVUPS AT1, Y1; VMOVUPS AT2, Y2; VMOVUPS AT3, Y3; NEXT_COLUMN; \
@@ -202,14 +243,32 @@ eight:
 	VMULPS Y15, Y0, Y0; VMULPS Y15, Y1, Y1; VMULPS Y15, Y2, Y2; VMULPS Y15, Y3, Y3
 #define PLUS VADDPS AT0, Y0, Y0; VADDPS AT1, Y1, Y1; VADDPS AT2, Y2, Y2; VADDPS AT3, Y3, Y3
 
-// func winogradBackAVX2(dst *float32, src *float32, xi int)
-TEXT ·winogradBackAVX2(SB), NOSPLIT, $0-24
+// Four places of eight windows, from o of the frame on, stored at b bytes of each window.
+#define WINDOWS_BACK(o, b) \
+	VMOVUPS o(AX), Y0; VMOVUPS (o+32)(AX), Y1; VMOVUPS (o+64)(AX), Y2; VMOVUPS (o+96)(AX), Y3; \
+	BLOCKS(Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7); \
+	VMOVUPS X0, b(SI); VMOVUPS X1, b(SI)(R8*1); VMOVUPS X2, b(SI)(R8*2); VMOVUPS X3, b(SI)(R13*1); \
+	VEXTRACTF128 $1, Y0, b(R9); VEXTRACTF128 $1, Y1, b(R9)(R8*1); \
+	VEXTRACTF128 $1, Y2, b(R9)(R8*2); VEXTRACTF128 $1, Y3, b(R9)(R13*1)
+// The last place of four windows.
+#define LAST_BACK(x, at) \
+	VMOVSS x, 32(at); VEXTRACTPS $1, x, 32(at)(R8*1); VEXTRACTPS $2, x, 32(at)(R8*2); VEXTRACTPS $3, x, 32(at)(R13*1)
+
+// func winogradBackAVX2(dst *float32, step int, src *float32, xi, n int)
+TEXT ·winogradBackAVX2(SB), NOSPLIT, $288-40
 	MOVQ dst+0(FP), SI
-	MOVQ src+8(FP), DI
-	STEPS(xi+16(FP))
+	MOVQ step+8(FP), R8
+	SHLQ $2, R8
+	LEAQ (R8)(R8*2), R13
+	LEAQ (SI)(R8*4), R9
+	MOVQ src+16(FP), DI
+	STEPS(xi+24(FP))
+	MOVQ n+32(FP), CX
 	MOVL $0x3f000000, AX
 	MOVQ AX, X15
 	VBROADCASTSS X15, Y15
+	LEAQ windows-288(SP), AX
+eight:
 	LEAQ (DI)(R10*1), DX
 	HALVES(VADDPS)
 	MOVQ DI, DX
@@ -223,5 +282,16 @@ TEXT ·winogradBackAVX2(SB), NOSPLIT, $0-24
 	NEXT_COLUMN
 	PLUS
 	BACK_STORE(64)
+	WINDOWS_BACK(0, 0)
+	WINDOWS_BACK(128, 16)
+	VMOVUPS 256(AX), Y0
+	VEXTRACTF128 $1, Y0, X1
+	LAST_BACK(X0, SI)
+	LAST_BACK(X1, R9)
+	LEAQ (SI)(R8*8), SI
+	LEAQ (R9)(R8*8), R9
+	ADDQ $32, DI
+	SUBQ $8, CX
+	JNZ eight
 	VZEROUPPER
 	RET

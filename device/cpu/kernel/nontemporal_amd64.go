@@ -1,0 +1,3 @@
+package kernel
+
+func nonTemporalAVX2(dst, src *float32, n int)
