@@ -23,7 +23,7 @@ import (
 // Small networks for images and tokens, trained for ten iterations as PyTorch does (tools/reference/networks.py),
 // and with the same bits where memory is less than half of what they need.
 func TestNetworksTrainAsTorch(t *testing.T) {
-	for name, net := range map[string]func() nn.Model{"resnet": newSmallResNet, "convnext": newSmallConvNeXt, "unet": newSmallUNet, "average": newAverage, "tagger": newTagger, "volume": newVolume, "bags": newBags, "relative": newRelative} {
+	for name, net := range map[string]func() nn.Model{"resnet": newSmallResNet, "convnext": newSmallConvNeXt, "unet": newSmallUNet, "average": newAverage, "tagger": newTagger, "volume": newVolume, "bags": newBags, "relative": newRelative, "wavenet": newWaveNet, "graph": newGraphNet} {
 		t.Run(name, func(t *testing.T) {
 			file := readNetwork(t, name)
 			c := described(t)
@@ -441,6 +441,81 @@ func (m *relative) Blocks() []nn.Block {
 		mix := b.Slice(b.Slice(m.Mix.Value(b), 0, 0, b.Seq, 1), 1, 0, b.Seq, 1)
 		x = b.Add(x, b.BatchMatMul(weights, b.BatchMatMul(mix, x, false, false), false, false))
 		return nn.CrossEntropy.Forward(b, m.Head.Forward(b, b.Mean(x, 1)))
+	}))
+	return c
+}
+
+type waveNet struct {
+	Embed  *nn.Embedding `hf:"embed"`
+	Filter []*nn.Conv    `hf:"filter"`
+	Gate   []*nn.Conv    `hf:"gate"`
+	Sum    []*nn.Conv    `hf:"sum"`
+	Skip   []*nn.Conv    `hf:"skip"`
+	Head   *nn.Conv      `hf:"head"`
+}
+
+func newWaveNet() nn.Model {
+	dilated := func() (list []*nn.Conv) {
+		for i := range 8 {
+			c := nn.NewConv1d(8, 8, 2)
+			c.Dilation = []int64{1 << (i % 3)}
+			list = append(list, c)
+		}
+		return list
+	}
+	return &waveNet{nn.NewEmbedding(23, 8), dilated(), dilated(), times(8, func() *nn.Conv { return nn.NewConv1d(8, 8, 1) }), times(8, func() *nn.Conv { return nn.NewConv1d(8, 12, 1) }), nn.NewConv1d(12, 5, 1)}
+}
+
+func (m *waveNet) Blocks() []nn.Block {
+	var c chain
+	c.add("embed", one(func(b *graph.Builder, _ graph.Value) graph.Value { return m.Embed.Forward(b, nn.Tokens(b)) }))
+	for i := range m.Filter {
+		c.add("layers."+strconv.Itoa(i), func(b *graph.Builder, in []graph.Value) []graph.Value {
+			y := b.Pad(in[0], 1, 1<<(i%3), 0)
+			y = b.Mul(nn.Tanh.Forward(b, m.Filter[i].Forward(b, y)), nn.Sigmoid.Forward(b, m.Gate[i].Forward(b, y)))
+			skip := m.Skip[i].Forward(b, y)
+			if i > 0 {
+				skip = b.Add(in[1], skip)
+			}
+			return []graph.Value{b.Add(in[0], m.Sum[i].Forward(b, y)), skip}
+		})
+	}
+	c.add("head", func(b *graph.Builder, in []graph.Value) []graph.Value {
+		return []graph.Value{nn.CrossEntropy.Forward(b, m.Head.Forward(b, nn.ReLU.Forward(b, in[1])))}
+	})
+	return c
+}
+
+type graphNet struct {
+	Into   *nn.Linear   `hf:"into"`
+	Layers []*nn.Linear `hf:"layers"`
+	Scores []*nn.Param  `hf:"scores"`
+	Head   *nn.Linear   `hf:"head"`
+}
+
+func newGraphNet() nn.Model {
+	return &graphNet{nn.NewLinear(5, 8), times(8, func() *nn.Linear { return nn.NewLinear(8, 8) }), times(8, func() *nn.Param { return nn.NewParam(nn.Normal(0.3), 16) }), nn.NewLinear(8, 5)}
+}
+
+func (m *graphNet) Blocks() []nn.Block {
+	var c chain
+	c.add("into", one(func(b *graph.Builder, _ graph.Value) graph.Value {
+		return nn.ReLU.Forward(b, m.Into.Forward(b, nn.Input(b, 6, 5)))
+	}))
+	for i, l := range m.Layers {
+		c.add("layers."+strconv.Itoa(i), one(func(b *graph.Builder, x graph.Value) graph.Value {
+			from, to := b.Integers("source", []int32{0, 1, 2, 3, 4, 5, 5, 1, 0, 3}), b.Integers("to", []int32{1, 2, 1, 1, 0, 0, 2, 5, 4, 5})
+			y := l.Forward(b, x)
+			source := b.IndexSelect(y, 1, from)
+			score := b.Sum(b.Mul(b.Concat(source, b.IndexSelect(y, 1, to)), m.Scores[i].Value(b)), -1)
+			weight := b.Unary(op.Exp, b.Map(op.LeakyReLU, 0.2, 0, score))
+			part := b.Div(weight, b.IndexSelect(b.IndexAdd(weight, 1, to, 6), 1, to))
+			return b.Add(x, nn.ELU.Forward(b, b.IndexAdd(b.Mul(source, b.Reshape(part, -1, 10, 1)), 1, to, 6)))
+		}))
+	}
+	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		best, _ := b.TopK(m.Head.Forward(b, x), 1, 2)
+		return nn.CrossEntropy.Forward(b, b.Mean(best, 1))
 	}))
 	return c
 }

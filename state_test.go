@@ -184,6 +184,9 @@ func TestStateDictsOfPyTorchLoad(t *testing.T) {
 			}
 		}
 	}
+	if err := wrap(t, newScores(), described(t)).Load(filepath.Join(folder, "outputs.json")); err == nil || !strings.Contains(err.Error(), "known are .bin, .pt, .pth, .safetensors") {
+		t.Errorf("a file that has no weights: %v", err)
+	}
 	apart := nn.NewLinear(4, 6)
 	apart.Bias = nil
 	w := wrap(t, &scores{nn.NewEmbedding(6, 4), nn.NewBatchNorm(4), apart}, described(t))

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,6 +127,9 @@ func OpenWeights(path string) (tensorfile.Source, error) {
 		return openGGUF(vfs.OS, path)
 	case IsWeightsFile(vfs.OS, path):
 		return openWeightsFile(vfs.OS, path)
+	}
+	if info, err := vfs.OS.Stat(path); err == nil && !info.Dir {
+		return nil, fmt.Errorf("%s is no file of weights that is known by its name; known are %s and GGUF files", path, strings.Join(slices.Sorted(maps.Keys(weightsFiles)), ", "))
 	}
 	return tensorfile.OpenFolder(vfs.OS, path)
 }

@@ -41,6 +41,9 @@ func Bind(m Model) ([]*Param, error) {
 		if err := p.Shape.Check(); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		if p.Shape.Elements() == 0 {
+			return fmt.Errorf("%s has the shape %v, without elements; leave the layer out", name, p.Shape)
+		}
 		if p.Name != name { // otherwise others may be reading it
 			p.Name = name
 		}
