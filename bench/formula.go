@@ -18,22 +18,30 @@ type Formula struct {
 	Share   float64 `json:"share"` // of what was measured: 1 where a step takes no longer
 }
 
-// formula of a row; nil where all weights are on the device, or the device has memory of its own.
-func (w *generationRun) formula(g *GenerationRow) (*Formula, error) {
-	dev, d := w.here.Devices[0], g.Division
-	if d == nil || !dev.Info().OnHost {
+// streaming measures how weights stream within the memory of a CPU in this moment; nil where all weights are on the device, or the
+// device has memory of its own.
+func (w *generationRun) streaming() (*rig.Streaming, error) {
+	dev := w.here.Devices[0]
+	if w.division == nil || !dev.Info().OnHost {
 		return nil, nil
 	}
 	s, err := rig.MeasureStreaming(dev)
-	if err != nil {
-		return nil, err
+	return &s, err
+}
+
+// formula of a row, by the mean of the rates before and after its steps were timed: others use the memory too, more in one second and
+// less in the next. It is nil where no rates were measured.
+func (w *generationRun) formula(g *GenerationRow, before, after *rig.Streaming) *Formula {
+	if before == nil || after == nil {
+		return nil
 	}
 	// A disk fills the memory of a CPU itself, so what it reads is not copied.
-	f := &Formula{Streamed: d.StreamBytes - d.DiskBytes, ReadBytes: w.stepBytes, DiskBytes: d.DiskBytes, Streaming: s}
-	f.Seconds = s.Seconds(f.Streamed, f.ReadBytes)
+	d := w.division
+	f := &Formula{Streamed: d.StreamBytes - d.DiskBytes, ReadBytes: w.stepBytes, DiskBytes: d.DiskBytes, Streaming: before.Mean(*after)}
+	f.Seconds = f.Streaming.Seconds(f.Streamed, f.ReadBytes)
 	if f.Disk = w.here.Machine.Disk.Read; f.DiskBytes > 0 && f.Disk > 0 {
 		f.Seconds = max(f.Seconds, float64(f.DiskBytes)/float64(f.Disk))
 	}
 	f.Share = f.Seconds / g.Decode.Seconds
-	return f, nil
+	return f
 }

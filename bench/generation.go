@@ -377,7 +377,15 @@ func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRo
 			return nil, err
 		}
 	}
+	before, err := w.streaming()
+	if err != nil {
+		return nil, err
+	}
 	t, err := w.texts(ctx, streams, g.Prompt, g.New)
+	if err != nil {
+		return nil, err
+	}
+	after, err := w.streaming()
 	if err != nil {
 		return nil, err
 	}
@@ -388,10 +396,8 @@ func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRo
 	if g.Driver, err = w.here.DriverUsed(); err != nil {
 		return g, err
 	}
-	if g.Division, g.Overlap, err = w.overlap(ctx, streams); err != nil {
-		return g, err
-	}
-	g.Formula, err = w.formula(g)
+	g.Formula = w.formula(g, before, after)
+	g.Division, g.Overlap, err = w.overlap(ctx, streams)
 	return g, err
 }
 

@@ -30,6 +30,11 @@ func (s Streaming) Seconds(copied, read int64) float64 {
 	return both + (c-both*float64(s.CopyWith))/float64(s.Copy) + (r-both*float64(s.ReadWith))/float64(s.Read)
 }
 
+// Mean is the mean of two measurements.
+func (s Streaming) Mean(t Streaming) Streaming {
+	return Streaming{Copy: (s.Copy + t.Copy) / 2, Read: (s.Read + t.Read) / 2, CopyWith: (s.CopyWith + t.CopyWith) / 2, ReadWith: (s.ReadWith + t.ReadWith) / 2}
+}
+
 // Sizes of the measurement: pieces that are copied or read at once, from memory that no cache holds, and for how long.
 const (
 	streamingPiece = 16 << 20

@@ -11,7 +11,8 @@ const (
 	// copyPiece is how many bytes are copied one way: of so many the CPU bypasses the caches, where it can.
 	copyPiece = 1 << 20
 	// copyTries is how many pieces are copied the slower way before it is given up, one of copyApart pieces: the first pieces go to
-	// memory that the system provides meanwhile, which says nothing of either way.
+	// memory that the system provides meanwhile, which says nothing of either way. A way that becomes the slower one is tried as often
+	// again: another program may have had the core while its pieces were copied.
 	copyTries = 32
 	copyApart = 32
 	// copyMemory is over about how many pieces times are averaged.
@@ -49,18 +50,22 @@ var copies copyTimes
 type copyTimes struct {
 	pieces atomic.Uint32
 	mean   [2]atomic.Int64 // nanoseconds, mostly of the last pieces; 0 for not tried. The shortest would be of one that a cache held
-	tries  [2]atomic.Int32 // of the way that was the slower one then
+	slower atomic.Int32    // the way that is
+	tries  atomic.Int32    // of the slower way, since it is
 }
 
 // next says whether the next piece goes past the caches: the faster way, and as long as that is tried now and then the other.
 func (t *copyTimes) next() (past bool) {
 	through, beyond := t.mean[0].Load(), t.mean[1].Load()
-	slower := 0
+	slower := int32(0)
 	if beyond > through {
 		slower = 1
 	}
-	if t.tries[slower].Load() < copyTries && t.pieces.Add(1)%copyApart == 0 {
-		t.tries[slower].Add(1)
+	if t.slower.Swap(slower) != slower {
+		t.tries.Store(0)
+	}
+	if t.tries.Load() < copyTries && t.pieces.Add(1)%copyApart == 0 {
+		t.tries.Add(1)
 		return slower == 1
 	}
 	return slower == 0
