@@ -279,7 +279,7 @@ func TestExplain(t *testing.T) {
 
 // A forecast is explained with three digits and the unit that suits it.
 func TestExplainedTimes(t *testing.T) {
-	for seconds, want := range map[float64]string{1.551e-05: "15.5µs each", 0.0203456: "20.3ms each", 2.5: "2.5s each", 62.345: "1m2.3s each"} {
+	for seconds, want := range map[float64]string{1.551e-05: "15.5 µs each", 0.0203456: "20.3 ms each", 2.5: "2.50 s each", 62.345: "62.3 s each"} {
 		if got := (spillway.Explanation{Strategy: "standard", BatchSize: 1, MicroBatches: 1, StepSeconds: seconds}).String(); !strings.Contains(got, want) {
 			t.Errorf("%g s: %s, want %q in it", seconds, got, want)
 		}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"spillway/plan"
 	"spillway/units"
@@ -48,16 +47,6 @@ func (w *Wrapped) Explain() Explanation {
 	return x
 }
 
-// threeDigits is a time in seconds, with three digits and the unit that suits: 15.5µs.
-func threeDigits(seconds float64) time.Duration {
-	d := time.Duration(seconds * float64(time.Second))
-	digit := time.Duration(1)
-	for d/digit >= 1000 && digit < time.Second {
-		digit *= 10
-	}
-	return d.Round(digit)
-}
-
 // String is the explanation for people, a line each.
 func (x Explanation) String() string {
 	var s strings.Builder
@@ -70,7 +59,7 @@ func (x Explanation) String() string {
 		for _, t := range slices.Sorted(maps.Keys(x.Peak)) {
 			peaks = append(peaks, fmt.Sprintf("%v of %s", units.Bytes(x.Peak[t]), t))
 		}
-		fmt.Fprintf(&s, "  batches of %d × %d, %d at once: %s; %v each, bound by %s\n", x.BatchSize, x.Seq, x.BatchSize/int64(x.MicroBatches), strings.Join(peaks, ", "), threeDigits(x.StepSeconds), x.Bound)
+		fmt.Fprintf(&s, "  batches of %d × %d, %d at once: %s; %s each, bound by %s\n", x.BatchSize, x.Seq, x.BatchSize/int64(x.MicroBatches), strings.Join(peaks, ", "), units.Seconds(x.StepSeconds), x.Bound)
 	}
 	if f := (plan.Forecast{StepSeconds: x.StepSeconds, Input: x.Input}); f.InputMatters() {
 		fmt.Fprintf(&s, "  %v\n", x.Input)

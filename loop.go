@@ -3,6 +3,7 @@ package spillway
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"spillway/dtype"
@@ -94,6 +95,9 @@ func (l *Loop) BackwardWith(b Batch, loss func(outputs Tensor) (value float64, g
 
 // BackwardScaled is Backward with gradients that are multiplied by a weight: 1/n for the mean over n batches.
 func (l *Loop) BackwardScaled(b Batch, weight float64) (loss float64, err error) {
+	if math.IsNaN(weight) || math.IsInf(weight, 0) {
+		return 0, fmt.Errorf("gradients of %s multiplied by %v; a weight is a finite number", l.w.model.Name, weight)
+	}
 	return l.backward(b, func(*run.Run) (float64, error) { return l.w.trainer.Backward(weight) })
 }
 

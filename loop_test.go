@@ -128,6 +128,9 @@ func TestLoopsAccumulate(t *testing.T) {
 	for range 3 {
 		l.ZeroGrad()
 		for _, part := range []spillway.Batch{half(o.batch, 0, n[0]/2), half(o.batch, n[0]/2, n[0])} {
+			if _, err := l.BackwardScaled(part, math.NaN()); err == nil || !strings.Contains(err.Error(), "a weight is a finite number") {
+				t.Errorf("gradients times NaN: %v", err)
+			}
 			if _, err := l.BackwardScaled(part, 0.5); err != nil {
 				t.Fatal(err)
 			}

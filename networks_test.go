@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,7 +23,7 @@ import (
 // Small networks for images and tokens, trained for ten iterations as PyTorch does (tools/reference/networks.py),
 // and with the same bits where memory is less than half of what they need.
 func TestNetworksTrainAsTorch(t *testing.T) {
-	for name, net := range map[string]func() nn.Model{"resnet": newSmallResNet, "convnext": newSmallConvNeXt, "unet": newSmallUNet, "average": newAverage, "tagger": newTagger, "volume": newVolume, "bags": newBags, "relative": newRelative} {
+	for name, net := range map[string]func() nn.Model{"resnet": newSmallResNet, "convnext": newSmallConvNeXt, "unet": newSmallUNet, "average": newAverage, "tagger": newTagger, "volume": newVolume, "bags": newBags, "relative": newRelative, "wavenet": newWaveNet, "graph": newGraphNet} {
 		t.Run(name, func(t *testing.T) {
 			file := readNetwork(t, name)
 			c := described(t)
@@ -443,6 +445,81 @@ func (m *relative) Blocks() []nn.Block {
 	return c
 }
 
+type waveNet struct {
+	Embed  *nn.Embedding `hf:"embed"`
+	Filter []*nn.Conv    `hf:"filter"`
+	Gate   []*nn.Conv    `hf:"gate"`
+	Sum    []*nn.Conv    `hf:"sum"`
+	Skip   []*nn.Conv    `hf:"skip"`
+	Head   *nn.Conv      `hf:"head"`
+}
+
+func newWaveNet() nn.Model {
+	dilated := func() (list []*nn.Conv) {
+		for i := range 8 {
+			c := nn.NewConv1d(8, 8, 2)
+			c.Dilation = []int64{1 << (i % 3)}
+			list = append(list, c)
+		}
+		return list
+	}
+	return &waveNet{nn.NewEmbedding(23, 8), dilated(), dilated(), times(8, func() *nn.Conv { return nn.NewConv1d(8, 8, 1) }), times(8, func() *nn.Conv { return nn.NewConv1d(8, 12, 1) }), nn.NewConv1d(12, 5, 1)}
+}
+
+func (m *waveNet) Blocks() []nn.Block {
+	var c chain
+	c.add("embed", one(func(b *graph.Builder, _ graph.Value) graph.Value { return m.Embed.Forward(b, nn.Tokens(b)) }))
+	for i := range m.Filter {
+		c.add("layers."+strconv.Itoa(i), func(b *graph.Builder, in []graph.Value) []graph.Value {
+			y := b.Pad(in[0], 1, 1<<(i%3), 0)
+			y = b.Mul(nn.Tanh.Forward(b, m.Filter[i].Forward(b, y)), nn.Sigmoid.Forward(b, m.Gate[i].Forward(b, y)))
+			skip := m.Skip[i].Forward(b, y)
+			if i > 0 {
+				skip = b.Add(in[1], skip)
+			}
+			return []graph.Value{b.Add(in[0], m.Sum[i].Forward(b, y)), skip}
+		})
+	}
+	c.add("head", func(b *graph.Builder, in []graph.Value) []graph.Value {
+		return []graph.Value{nn.CrossEntropy.Forward(b, m.Head.Forward(b, nn.ReLU.Forward(b, in[1])))}
+	})
+	return c
+}
+
+type graphNet struct {
+	Into   *nn.Linear   `hf:"into"`
+	Layers []*nn.Linear `hf:"layers"`
+	Scores []*nn.Param  `hf:"scores"`
+	Head   *nn.Linear   `hf:"head"`
+}
+
+func newGraphNet() nn.Model {
+	return &graphNet{nn.NewLinear(5, 8), times(8, func() *nn.Linear { return nn.NewLinear(8, 8) }), times(8, func() *nn.Param { return nn.NewParam(nn.Normal(0.3), 16) }), nn.NewLinear(8, 5)}
+}
+
+func (m *graphNet) Blocks() []nn.Block {
+	var c chain
+	c.add("into", one(func(b *graph.Builder, _ graph.Value) graph.Value {
+		return nn.ReLU.Forward(b, m.Into.Forward(b, nn.Input(b, 6, 5)))
+	}))
+	for i, l := range m.Layers {
+		c.add("layers."+strconv.Itoa(i), one(func(b *graph.Builder, x graph.Value) graph.Value {
+			from, to := b.Integers("source", []int32{0, 1, 2, 3, 4, 5, 5, 1, 0, 3}), b.Integers("to", []int32{1, 2, 1, 1, 0, 0, 2, 5, 4, 5})
+			y := l.Forward(b, x)
+			source := b.IndexSelect(y, 1, from)
+			score := b.Sum(b.Mul(b.Concat(source, b.IndexSelect(y, 1, to)), m.Scores[i].Value(b)), -1)
+			weight := b.Unary(op.Exp, b.Map(op.LeakyReLU, 0.2, 0, score))
+			part := b.Div(weight, b.IndexSelect(b.IndexAdd(weight, 1, to, 6), 1, to))
+			return b.Add(x, nn.ELU.Forward(b, b.IndexAdd(b.Mul(source, b.Reshape(part, -1, 10, 1)), 1, to, 6)))
+		}))
+	}
+	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		best, _ := b.TopK(m.Head.Forward(b, x), 1, 2)
+		return nn.CrossEntropy.Forward(b, b.Mean(best, 1))
+	}))
+	return c
+}
+
 // carried is a model whose blocks pass integers on, as they are.
 type carried struct {
 	Embed  *nn.Embedding `hf:"embed"`
@@ -473,6 +550,112 @@ func TestIntegersPassFromBlockToBlock(t *testing.T) {
 	passed := step(t, wrap(t, &carried{nn.NewEmbedding(7, 4), nn.NewLinear(4, 4), false}, described(t)), tokens, 3)
 	if again := step(t, wrap(t, &carried{nn.NewEmbedding(7, 4), nn.NewLinear(4, 4), true}, described(t)), tokens, 3); fmt.Sprint(again) != fmt.Sprint(passed) || passed[0] == passed[2] {
 		t.Errorf("losses %v, with tokens read again %v", passed, again)
+	}
+}
+
+// helped has a head that only training uses.
+type helped struct {
+	Hidden *nn.Linear `hf:"hidden"`
+	Helper *nn.Linear `hf:"helper"`
+	Head   *nn.Linear `hf:"head"`
+}
+
+func newHelped() *helped {
+	return &helped{nn.NewLinear(6, 5), nn.NewLinear(5, 3), nn.NewLinear(5, 3)}
+}
+
+func (m *helped) Blocks() []nn.Block {
+	var c chain
+	c.add("hidden", one(func(b *graph.Builder, _ graph.Value) graph.Value {
+		return nn.ReLU.Forward(b, m.Hidden.Forward(b, nn.Input(b, 6)))
+	}))
+	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		y := nn.CrossEntropy.Forward(b, m.Head.Forward(b, x))
+		if b.Task == graph.Infer {
+			return y
+		}
+		return b.Add(y, b.Scale(nn.CrossEntropy.Forward(b, m.Helper.Forward(b, x)), 0.3))
+	}))
+	return c
+}
+
+// A model that does not use all of its params for inference runs all the same, and reads weights that have them.
+func TestHeadsForTrainingOnly(t *testing.T) {
+	c := described(t)
+	w := wrap(t, newHelped(), c)
+	in := spillway.Batch{"input": normal(rand.New(rand.NewPCG(1, 1)), 4, 6)}
+	step(t, w, spillway.Batch{"input": in["input"], "targets": spillway.Ints([]int32{0, 1, 2, 0}, 4)}, 2)
+	want := forward(t, w, in)
+	dir := filepath.Join(t.TempDir(), "helped")
+	if err := w.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	c.Task = spillway.Infer
+	for from, load := range map[string]func(w *spillway.Wrapped) error{
+		"a folder": func(w *spillway.Wrapped) error { return w.Load(dir) },
+		"a dict":   func(other *spillway.Wrapped) error { return other.LoadStateDict(stateDict(t, w)) },
+	} {
+		only := wrap(t, newHelped(), c)
+		if err := load(only); err != nil {
+			t.Errorf("from %s: %v", from, err)
+		} else if got := forward(t, only, in); !slices.Equal(got.Floats, want.Floats) {
+			t.Errorf("from %s: %v, want %v", from, got.Floats, want.Floats)
+		}
+	}
+}
+
+// moved looks ids up that were reshaped, repeated, cut and joined before.
+type moved struct {
+	First  *nn.Embedding `hf:"first"`  // 4 rows
+	Second *nn.Embedding `hf:"second"` // 9 rows
+}
+
+func (m *moved) Blocks() []nn.Block {
+	var c chain
+	c.add("all", one(func(b *graph.Builder, _ graph.Value) graph.Value {
+		ids := b.Part("ids", dtype.I32, b.MicroBatchSize, 3)
+		columns := b.SplitAxis(ids, 1, 1, 2)
+		nodes := b.Part("nodes", dtype.I32, b.MicroBatchSize, 2)
+		x := b.Add(m.First.Forward(b, columns[0]), m.Second.Forward(b, b.Slice(columns[1], 1, 1, 2, 1)))
+		y := b.Expand(x, b.MicroBatchSize, 2, 2)
+		return nn.Mean(b, b.ScatterAdd(y, 1, b.Expand(b.Reshape(nodes, -1, 2, 1), b.MicroBatchSize, 2, 2), 5))
+	}))
+	return c
+}
+
+// sole is a model of one block without params.
+type sole struct {
+	forward func(b *graph.Builder, in []graph.Value) []graph.Value
+}
+
+func (s *sole) Blocks() []nn.Block { return []nn.Block{{Name: "sole", Forward: s.forward}} }
+
+// Ids that the model does not know are refused, however they were moved before they are looked up, and where they stand in the batch;
+// kernels would take other rows for them.
+func TestMovedIDsAreChecked(t *testing.T) {
+	for _, c := range []struct {
+		ids   [3]int32
+		nodes [2]int32
+		want  string
+	}{
+		{[3]int32{3, 100, 8}, [2]int32{4, 0}, ""}, // the one in the middle is not looked up
+		{[3]int32{4, 0, 8}, [2]int32{4, 0}, "ids: place 3 of micro-batch 0 holds 4, the model knows 0 to 3"},
+		{[3]int32{3, 0, 9}, [2]int32{4, 0}, "ids: place 5 of micro-batch 0 holds 9, the model knows 0 to 8"},
+		{[3]int32{3, 0, 8}, [2]int32{5, 0}, "nodes: place 2 of micro-batch 0 holds 5, the model knows 0 to 4"},
+	} {
+		conf := described(t)
+		conf.MicroBatches = 1
+		w := wrap(t, &moved{nn.NewEmbedding(4, 2), nn.NewEmbedding(9, 2)}, conf)
+		_, err := w.Step(spillway.Batch{"ids": spillway.Ints(append([]int32{0, 0, 0}, c.ids[:]...), 2, 3), "nodes": spillway.Ints(append([]int32{0, 0}, c.nodes[:]...), 2, 2)})
+		if err == nil && c.want != "" || err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("ids %v and nodes %v: %v, want %q", c.ids, c.nodes, err, c.want)
+		}
+	}
+	constant := func(b *graph.Builder, x graph.Value) graph.Value {
+		return nn.Mean(b, b.IndexAdd(nn.Input(b, 3), 1, b.Integers("groups", []int32{0, 2, 1}), 2))
+	}
+	if _, err := spillway.Wrap(&sole{one(constant)}, described(t)); err == nil || !strings.Contains(err.Error(), "constant groups has 2 at place 1, want 0 to 1") {
+		t.Errorf("constant ids: %v", err)
 	}
 }
 

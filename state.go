@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"spillway/hf"
 	"spillway/run/state"
@@ -32,18 +33,23 @@ func (w *Wrapped) hold() error {
 }
 
 // LoadStateDict replaces all weights. The optimizer states stay. The dict must have every
-// param of the model in its shape, and no others.
+// param of the model in its shape, and no others; one that layers share may be there under the name of each, as in PyTorch's state_dict.
 func (w *Wrapped) LoadStateDict(d StateDict) error {
-	if err := d.Fits(w.params); err != nil {
+	d, err := d.Tied(w.model.Info.OtherNames)
+	if err == nil {
+		maps.DeleteFunc(d, func(name string, _ Tensor) bool { return w.model.Info.IsBuffer(name) })
+		err = d.Fits(w.params)
+	}
+	if err != nil {
 		return fmt.Errorf("loading weights into %s: %w", w.model.Name, err)
 	}
 	return w.load(d.Clone())
 }
 
-// Load replaces all weights by those of a folder that Save has written, or any other
-// with the model's params.
+// Load replaces all weights by those of a folder that Save has written, or any other folder or file
+// with the model's params: a state_dict of PyTorch as .safetensors, .pt, .pth or .bin. Counters of batch norms are passed over.
 func (w *Wrapped) Load(dir string) (err error) {
-	folder, err := hf.Open(dir)
+	folder, err := hf.OpenWeights(dir)
 	if err != nil {
 		return err
 	}

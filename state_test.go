@@ -2,6 +2,7 @@ package spillway_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -15,6 +16,7 @@ import (
 	"spillway/device"
 	"spillway/device/devicetest"
 	"spillway/dtype"
+	"spillway/graph"
 	"spillway/hf"
 	"spillway/internal/reference"
 	"spillway/lora"
@@ -109,6 +111,98 @@ func TestLoadStateDict(t *testing.T) {
 		if got := step(t, other, o.batch, 1)[0]; got != next {
 			t.Errorf("trained %v: the loss is %v, that of the other %v", train, got, next)
 		}
+	}
+}
+
+// scores has an embedding that scores too. Its params have the names of the fields that come first.
+type scores struct {
+	Items *nn.Embedding `hf:"items"`
+	Norm  *nn.BatchNorm `hf:"norm"`
+	Score *nn.Linear    `hf:"score"`
+}
+
+type scoresFirst struct { // the same with the other name first
+	Score *nn.Linear    `hf:"score"`
+	Norm  *nn.BatchNorm `hf:"norm"`
+	Items *nn.Embedding `hf:"items"`
+}
+
+func (s *scores) Blocks() []nn.Block {
+	return []nn.Block{{Name: "scores", Forward: func(b *graph.Builder, _ []graph.Value) []graph.Value {
+		x := s.Norm.Forward(b, s.Items.Forward(b, b.Part("ids", dtype.I32, b.MicroBatchSize)))
+		return []graph.Value{nn.CrossEntropy.Forward(b, s.Score.Forward(b, x))}
+	}}}
+}
+
+func (s *scoresFirst) Blocks() []nn.Block { return (&scores{s.Items, s.Norm, s.Score}).Blocks() }
+
+func newScores() *scores {
+	s := &scores{nn.NewEmbedding(6, 4), nn.NewBatchNorm(4), nn.NewLinear(4, 6)}
+	s.Score.Weight, s.Score.Bias = s.Items.Weight, nil
+	return s
+}
+
+// Files and dicts of PyTorch's state_dict load, whichever names a shared weight has in them (tools/reference/state_dicts.py).
+func TestStateDictsOfPyTorchLoad(t *testing.T) {
+	folder := filepath.Join("testdata", "reference", "state_dicts")
+	var want struct {
+		IDs     []int32
+		Outputs []float32
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "outputs.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &want)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := spillway.Batch{"ids": spillway.Ints(want.IDs, int64(len(want.IDs)))}
+	for _, name := range []string{"both.safetensors", "both.pt", "one.safetensors"} {
+		s := newScores()
+		for _, net := range []nn.Model{s, &scoresFirst{s.Score, s.Norm, s.Items}} {
+			w := wrap(t, net, described(t))
+			if err := w.Load(filepath.Join(folder, name)); err != nil {
+				t.Error(err)
+				continue
+			}
+			for i, got := range forward(t, w, ids).Floats {
+				if math.Abs(float64(got-want.Outputs[i])) > 1e-6 {
+					t.Errorf("%s into %T: output %d is %v, PyTorch's %v", name, net, i, got, want.Outputs[i])
+				}
+			}
+			d := stateDict(t, w)
+			if d["items.weight"].Floats == nil {
+				d["items.weight"] = d["score.weight"]
+			}
+			d["score.weight"] = d["items.weight"]
+			if err := w.LoadStateDict(d); err != nil {
+				t.Error(err)
+			}
+			d["score.weight"] = spillway.Floats(make([]float32, 24), 6, 4)
+			if err := w.LoadStateDict(d); err == nil || !strings.Contains(err.Error(), "are one param of the model") {
+				t.Errorf("two weights for one param: %v", err)
+			}
+		}
+	}
+	if err := wrap(t, newScores(), described(t)).Load(filepath.Join(folder, "outputs.json")); err == nil || !strings.Contains(err.Error(), "known are .bin, .pt, .pth, .safetensors") {
+		t.Errorf("a file that has no weights: %v", err)
+	}
+	apart := nn.NewLinear(4, 6)
+	apart.Bias = nil
+	w := wrap(t, &scores{nn.NewEmbedding(6, 4), nn.NewBatchNorm(4), apart}, described(t))
+	if err := w.Load(filepath.Join(folder, "one.safetensors")); err == nil || !strings.Contains(err.Error(), "lacks score.weight") {
+		t.Errorf("a model that shares nothing: %v", err)
+	}
+	if err := w.Load(filepath.Join(folder, "both.pt")); err != nil {
+		t.Error(err)
+	}
+	step(t, w, spillway.Batch{"ids": ids["ids"], "targets": ids["ids"]}, 1) // the two weights have other numbers from here on
+	dir := filepath.Join(t.TempDir(), "moved")
+	if err := w.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := wrap(t, newScores(), described(t)).Load(dir); err == nil || !strings.Contains(err.Error(), "are one param of the model") {
+		t.Errorf("a folder with two weights for one param: %v", err)
 	}
 }
 

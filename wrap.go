@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	"spillway/dtype"
@@ -134,12 +135,26 @@ func (w *Wrapped) adopt() error {
 		return err
 	}
 	w.params = first.Model.Params
+	w.model.Info.OtherNames = nn.OtherNames(net)
+	w.model.Info.Buffers = append(slices.Clone(w.model.Info.Buffers), w.unused(net)...)
 	isAdapter := map[string]bool{}
 	for _, p := range w.params {
 		isAdapter[p.Name] = w.c.Adapters.Rank > 0 && !p.Frozen
 	}
 	w.values, err = w.model.Values(w.params, func(param string) bool { return isAdapter[param] })
 	return err
+}
+
+// unused are the names of params that the model has and this task does not use, such as those of a head for training: weights from elsewhere may
+// have them.
+func (w *Wrapped) unused(net nn.Model) (names []string) {
+	bound, _ := nn.Bind(net) // which tracing did before
+	for _, p := range bound {
+		if !slices.ContainsFunc(w.params, func(used spec.Param) bool { return used.Name == p.Name }) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // openDevices opens those that are named, or all GPUs, or the CPU, and describes the

@@ -32,6 +32,8 @@ type Info struct {
 	// Buffers are how the names of tensors end that some folders have and that are not
 	// weights: PyTorch's buffers.
 	Buffers []string
+	// OtherNames are further names of params that several fields of the model share (tied), by their own.
+	OtherNames map[string][]string
 }
 
 // infoOf is the part of Info that a config gives, whatever the architecture.
@@ -110,11 +112,11 @@ func New(c *hf.Config) (nn.Model, Info, error) {
 
 // FileNames are the names a param may have in a folder, likeliest first.
 func (i Info) FileNames(param string) []string {
-	bare, ok := strings.CutPrefix(param, i.Prefix)
-	if !ok || i.Prefix == "" {
-		return []string{param}
+	names := []string{param}
+	if bare, ok := strings.CutPrefix(param, i.Prefix); ok && i.Prefix != "" {
+		names = append(names, bare)
 	}
-	return []string{param, bare}
+	return append(names, i.OtherNames[param]...)
 }
 
 // IsBuffer says whether a tensor of a folder is known not to be a weight: a table that old

@@ -245,6 +245,9 @@ func (r *Reverse) finish(inputs []graph.Port, o Options) error {
 			return 0
 		}
 		g := r.grads[in.Value]
+		if g == 0 && in.Role == graph.Carry && r.reachesCarry(inputs) {
+			g = r.EmitOne(op.Compare, op.Attr{Func2: op.Less}, in.Value, in.Value) // x < x: zeros, of NaN too
+		}
 		if g == 0 && in.Role == graph.Carry {
 			r.fail(fmt.Errorf("value %d of the block before reaches no output that gradients pass through; let that block not return it, or freeze the params up to there", in.Index))
 			return 0
@@ -270,6 +273,12 @@ func (r *Reverse) finish(inputs []graph.Port, o Options) error {
 		j.GradParam = append(j.GradParam, give(in, graph.GradParam))
 	}
 	return r.err
+}
+
+// reachesCarry says that gradients pass to a value of the block before. Its other values, which are detached or not used, then have gradients
+// of zeros, as in PyTorch; where none does, nothing before the block would be trained.
+func (r *Reverse) reachesCarry(inputs []graph.Port) bool {
+	return slices.ContainsFunc(inputs, func(in graph.Port) bool { return in.Role == graph.Carry && r.grads[in.Value] != 0 })
 }
 
 // centralized is a gradient without its mean over all dimensions but the first.

@@ -65,6 +65,7 @@ var rules = map[op.Kind]Rule{
 	op.Slice:              gradSlice,
 	op.Pad:                gradPad,
 	op.Gather:             gradGather,
+	op.GatherGrad:         gradScatterAdd,
 	op.Conv:               gradConv,
 	op.ConvInput:          gradConvInput,
 	op.Pool:               gradPool,

@@ -1,6 +1,7 @@
 package autograd_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -8,6 +9,8 @@ import (
 	"spillway/autograd/gradcheck"
 	"spillway/dtype"
 	"spillway/graph"
+	"spillway/graph/graphtest"
+	"spillway/internal/numtest"
 	"spillway/op"
 )
 
@@ -75,6 +78,35 @@ func TestWhatHasNoGradientIsAnError(t *testing.T) {
 		}
 		if _, err := autograd.Differentiate(p, autograd.Options{InputGrad: true}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q in it", c.name, err, c.want)
+		}
+	}
+}
+
+// A value of the block before that is detached, or not used, has a gradient of zeros where another of its values has a gradient.
+func TestDetachedCarriesHaveZeros(t *testing.T) {
+	f := op.Type{DType: dtype.F32, Shape: []int64{2, 3}}
+	b := graph.NewBuilder("carries", graph.Config{})
+	x, detached, unused := b.Input(f), b.Input(f), b.Input(f)
+	p, err := b.Program(graph.Carry, b.Mul(x, b.Detach(detached)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := autograd.Differentiate(p, autograd.Options{InputGrad: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[graph.Value]op.Array{j.GradOut[0]: numtest.Random(f, 1)}
+	for i, v := range []graph.Value{x, detached, unused} {
+		values[v] = numtest.Random(f, uint64(2+i))
+	}
+	values[unused].F[1] = math.NaN()
+	got, err := graphtest.Run(j.Program, values, op.Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		if want := values[j.GradOut[0]].F[i] * values[detached].F[i]; got[j.GradIn[0]].F[i] != want || got[j.GradIn[1]].F[i] != 0 || got[j.GradIn[2]].F[i] != 0 {
+			t.Errorf("gradients of element %d are %v, %v and %v, want %v and zeros", i, got[j.GradIn[0]].F[i], got[j.GradIn[1]].F[i], got[j.GradIn[2]].F[i], want)
 		}
 	}
 }

@@ -112,6 +112,11 @@ func gradPad(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	return r.Emit(op.Slice, a, dy[0])
 }
 
+// gradScatterAdd: each element was added once, to the place that its id names.
+func gradScatterAdd(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	return []graph.Value{0, r.EmitOne(op.Gather, op.Attr{Axis: n.Attr.Axis}, dy[0], n.In[0])}
+}
+
 func gradGather(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	a := op.Attr{Axis: n.Attr.Axis}
 	_, a.Length, _ = r.TypeOf(n.In[0]).Shape.Around(a.Axis, 1)

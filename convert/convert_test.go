@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"spillway/arch"
 	"spillway/convert"
@@ -352,6 +353,32 @@ func TestNothingIsWrittenHalf(t *testing.T) {
 	if names, err := full.List("/"); err != nil || len(names) > 0 {
 		t.Errorf("%v was left behind (%v)", names, err)
 	}
+}
+
+// A folder whose file is written to while it is converted gives none: the new one would be of two models.
+func TestFilesThatChangeAreNotConverted(t *testing.T) {
+	from, root := filepath.Join(t.TempDir(), "model"), t.TempDir()
+	if err := os.CopyFS(from, os.DirFS(plain)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(from, "model.safetensors")
+	if err := os.Chtimes(file, time.Time{}, time.Now().Add(-time.Hour)); err != nil { // clocks of files are coarse
+		t.Fatal(err)
+	}
+	touched := false
+	_, err := convert.Folder(context.Background(), open(t, from), filepath.Join(root, "out"), convert.Options{Linear: quant.NF4, Progress: func(done, total int64) {
+		if touched || done < total/3 {
+			return
+		}
+		touched = true
+		if err := os.Chtimes(file, time.Time{}, time.Now()); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err == nil || !strings.Contains(err.Error(), "changed while it was read") {
+		t.Errorf("a file that changed: %v", err)
+	}
+	empty(t, root)
 }
 
 // leaveLogits writes what a folder's model says of twelve tokens, next to it, where folders

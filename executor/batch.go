@@ -7,62 +7,14 @@ import (
 
 	"spillway/dtype"
 	"spillway/graph"
-	"spillway/op"
 	"spillway/plan"
 )
 
 // batch is what is known of what goes into an iteration and comes out.
 type batch struct {
-	writes int               // see BatchWrites
-	result dtype.Type        // of what the last block gives
-	ids    map[string]op.IDs // by tensor of the batch that holds ids: those allowed
-}
-
-// allowedIDs of the tensors of a batch. One that several ops read obeys the narrowest.
-func allowedIDs(p *plan.Plan) map[string]op.IDs {
-	allowed := map[string]op.IDs{}
-	for _, program := range p.Programs {
-		g := program.Graph
-		tensors := map[graph.Value]string{}
-		for _, port := range graph.Ports(g.Inputs, graph.Batch) {
-			tensors[port.Value] = port.Name
-		}
-		for _, n := range g.Nodes {
-			ids, ok := g.Call(n).IDs()
-			if !ok {
-				continue
-			}
-			name, ok := tensors[n.In[ids.Operand]]
-			if had, twice := allowed[name]; ok && (!twice || ids.Count < had.Count) {
-				allowed[name] = ids
-			}
-		}
-	}
-	return allowed
-}
-
-// CheckBatch refuses ids in the batch that the model does not know: kernels would read
-// other rows for them.
-func (e *Executor) CheckBatch() error {
-	for _, tensor := range e.Plan().Batch {
-		allowed, ok := e.batch.ids[tensor.Name]
-		if !ok {
-			continue
-		}
-		for micro := range e.Plan().MicroBatches {
-			raw, err := e.BatchTensor(micro, tensor.Name)
-			if err != nil {
-				return err
-			}
-			for i := 0; i < len(raw); i += 4 {
-				id := int32(binary.LittleEndian.Uint32(raw[i:]))
-				if (id < 0 || int64(id) >= allowed.Count) && !(allowed.AllowsIgnored && id == op.IgnoreIndex) {
-					return fmt.Errorf("%s: place %d of micro-batch %d holds %d, the model knows 0 to %d; do the tokenizer and the model belong together?", tensor.Name, i/4, micro, id, allowed.Count-1)
-				}
-			}
-		}
-	}
-	return nil
+	writes int        // see BatchWrites
+	result dtype.Type // of what the last block gives
+	ids    []idCheck
 }
 
 // BatchTensor is a tensor of a micro-batch as bytes to be filled before Iterate, or before Upload while an

@@ -36,7 +36,11 @@ func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 	if err := runnable(p, devices); err != nil {
 		return nil, err
 	}
-	e = &Executor{runner: runner{tally: &tally{routes: map[Route]*Transfers{}}, phases: map[string]*program{}}, batch: batch{result: resultType(p), ids: allowedIDs(p)}}
+	ids, err := idChecks(p)
+	if err != nil {
+		return nil, err
+	}
+	e = &Executor{runner: runner{tally: &tally{routes: map[Route]*Transfers{}}, phases: map[string]*program{}}, batch: batch{result: resultType(p), ids: ids}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())

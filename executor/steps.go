@@ -106,8 +106,12 @@ func (s *Step) Phase() string { return s.phase }
 // IDs is how many ids a tensor of the batch may hold, from 0 on; ok is false where no op
 // looks them up.
 func (e *Executor) IDs(tensor string) (count int64, ok bool) {
-	ids, ok := e.batch.ids[tensor]
-	return ids.Count, ok
+	for _, c := range e.batch.ids {
+		if c.tensor == tensor && (!ok || c.ids.Count < count) {
+			count, ok = c.ids.Count, true
+		}
+	}
+	return count, ok
 }
 
 // cacheTensor is the keys or the values of a block.

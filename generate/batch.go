@@ -79,7 +79,7 @@ func (b *Batch) Forget(request int) {
 func (b *Batch) Statistics() Statistics {
 	s := b.statistics
 	for _, g := range b.list {
-		s.NewTokens += g.statistics.NewTokens
+		s.NewTokens, s.Unwritten = s.NewTokens+g.statistics.NewTokens, s.Unwritten+g.statistics.Unwritten
 		s.Guessed, s.Accepted = s.Guessed+g.statistics.Guessed, s.Accepted+g.statistics.Accepted
 		s.Passes, s.Branches = s.Passes+g.statistics.Passes, s.Branches+g.statistics.Branches
 	}

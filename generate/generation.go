@@ -172,7 +172,7 @@ func (g *Generation) close(q Sequence) error {
 type writer struct {
 	q       Sequence
 	picker  *Picker
-	text    *tokenizer.Stream // nil without a tokenizer
+	text    *textStream // nil without a tokenizer
 	stops   stopFinder
 	result  *Result
 	pending []Token  // that no piece had yet
@@ -261,12 +261,33 @@ func (g *Generation) writers(first Sequence) (list []*writer, err error) {
 // space at the start of a word is dropped where a text begins, and nowhere else.
 const contextTokens = 8
 
+// textStream decodes the tokens of a text. Models may have more ids than their tokenizers, which round vocabularies up for
+// speed: such an id writes nothing, as in transformers.
+type textStream struct {
+	*tokenizer.Stream
+	tokenizer *tokenizer.Tokenizer
+}
+
+// has says whether the tokenizer has a text for an id.
+func (s *textStream) has(id int32) bool {
+	_, known := s.tokenizer.Token(id)
+	return known
+}
+
+// Push is that of tokenizer.Stream, for all ids of the model.
+func (s *textStream) Push(id int32) (string, error) {
+	if !s.has(id) {
+		return "", nil
+	}
+	return s.Stream.Push(id)
+}
+
 // stream decodes what comes after the prompt; nil without a tokenizer.
-func (g *Generation) stream() (*tokenizer.Stream, error) {
+func (g *Generation) stream() (*textStream, error) {
 	if g.tokenizer == nil {
 		return nil, nil
 	}
-	s := g.tokenizer.Stream(!g.r.KeepSpecial)
+	s := &textStream{g.tokenizer.Stream(!g.r.KeepSpecial), g.tokenizer}
 	for _, id := range g.r.Prompt[max(len(g.r.Prompt)-contextTokens, 0):] {
 		if _, err := s.Push(id); err != nil {
 			return nil, err
@@ -308,6 +329,8 @@ func (g *Generation) advance(ctx context.Context, i int, w *writer, yield func(P
 			w.result.End, w.result.StopToken = Stopped, id.ID
 		} else if text, err = w.add(id); err != nil {
 			return err
+		} else if w.text != nil && !w.text.has(id.ID) {
+			g.statistics.Unwritten++
 		}
 		if w.result.End == "" && len(w.result.Tokens) == g.room {
 			w.result.End = Length
@@ -385,7 +408,7 @@ func (w *writer) add(token Token) (text string, err error) {
 		return "", nil
 	}
 	if text, err = w.text.Push(token.ID); err != nil {
-		return "", fmt.Errorf("the model wrote token %d, which its tokenizer does not have: do the two belong together? (%w)", token.ID, err)
+		return "", fmt.Errorf("decoding token %d: %w", token.ID, err)
 	}
 	text, w.result.StopString = w.stops.push(text)
 	if w.result.StopString != "" {

@@ -94,6 +94,7 @@ type Statistics struct {
 	PromptTokens int // those of all prompts
 	ReusedTokens int // of them, those that were there from before
 	NewTokens    int // of all continuations, stop tokens and those of stop strings too
+	Unwritten    int // of them, those that the tokenizer does not have, which write nothing
 	// Guessed tokens were computed before they were known to be right, and Accepted are those that were.
 	Guessed, Accepted int
 	// Passes are steps of a text with guesses, and Branches the continuations that were guessed in all of them.

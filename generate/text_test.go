@@ -265,3 +265,22 @@ func TestSpacesAfterThePrompt(t *testing.T) {
 		}
 	}
 }
+
+// A model may have more ids than its tokenizer, whose vocabulary was rounded up: they write nothing, as transformers'
+// decode has it, and are among the tokens.
+func TestIDsBeyondTheTokenizerWriteNothing(t *testing.T) {
+	e := &script{text: []int32{'a', 280, 0xc3, 281, 0xbc, 'b'}, vocab: 300} // one between the two bytes of a character
+	g, err := generate.New(e, tokenizer.Bytes(), generate.Request{Prompt: []int32{'?'}, Stop: []string{"\u00fcb"}, MaxNewTokens: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range g.All(context.Background()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, s := g.Results()[0], g.Statistics()
+	if r.Text != "a" || r.StopString != "\u00fcb" || len(r.Tokens) != 6 || r.Tokens[1].ID != 280 || s.Unwritten != 2 {
+		t.Errorf("%q until %q, %v, %d tokens unwritten", r.Text, r.StopString, r.Tokens, s.Unwritten)
+	}
+}

@@ -3,6 +3,7 @@ package gguf
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -91,27 +92,52 @@ func (f *File) Folder() (string, error) {
 			return "", err
 		}
 	}
-	base, err := os.UserCacheDir()
-	if err != nil {
-		base = os.TempDir()
-	}
-	dir := filepath.Join(base, "spillway", "gguf", hex.EncodeToString(sum.Sum(nil)[:16]))
-	const last = "config.json"
-	if there, err := vfs.Exists(vfs.OS, filepath.Join(dir, last)); err == nil && there {
-		return dir, nil
+	name := hex.EncodeToString(sum.Sum(nil)[:16])
+	bases := cacheFolders()
+	for _, base := range bases {
+		dir := filepath.Join(base, name)
+		if there, err := vfs.Exists(vfs.OS, filepath.Join(dir, lastFile)); err == nil && there {
+			return dir, nil
+		}
 	}
 	files, err := f.Files()
 	if err != nil {
 		return "", err
 	}
-	if err := vfs.MkdirAll(vfs.OS, dir); err != nil {
-		return "", fmt.Errorf("storing the tokenizer of a GGUF file: %w", err)
+	var errs []error
+	for _, base := range bases {
+		dir := filepath.Join(base, name)
+		err := storeFiles(dir, files)
+		if err == nil {
+			return dir, nil
+		}
+		errs = append(errs, err)
 	}
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return name == last })
-	for _, name := range append(names, last) {
+	return "", fmt.Errorf("storing the tokenizer of a GGUF file: %w; XDG_CACHE_HOME or TMPDIR names another place", errors.Join(errs...))
+}
+
+// lastFile is written when all others are there.
+const lastFile = "config.json"
+
+// cacheFolders are where the small files may be stored, the best place first: the user's cache, and for users who have none
+// that can be written, as in containers, a folder of theirs among temporary files.
+func cacheFolders() (list []string) {
+	if base, err := os.UserCacheDir(); err == nil {
+		list = append(list, filepath.Join(base, "spillway", "gguf"))
+	}
+	return append(list, filepath.Join(os.TempDir(), fmt.Sprintf("spillway-%d", os.Getuid()), "gguf"))
+}
+
+// storeFiles writes the small files to a folder.
+func storeFiles(dir string, files map[string][]byte) error {
+	if err := vfs.MkdirAll(vfs.OS, dir); err != nil {
+		return err
+	}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return name == lastFile })
+	for _, name := range append(names, lastFile) {
 		if err := vfs.ReplaceBytes(vfs.OS, filepath.Join(dir, name), files[name]); err != nil {
-			return "", fmt.Errorf("storing the tokenizer of a GGUF file: %w", err)
+			return err
 		}
 	}
-	return dir, nil
+	return nil
 }

@@ -121,7 +121,7 @@ func (f *File) open(disk vfs.FS, path string) error {
 
 // part opens one file and reads its header.
 func (f *File) part(disk vfs.FS, path string) (*header, error) {
-	file, err := disk.Open(path)
+	file, err := vfs.OpenSteady(disk, path)
 	if err != nil {
 		return nil, err
 	}

@@ -342,3 +342,37 @@ func TestSplitModels(t *testing.T) {
 		t.Errorf("without its third part: %v", err)
 	}
 }
+
+// Where the user's cache cannot be written, as in containers whose home is missing, the small files are temporary ones.
+func TestFilesWithoutACacheOfTheUser(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	temporary := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(file, "cache"))
+	t.Setenv("HOME", filepath.Join(file, "home"))
+	t.Setenv("LocalAppData", filepath.Join(file, "local"))
+	t.Setenv("TMPDIR", temporary)
+	t.Setenv("TMP", temporary)
+	for range 2 { // the second time they are there
+		f, err := hf.Open("testdata/llama.gguf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(f.Dir, temporary) {
+			t.Errorf("the files are in %s, not among temporary ones", f.Dir)
+		}
+		if raw, err := os.ReadFile(filepath.Join(f.Dir, hf.ConfigName)); err != nil || !strings.Contains(string(raw), `"model_type":"llama"`) && !strings.Contains(string(raw), `"model_type": "llama"`) {
+			t.Errorf("the config is not that of the file: %s (%v)", raw, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("TMPDIR", file)
+	t.Setenv("TMP", file)
+	if _, err := hf.Open("testdata/llama.gguf"); err == nil || !strings.Contains(err.Error(), "XDG_CACHE_HOME or TMPDIR") {
+		t.Errorf("without any place: %v", err)
+	}
+}

@@ -62,7 +62,34 @@ type Builder struct {
 	caches  []Port           // what the block leaves in its caches
 	streams uint32
 	err     error
+	block   Value // marks the values that model code gets, see ofBlock
 }
+
+// Values of a block are marked in the bits above the number that its program gives them, so that one which model code held on to in another
+// block is told apart: it would name any tensor there.
+const (
+	valueBits   = 22     // four million values in a block
+	blockMarks  = 1 << 9 // blocks that are told apart
+	valueNumber = 1<<valueBits - 1
+)
+
+// NewBlockBuilder starts the program of the block of a model at a place.
+func NewBlockBuilder(name string, c Config, place int) *Builder {
+	b := NewBuilder(name, c)
+	b.block = Value(1+place%(blockMarks-1)) << valueBits
+	return b
+}
+
+// ofBlock is the number of a value in the program, 0 for no value; ok is false for one that is not of this block.
+func (b *Builder) ofBlock(v Value) (number Value, ok bool) {
+	if v == 0 {
+		return 0, true
+	}
+	number = v &^ b.block
+	return number, v > 0 && v&b.block == b.block && number > 0 && int(number) < len(b.program.Types) && (b.block == 0 || number <= valueNumber)
+}
+
+const foreign = "a value of another block: a block returns what the next one needs, which takes it as in[i]"
 
 // NeedWholeBatch says that what is computed depends on all samples of a batch together, so that a batch
 // must be one micro-batch.
@@ -108,7 +135,11 @@ func (b *Builder) Program(role Role, out ...Value) (*Program, error) {
 		return nil, b.err
 	}
 	for i, v := range out {
-		if v <= 0 || int(v) >= len(b.program.Types) {
+		v, ok := b.ofBlock(v)
+		if !ok {
+			return nil, fmt.Errorf("%s returns %s", b.program.Name, foreign)
+		}
+		if v == 0 {
 			return nil, fmt.Errorf("%s returns no value", b.program.Name)
 		}
 		b.program.Outputs = append(b.program.Outputs, Port{Value: v, Role: role, Index: i})
@@ -135,7 +166,11 @@ func (b *Builder) Fail(format string, args ...any) {
 
 // TypeOf a value; the zero type for no value.
 func (b *Builder) TypeOf(v Value) op.Type {
-	if v <= 0 || int(v) >= len(b.program.Types) {
+	v, ok := b.ofBlock(v)
+	if !ok {
+		b.Fail("%s", foreign)
+	}
+	if !ok || v == 0 {
 		return op.Type{}
 	}
 	return b.program.Types[v]
@@ -191,8 +226,8 @@ func (b *Builder) named(p Port, t op.Type) Value {
 		key += fmt.Sprintf(" %v %x", t, sha256.Sum256(p.Data))
 	}
 	if v, ok := b.inputs[key]; ok {
-		if !b.program.Types[v].Equal(t) {
-			b.Fail("%s is %v and %v", key, b.program.Types[v], t)
+		if had := b.TypeOf(v); !had.Equal(t) {
+			b.Fail("%s is %v and %v", key, had, t)
 		}
 		return v
 	}
@@ -213,7 +248,7 @@ func (b *Builder) input(p Port, t op.Type) Value {
 	t.Shape = slices.Clone(t.Shape)
 	p.Value = b.value(t)
 	b.program.Inputs = append(b.program.Inputs, p)
-	return p.Value
+	return p.Value | b.block
 }
 
 func (b *Builder) value(t op.Type) Value {
@@ -227,13 +262,18 @@ func (b *Builder) Apply(kind op.Kind, attr op.Attr, in ...Value) []Value {
 	if b.err != nil {
 		return make([]Value, 8)
 	}
-	types := make([]op.Type, len(in))
+	types, in := make([]op.Type, len(in)), slices.Clone(in)
 	for i, v := range in {
+		var ok bool
+		if in[i], ok = b.ofBlock(v); !ok {
+			b.Fail("%s: operand %d is %s", kind, i, foreign)
+			return make([]Value, 8)
+		}
 		if v == 0 {
 			b.Fail("%s: operand %d is no value", kind, i)
 			return make([]Value, 8)
 		}
-		types[i] = b.program.Types[v]
+		types[i] = b.program.Types[in[i]]
 	}
 	attr = own(attr)
 	call, err := op.Make(kind, attr, types...)
@@ -245,12 +285,13 @@ func (b *Builder) Apply(kind op.Kind, attr op.Attr, in ...Value) []Value {
 		b.Fail("%w", err)
 		return make([]Value, 8)
 	}
-	out := make([]Value, len(call.Out))
+	out, given := make([]Value, len(call.Out)), make([]Value, len(call.Out))
 	for i, t := range call.Out {
 		out[i] = b.value(t)
+		given[i] = out[i] | b.block
 	}
-	b.program.Nodes = append(b.program.Nodes, Node{Kind: kind, Attr: attr, In: slices.Clone(in), Out: slices.Clone(out), At: modelLine()})
-	return out
+	b.program.Nodes = append(b.program.Nodes, Node{Kind: kind, Attr: attr, In: in, Out: out, At: modelLine()})
+	return given
 }
 
 // own is the attributes with slices of their own: those that callers gave stay theirs.
@@ -268,7 +309,13 @@ func (b *Builder) checkIDs(c op.Call, in []Value) error {
 	if !has {
 		return nil
 	}
-	at := slices.IndexFunc(b.program.Inputs, func(p Port) bool { return p.Role == Const && p.Value == in[ids.Operand] })
+	read := in[ids.Operand]
+	for i := len(b.program.Nodes) - 1; i >= 0; i-- { // back to what has all the same numbers
+		if n := b.program.Nodes[i]; n.Out[0] == read && (n.Kind == op.Reshape || n.Kind == op.Permute || n.Kind == op.Expand) {
+			read = n.In[0]
+		}
+	}
+	at := slices.IndexFunc(b.program.Inputs, func(p Port) bool { return p.Role == Const && p.Value == read })
 	if at < 0 {
 		return nil
 	}
@@ -287,8 +334,17 @@ func (b *Builder) Stream() uint32 {
 	return b.streams
 }
 
-// layers are the packages that do not count as model code: this one and nn.
-var layers = map[string]bool{"graph": true, "nn": true}
+// Panicked is the mistake of model code that panicked, with the line that did: the first mistake there was, which is mostly why, or the panic. It is called
+// by the function that recovers.
+func (b *Builder) Panicked(reason any) error {
+	if b.err == nil {
+		b.Fail("the code of the block failed: %v", reason)
+	}
+	return b.err
+}
+
+// layers are the packages that do not count as model code: this one, nn, and those that a panic passes through.
+var layers = map[string]bool{"graph": true, "nn": true, "spec": true, "runtime": true}
 
 // lines caches the text of program counters: a model calls from few places, many times.
 var lines sync.Map // uintptr to string, "" for a line of layers

@@ -117,7 +117,7 @@ func (b *Builder) CachedAttention(a op.Attr, q, k, v Value) Value {
 		b.named(keys, op.Type{DType: c.Key, Shape: stored}), b.named(values, op.Type{DType: c.Value, Shape: stored}),
 		b.Part("positions", dtype.I32, 1, b.Seq), b.Part("sequences", dtype.I32, 1, b.Seq),
 		b.Part(c.PagesName(a.Window), dtype.I32, c.Slots(), pages))
-	keys.Value, values.Value = out[0], out[1]
+	keys.Value, values.Value = out[0]&^b.block, out[1]&^b.block
 	keys.Index, values.Index = 2*n, 2*n+1
 	b.caches = append(b.caches, keys, values)
 	return out[2]

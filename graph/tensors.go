@@ -2,7 +2,6 @@ package graph
 
 import (
 	"slices"
-	"strconv"
 
 	"spillway/op"
 	"spillway/shape"
@@ -178,8 +177,7 @@ func (b *Builder) PadConstant(x Value, axis int, before, behind int64, number fl
 		}
 		s := slices.Clone(t.Shape)
 		s[axis] = n
-		c := b.Cast(b.Floats("constant "+strconv.FormatFloat(number, 'g', -1, 64), []float32{float32(number)}), t.DType)
-		parts = slices.Insert(parts, at, b.Expand(c, s...))
+		parts = slices.Insert(parts, at, b.Expand(b.Number(x, number), s...))
 	}
 	around(before, 0)
 	around(behind, len(parts))
@@ -305,7 +303,7 @@ func (b *Builder) Power(x Value, exponent float64) Value { return b.Map(op.Power
 
 // PlusConstant adds a constant.
 func (b *Builder) PlusConstant(x Value, c float64) Value {
-	return b.Plus(x, b.Cast(b.Floats("constant "+strconv.FormatFloat(c, 'g', -1, 64), []float32{float32(c)}), b.TypeOf(x).DType))
+	return b.Plus(x, b.Number(x, c))
 }
 
 // Reduce makes one number of all along some axes, of all axes where none are named; then it is [1].

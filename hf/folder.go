@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -112,6 +113,27 @@ func openWeightsFile(disk vfs.FS, path string) (tensorfile.Source, error) {
 	return weightsFiles[filepath.Ext(path)](disk, path)
 }
 
+// OpenWeights opens nothing but the weights of a folder or of a file, such as the state_dict of a PyTorch model: what model they are of, the
+// caller knows. The caller closes it.
+func OpenWeights(path string) (tensorfile.Source, error) {
+	path, err := hub.Path(path)
+	if err == nil {
+		err = vfs.CheckFinished(path)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case gguf.IsFile(vfs.OS, path):
+		return openGGUF(vfs.OS, path)
+	case IsWeightsFile(vfs.OS, path):
+		return openWeightsFile(vfs.OS, path)
+	}
+	if info, err := vfs.OS.Stat(path); err == nil && !info.Dir {
+		return nil, fmt.Errorf("%s is no file of weights that is known by its name; known are %s and GGUF files", path, strings.Join(slices.Sorted(maps.Keys(weightsFiles)), ", "))
+	}
+	return tensorfile.OpenFolder(vfs.OS, path)
+}
+
 // openGGUF opens a file that is a whole model. What is not weights is in a folder of the
 // cache then, which Dir names.
 func openGGUF(disk vfs.FS, path string) (*Folder, error) {
@@ -166,29 +188,11 @@ func (f *Folder) untie() error {
 		if !ok {
 			continue
 		}
-		same, err := sameNumbers(head, embedding)
+		same, err := tensorfile.SameNumbers(head, embedding)
 		f.Config.Tied = f.Config.Tied && same
 		return err
 	}
 	return nil
-}
-
-// sameNumbers compares tensors element by element, some at a time.
-func sameNumbers(a, b tensorfile.Tensor) (bool, error) {
-	if !a.Shape.Equal(b.Shape) || a.CheckReal() != nil || b.CheckReal() != nil {
-		return false, nil // one is quantized and the other is not
-	}
-	var x, y [1 << 14]float32
-	for first, n := int64(0), a.Shape.Elements(); first < n; first += int64(len(x)) {
-		k := min(n-first, int64(len(x)))
-		if err := errors.Join(a.ReadF32(x[:k], first), b.ReadF32(y[:k], first)); err != nil {
-			return false, err
-		}
-		if !slices.Equal(x[:k], y[:k]) {
-			return false, nil
-		}
-	}
-	return true, nil
 }
 
 func (f *Folder) readConfigs(disk vfs.FS) error {

@@ -28,11 +28,13 @@ const (
 	sustainedShare                  = 0.88 // of matmuls on tensor cores without pauses: 717 of 813 TFLOP/s on an H200
 	linkBidirectional Bidirectional = 0.92 // PCIe 5 on an H200 carries 101.6 GB/s both ways, 55.5 and 55.4 alone
 
-	hostCores               = 16
-	copyPerCore units.Rate  = 5e9
-	busCores                = 5    // cores that saturate the memory bus
-	corePeak    units.Flops = 40e9 // f32 per core, AVX2 at 2.5 GHz, half of its peak
-	cpuLaunch               = time.Microsecond
+	hostCores              = 16
+	copyPerCore units.Rate = 5e9
+	// busCores saturate the memory bus of a desktop, which has two channels, and serverBusCores that of a server: next to
+	// an H200 16 cores read 88 to 102 GB/s in matmuls of one row and carry 132 to 145 in updates, and here 120 in both.
+	busCores, serverBusCores             = 5, 12
+	corePeak                 units.Flops = 40e9 // f32 per core, AVX2 at 2.5 GHz, half of its peak
+	cpuLaunch                            = time.Microsecond
 	// hostBandwidthShare is Link.HostBandwidth per GPU as a multiple of Host.Update:
 	// 165 GB/s and 138 on 16 cores next to an H200.
 	hostBandwidthShare = 1.2
@@ -54,19 +56,19 @@ const (
 // Complete fills every figure that has no source yet: with what is published of a GPU that
 // has a known name, with what follows from other figures, else with a typical value.
 func (m *Machine) Complete() {
-	gpus, cpus := 0, 0
+	gpus, cpus, server := 0, 0, false
 	var onDevices units.Bytes
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		if d.Kind == GPU {
 			gpus++
-			d.assumeGPU()
+			server = d.assumeGPU() || server
 		} else {
 			cpus++
 		}
 		onDevices += d.Memory
 	}
-	m.Host.assume(onDevices, gpus > 0)
+	m.Host.assume(onDevices, gpus > 0, server)
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		if d.Kind == CPU {
@@ -81,8 +83,9 @@ func (m *Machine) Complete() {
 	}
 }
 
-// assumeGPU takes the published figures of a GPU with a known name first, then typical ones.
-func (d *Device) assumeGPU() {
+// assumeGPU takes the published figures of a GPU with a known name first, then typical ones. It says whether servers have
+// such a GPU.
+func (d *Device) assumeGPU() (server bool) {
 	model, known := findModel(d.Model)
 	if known {
 		d.Fill(model.device(), Published)
@@ -104,6 +107,7 @@ func (d *Device) assumeGPU() {
 		typical.Compute = Compute{BF16: bf16, F16: bf16, TF32: bf16 / 2, F32: bf16 / 4}
 	}
 	d.Fill(typical, Assumed)
+	return known && model.server()
 }
 
 // ForPlans is the machine with what forecasts need to know of GPUs and descriptions do not say: a typical time of short kernels,
@@ -150,8 +154,8 @@ func derivedFrom(s Source) Source {
 	return s
 }
 
-// assume fills the host. All its memory is usable where no GPU is described, as in tests.
-func (h *Host) assume(onDevices units.Bytes, withGPUs bool) {
+// assume fills the host, a desktop or a server. All its memory is usable where no GPU is described, as in tests.
+func (h *Host) assume(onDevices units.Bytes, withGPUs, server bool) {
 	h.Fill(Host{Memory: max(hostPerDevice*onDevices, minHost), Cores: hostCores}, Assumed)
 	allowed := h.Memory
 	if h.Limit > 0 {
@@ -161,9 +165,13 @@ func (h *Host) assume(onDevices units.Bytes, withGPUs bool) {
 		h.Fill(Host{Usable: units.Bytes(float64(allowed) * hostShare)}, Assumed)
 	}
 	h.Fill(Host{Usable: allowed}, Derived)
+	bus := busCores
+	if server {
+		bus = serverBusCores
+	}
 	h.Fill(Host{
 		CopyOne: copyPerCore,
-		Copy:    copyPerCore * units.Rate(min(h.Cores, busCores)),
+		Copy:    copyPerCore * units.Rate(min(h.Cores, bus)),
 		Compute: Compute{F32: corePeak * units.Flops(h.Cores)},
 	}, Assumed)
 	h.Fill(Host{Update: 2 * h.Copy}, Assumed)

@@ -98,6 +98,9 @@ func findModel(name string) (gpuModel, bool) {
 	return found, found.name != ""
 }
 
+// server says whether servers have the GPU, whose hosts have more channels to memory than those of desktops.
+func (c gpuModel) server() bool { return !strings.HasPrefix(c.name, "rtx") && c.name != "a6000" }
+
 // device is the model as a Device, at the rates that large work reaches on it.
 func (c gpuModel) device() Device {
 	tera := func(v float64) units.Flops { return units.Flops(v * 1e12 * computeShare) }

@@ -94,7 +94,8 @@ func TestDefaultsAreMarked(t *testing.T) {
 // The published peaks times the stated shares must give what was measured on the
 // GPU we measured: 790 TFLOP/s, 4.3 TB/s, 55 GB/s.
 func TestH200AgreesWithMeasurement(t *testing.T) {
-	d := parse(t, "h200").Devices[0]
+	m := parse(t, "h200")
+	d := m.Devices[0]
 	near := func(what string, got, want float64) {
 		if got < 0.97*want || got > 1.03*want {
 			t.Errorf("%s: %.4g, measured %.4g", what, got, want)
@@ -103,6 +104,12 @@ func TestH200AgreesWithMeasurement(t *testing.T) {
 	near("bf16", float64(d.Compute.BF16), 790e12)
 	near("bandwidth", float64(d.Bandwidth), 4.3e12)
 	near("link", float64(d.Link.In), 55.4e9)
+	if got := m.Host.Update; got < 102e9 || got > 138e9 { // by reads and by updates
+		t.Errorf("the host's memory carries %v, 102 to 138 GB/s were measured", got)
+	}
+	if desktop := parse(t, "rtx4090").Host; desktop.Update != 50e9 {
+		t.Errorf("a desktop's memory carries %v", desktop.Update)
+	}
 }
 
 func TestGPUsAreSound(t *testing.T) {

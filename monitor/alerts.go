@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"spillway/eventlog"
+	"spillway/plan"
 	"spillway/trace"
 	"spillway/units"
 )
@@ -141,7 +142,7 @@ func (r *rules) pace(it *eventlog.Iteration) {
 		why = "most of the difference is on " + r.lane
 	}
 	r.alert(eventlog.Alert{Step: it.Step, Level: eventlog.Warning, Name: "slower-than-forecast",
-		Text: fmt.Sprintf("%d steps in a row took over %.1f × the forecast: %.4g s, forecast %.4g s; %s", slowSteps, slowFactor, it.Seconds, it.Forecast, why)})
+		Text: fmt.Sprintf("%d steps in a row took over %.1f × the forecast: %s, forecast %s; %s", slowSteps, slowFactor, units.Seconds(it.Seconds), units.Seconds(it.Forecast), why)})
 }
 
 // traced compares a trace with the forecast's, instruction by instruction.
@@ -158,7 +159,7 @@ func (r *rules) traced(step int64, measured, forecast []trace.Event) {
 		}
 		s := lanes[m.Lane]
 		lanes[m.Lane] = sums{s.measured + m.End - m.Start, s.forecast + f.End - f.Start, 0}
-		if m.Verb == trace.Move && m.Bytes >= linkBytes {
+		if m.Verb == trace.Move && m.Lane.Queue != string(plan.Compute) && m.Bytes >= linkBytes { // between kernels it stays on the device
 			s := links[m.Lane]
 			links[m.Lane] = sums{s.measured + m.End - m.Start, s.forecast + f.End - f.Start, s.bytes + m.Bytes}
 		}

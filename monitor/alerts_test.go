@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"spillway/eventlog"
+	"spillway/plan"
 	"spillway/trace"
 )
 
@@ -53,6 +54,20 @@ func TestSlowerThanForecast(t *testing.T) {
 	}
 	if len(*alerts) != 2 || (*alerts)[0].Name != "slow-link" || (*alerts)[1].Name != "slower-than-forecast" || !strings.Contains((*alerts)[1].Text, "gpu0 in") {
 		t.Errorf("%v", *alerts)
+	}
+}
+
+// Copies inside a device cross no link, however slow they are.
+func TestSlowLinksAreOfCopiesOverThem(t *testing.T) {
+	for queue, want := range map[plan.Lane]int{plan.In: 1, plan.Out: 1, plan.Compute: 0} {
+		r, alerts := heard()
+		at := func(end int64) []trace.Event {
+			return []trace.Event{{Verb: trace.Move, Lane: trace.Lane{Device: "gpu0", Queue: string(queue)}, End: end, Bytes: 1 << 30}}
+		}
+		r.traced(3, at(200_000_000), at(100_000_000))
+		if len(*alerts) != want {
+			t.Errorf("copies on %s: %v", queue, *alerts)
+		}
 	}
 }
 

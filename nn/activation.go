@@ -66,7 +66,7 @@ func (lambda Softshrink) Forward(b *graph.Builder, x graph.Value) graph.Value {
 
 // Forward keeps the shape: 0 from -lambda to lambda, else x.
 func (lambda Hardshrink) Forward(b *graph.Builder, x graph.Value) graph.Value {
-	far := b.Compare(op.Greater, b.Unary(op.Abs, x), b.Cast(b.Floats("lambda", []float32{float32(lambda)}), b.TypeOf(x).DType))
+	far := b.Compare(op.Greater, b.Unary(op.Abs, x), b.Number(x, float64(lambda)))
 	return b.Binary(op.If, far, x)
 }
 

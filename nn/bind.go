@@ -1,6 +1,22 @@
 package nn
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
+
+// OtherNames are the further names of params that are reached from several fields, by their own.
+func OtherNames(m Model) map[string][]string {
+	names := map[string][]string{}
+	// What Bind accepted is walked without an error.
+	_ = Walk(m, func(name string, part any) error {
+		if p, ok := part.(*Param); ok && p.Name != "" && p.Name != name && !slices.Contains(names[p.Name], name) {
+			names[p.Name] = append(names[p.Name], name)
+		}
+		return nil
+	})
+	return names
+}
 
 // Bind names all params of a model from its hf tags and returns them in the order
 // of the fields. Binding again changes nothing, so that after the first time a
@@ -24,6 +40,9 @@ func Bind(m Model) ([]*Param, error) {
 		}
 		if err := p.Shape.Check(); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
+		}
+		if p.Shape.Elements() == 0 {
+			return fmt.Errorf("%s has the shape %v, without elements; leave the layer out", name, p.Shape)
 		}
 		if p.Name != name { // otherwise others may be reading it
 			p.Name = name

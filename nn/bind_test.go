@@ -111,6 +111,10 @@ func TestBindExplainsMistakes(t *testing.T) {
 			noBlocks
 			W *nn.Param `hf:"w"`
 		}{W: nn.NewParam(nn.Constant(0), -1)},
+		"a.weight has the shape [0 3], without elements": &struct {
+			noBlocks
+			Linear *nn.Linear `hf:"a"`
+		}{Linear: nn.NewLinear(3, 0)},
 	} {
 		if _, err := nn.Bind(m); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)

@@ -40,7 +40,8 @@ func Allowed(b *graph.Builder, allowed graph.Value) graph.Value {
 	return b.Binary(op.Unless, b.Cast(allowed, dtype.F32), hidden)
 }
 
-// EmbeddingBag is the sum or mean of rows of a table, PyTorch's layer of the same name with bags of one size.
+// EmbeddingBag is the sum or mean of rows of a table, PyTorch's layer of the same name with bags of one size. Smaller bags are filled up
+// with the id of WithPadding, which counts for nothing.
 type EmbeddingBag struct {
 	Embedding `hf:""`
 	Mode      op.Reduction // ReduceSum, ReduceMean (PyTorch's default) or ReduceMax
@@ -53,5 +54,21 @@ func NewEmbeddingBag(rows, width int64) *EmbeddingBag {
 
 // Forward maps ids [B N] i32 to [B width].
 func (e *EmbeddingBag) Forward(b *graph.Builder, ids graph.Value) graph.Value {
-	return b.Reduce(e.Mode, e.Embedding.Forward(b, ids), false, -2)
+	rows := e.Embedding.Forward(b, ids)
+	if e.padding == nil || b.Err() != nil {
+		return b.Reduce(e.Mode, rows, false, -2)
+	}
+	pads := e.pads(b, ids, b.TypeOf(rows).DType)
+	count := b.Sub(b.Number(rows, float64(b.TypeOf(ids).Shape.Last())), b.Sum(pads, -2))
+	switch e.Mode {
+	case op.ReduceSum:
+		return b.Sum(b.MaskedFill(rows, pads, 0), -2)
+	case op.ReduceMean:
+		return b.Div(b.Sum(b.MaskedFill(rows, pads, 0), -2), b.Maximum(count, b.Number(rows, 1)))
+	case op.ReduceMax: // that of an empty bag is 0
+		most := b.Max(b.MaskedFill(rows, pads, math.Inf(-1)), -2)
+		return b.Binary(op.If, count, most)
+	}
+	b.Fail("bags reduced by %v, want the sum, the mean or the largest", e.Mode)
+	return 0
 }

@@ -33,6 +33,9 @@ type Param struct {
 type Init struct {
 	Dist  string  `json:"dist"`            // "normal", "uniform", "constant", or one of the magnitudes
 	Scale float64 `json:"scale,omitempty"` // standard deviation, bound, the value, or the adapter's scale
+	// Elements ZeroFrom to before ZeroTo start at 0 all the same: the row of an embedding's padding.
+	ZeroFrom int64 `json:"zero_from,omitempty"`
+	ZeroTo   int64 `json:"zero_to,omitempty"`
 }
 
 // How a DoRA magnitude starts: as the norm of each output's weights, which are a row of
@@ -46,19 +49,19 @@ const (
 // adapter adds to them at first.
 func Magnitudes(scale float64, rows bool) Init {
 	if rows {
-		return Init{RowMagnitudes, scale}
+		return Init{Dist: RowMagnitudes, Scale: scale}
 	}
-	return Init{ColumnMagnitudes, scale}
+	return Init{Dist: ColumnMagnitudes, Scale: scale}
 }
 
 // Normal starts with mean 0 and the given standard deviation.
-func Normal(std float64) Init { return Init{"normal", std} }
+func Normal(std float64) Init { return Init{Dist: "normal", Scale: std} }
 
 // Uniform starts between -bound and bound.
-func Uniform(bound float64) Init { return Init{"uniform", bound} }
+func Uniform(bound float64) Init { return Init{Dist: "uniform", Scale: bound} }
 
 // Constant starts with one value everywhere.
-func Constant(value float64) Init { return Init{"constant", value} }
+func Constant(value float64) Init { return Init{Dist: "constant", Scale: value} }
 
 // NewParam makes a trainable param.
 func NewParam(init Init, dims ...int64) *Param {

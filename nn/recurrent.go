@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
 )
@@ -81,13 +82,19 @@ type state struct{ h, c graph.Value }
 // Forward maps x [B T in] to the states of the last layer [B T H], or [B T 2·H]. It starts from zeros.
 func (r *Recurrent) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	return r.Precision.In(b, x, func(x graph.Value) graph.Value {
-		return r.forward(b, x, make([]state, len(r.weights)))
+		return r.forward(b, x, make([]state, len(r.weights)), 0)
 	})
 }
 
 // ForwardFrom starts from states h, and of an LSTM c, [layers·directions B H], and gives those at the end too, as PyTorch's h_n and
 // c_n. No values count as zeros.
 func (r *Recurrent) ForwardFrom(b *graph.Builder, x, h, c graph.Value) (y, hn, cn graph.Value) {
+	return r.ForwardPacked(b, x, h, c, 0)
+}
+
+// ForwardPacked is ForwardFrom of sequences of several lengths [B] i32, as PyTorch's with pack_padded_sequence: behind its end a sequence
+// has outputs of zeros and its states stay, and the direction back begins at its end. No lengths count as all of x.
+func (r *Recurrent) ForwardPacked(b *graph.Builder, x, h, c, lengths graph.Value) (y, hn, cn graph.Value) {
 	y = r.Precision.In(b, x, func(x graph.Value) graph.Value {
 		states := make([]state, len(r.weights))
 		for i := range states {
@@ -99,7 +106,7 @@ func (r *Recurrent) ForwardFrom(b *graph.Builder, x, h, c graph.Value) (y, hn, c
 			}
 			states[i] = state{at(h), at(c)}
 		}
-		y := r.forward(b, x, states)
+		y := r.forward(b, x, states, lengths)
 		hs, cs := make([]graph.Value, len(states)), make([]graph.Value, len(states))
 		for i, s := range states {
 			hs[i], cs[i] = s.h, s.c
@@ -113,11 +120,12 @@ func (r *Recurrent) ForwardFrom(b *graph.Builder, x, h, c graph.Value) (y, hn, c
 }
 
 // forward leaves the states at the end in states.
-func (r *Recurrent) forward(b *graph.Builder, x graph.Value, states []state) graph.Value {
+func (r *Recurrent) forward(b *graph.Builder, x graph.Value, states []state, lengths graph.Value) graph.Value {
 	if s := b.TypeOf(x).Shape; b.Err() == nil && (len(s) != 3 || s[2] != r.In || s[1] < 1) {
 		b.Fail("%v of %v, want [B T %d]", r.Cell, b.TypeOf(x), r.In)
 		return 0
 	}
+	within := r.within(b, x, lengths)
 	x = b.Permute(x, 1, 0, 2) // positions first
 	per := len(r.weights) / max(r.Layers, 1)
 	for i := 0; i < len(r.weights); i += per {
@@ -126,7 +134,7 @@ func (r *Recurrent) forward(b *graph.Builder, x graph.Value, states []state) gra
 		}
 		both := make([]graph.Value, per)
 		for k := range both {
-			both[k] = r.run(b, r.weights[i+k], x, &states[i+k])
+			both[k] = r.run(b, r.weights[i+k], x, &states[i+k], within)
 		}
 		if x = both[0]; per > 1 {
 			x = b.Concat(both...)
@@ -135,8 +143,21 @@ func (r *Recurrent) forward(b *graph.Builder, x graph.Value, states []state) gra
 	return b.Permute(x, 1, 0, 2)
 }
 
+// within says for each position of x [B T in] whether sequences have it, 1 or 0 [1 B 1]; nil where all have all.
+func (r *Recurrent) within(b *graph.Builder, x, lengths graph.Value) []graph.Value {
+	s := b.TypeOf(x).Shape
+	if lengths == 0 || b.Err() != nil {
+		return nil
+	}
+	ends, list := b.Reshape(b.Cast(lengths, dtype.F32), 1, s[0], 1), make([]graph.Value, s[1])
+	for t := range list {
+		list[t] = b.Cast(b.Compare(op.Greater, ends, b.Number(ends, float64(t))), b.TypeOf(x).DType)
+	}
+	return list
+}
+
 // run steps over x [T B in] and gives all states [T B H]; at is the one before, then the last.
-func (r *Recurrent) run(b *graph.Builder, d direction, x graph.Value, at *state) graph.Value {
+func (r *Recurrent) run(b *graph.Builder, d direction, x graph.Value, at *state, within []graph.Value) graph.Value {
 	seen := b.Linear(x, d.input.Value(b), d.inputBias.Value(b))
 	if r.Cell != GRUCell { // the state's bias is within a product there
 		seen = b.Add(seen, d.stateBias.Value(b))
@@ -155,10 +176,26 @@ func (r *Recurrent) run(b *graph.Builder, d direction, x graph.Value, at *state)
 		if d.backward {
 			t = n - 1 - t
 		}
+		before := *at
 		at.h, at.c = r.step(b, d, steps[t], at.h, at.c)
 		states[t] = at.h
+		if within != nil {
+			states[t] = b.Binary(op.If, within[t], at.h)
+			at.h, at.c = kept(b, within[t], at.h, before.h), kept(b, within[t], at.c, before.c)
+		}
 	}
 	return b.ConcatAxis(0, states...)
+}
+
+// kept is the state before where a sequence has ended; no values count as zeros.
+func kept(b *graph.Builder, within, fresh, before graph.Value) graph.Value {
+	switch {
+	case fresh == 0:
+		return 0
+	case before == 0:
+		return b.Binary(op.If, within, fresh)
+	}
+	return b.Where(within, fresh, before)
 }
 
 // step gives the next state of h, and of the memory c of an LSTM; no values count as zeros.

@@ -9,7 +9,8 @@ import "fmt"
 const Gather Kind = "gather"
 
 // GatherGrad: dx of Attr.Length along Attr.Axis, each the sum of dy over the places that took it, in
-// order. Operands ids, dy.
+// order: PyTorch's scatter_add to zeros, and an op of models too. Its own gradient is Gather. Ids outside are clamped.
+// Operands ids, dy.
 const GatherGrad Kind = "gather_grad"
 
 func init() {
@@ -19,7 +20,8 @@ func init() {
 			_, n, _ := c.In[0].Shape.Around(c.Attr.Axis, 1)
 			return IDs{Operand: 1, Count: n}
 		}})
-	Register(Op{Kind: GatherGrad, Takes: 2, Infer: inferGatherGrad, Reference: referenceGatherGrad})
+	Register(Op{Kind: GatherGrad, Takes: 2, Infer: inferGatherGrad, Reference: referenceGatherGrad,
+		IDs: func(c Call) IDs { return IDs{Operand: 0, Count: c.Attr.Length} }})
 }
 
 func inferGather(a Attr, in []Type) ([]Type, error) {

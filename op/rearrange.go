@@ -17,7 +17,7 @@ func init() {
 const Split Kind = "split"
 
 func inferSplit(a Attr, in []Type) ([]Type, error) {
-	if err := check(float(in, 0), rank(in, 0, 1)); err != nil {
+	if err := check(movable(in), rank(in, 0, 1)); err != nil {
 		return nil, err
 	}
 	if !in[0].Shape.Has(a.Axis, 1) {
@@ -57,7 +57,7 @@ func inferConcat(a Attr, in []Type) ([]Type, error) {
 		_, n, _ := t.Shape.Around(a.Axis, 1)
 		sum += n
 	}
-	return []Type{{in[0].DType, in[0].Shape.With(a.Axis, sum)}}, float(in, 0)
+	return []Type{{in[0].DType, in[0].Shape.With(a.Axis, sum)}}, movable(in)
 }
 
 // SumRows: sums over the outer dimensions and keeps the Attr.Keep inner ones; the
@@ -82,27 +82,28 @@ func (a Attr) Run(t Type) int64 {
 }
 
 func referenceSplit(c Call, in, out []Array, _ Args) {
-	var at int64
-	wide := rows(in[0].F, c.Attr.Run(c.In[0]))
-	for _, part := range out {
-		run := c.Attr.Run(part.Type)
-		for n, row := range rows(part.F, run) {
-			copy(row, wide[n][at:])
+	eachPart(c.Attr, in[0], out, func(part, whole []float64) { copy(part, whole) }, func(part, whole []int32) { copy(part, whole) })
+}
+
+// eachPart calls one of two functions with each row of each part and where it is in the whole, as the type of the numbers is.
+func eachPart(a Attr, whole Array, parts []Array, numbers func(part, whole []float64), integers func(part, whole []int32)) {
+	wide, at := a.Run(whole.Type), int64(0)
+	for _, part := range parts {
+		run := a.Run(part.Type)
+		for n := range part.Type.Shape.Elements() / run {
+			from := n*wide + at
+			if part.I != nil {
+				integers(part.I[n*run:][:run], whole.I[from:][:run])
+			} else {
+				numbers(part.F[n*run:][:run], whole.F[from:][:run])
+			}
 		}
 		at += run
 	}
 }
 
 func referenceConcat(c Call, in, out []Array, _ Args) {
-	var at int64
-	wide := rows(out[0].F, c.Attr.Run(c.Out[0]))
-	for _, part := range in {
-		run := c.Attr.Run(part.Type)
-		for n, row := range rows(part.F, run) {
-			copy(wide[n][at:], row)
-		}
-		at += run
-	}
+	eachPart(c.Attr, out[0], in, func(part, whole []float64) { copy(whole, part) }, func(part, whole []int32) { copy(whole, part) })
 }
 
 func referenceSumRows(c Call, in, out []Array, _ Args) {
@@ -118,6 +119,8 @@ func (l *CaseList) rearrangements() {
 	l.Add("middle", Split, Attr{Axis: 1, Sizes: []int64{5, 1, 9}}, l.X(2, 15, 3))
 	l.Add("first", Split, Attr{Axis: 2, Sizes: []int64{1, 3}}, l.X(4, 5, 3))
 	l.Add("middle", Concat, Attr{Axis: 1}, l.X(2, 5, 8), l.X(2, 1, 8), l.X(2, 9, 8))
+	l.Add("ids", Split, Attr{Sizes: []int64{2, 1, 4}}, Below(1000, 5, 7))
+	l.Add("ids", Concat, Attr{Axis: 1}, Below(1000, 2, 3, 5), Below(900, 2, 4, 5))
 	l.Add("q k v", Split, Attr{Sizes: []int64{64, 16, 16}}, l.X(1, 33, 96))
 	l.Add("unequal", Concat, Attr{}, l.X(2, 3, 5), l.X(2, 3, 1), l.X(2, 3, 9))
 	l.Add("one part", Concat, Attr{}, l.X(3, 7))

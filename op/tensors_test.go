@@ -1,6 +1,7 @@
 package op_test
 
 import (
+	"math"
 	"path/filepath"
 	"testing"
 
@@ -73,20 +74,48 @@ func layer(l nn.Layer) func(b *trial) graph.Value {
 // recurrent gives all outputs and the states at the end, one after the other; its weights are named by hand.
 func recurrent(l *nn.Recurrent) func(b *trial) graph.Value {
 	return func(b *trial) graph.Value {
-		x, h, c := b.real("x"), b.real("h"), graph.Value(0)
+		x, h, c, lengths := b.real("x"), graph.Value(0), graph.Value(0), graph.Value(0)
+		if b.Inputs["h"] != nil {
+			h = b.real("h")
+		}
 		if b.Inputs["c"] != nil {
 			c = b.real("c")
+		}
+		if b.Inputs["lengths"] != nil {
+			lengths = b.integers("lengths")
 		}
 		for _, n := range l.Named() {
 			n.Param.Name = n.Name
 			b.real(n.Name)
 		}
-		y, hn, cn := l.ForwardFrom(b.Builder, x, h, c)
+		y, hn, cn := l.ForwardPacked(b.Builder, x, h, c, lengths)
 		all := []graph.Value{b.Reshape(y, -1), b.Reshape(hn, -1)}
 		if cn != 0 {
 			all = append(all, b.Reshape(cn, -1))
 		}
 		return b.Concat(all...)
+	}
+}
+
+// largest are the values of TopK, which must be where it says they are.
+func largest(axis int, k int64) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value {
+		x := b.real("x")
+		values, ids := b.TopK(x, axis, k)
+		return b.Scale(b.Add(values, b.Gather(x, axis, ids)), 0.5)
+	}
+}
+
+// paddedTable is an embedding whose id 0 is padding.
+func paddedTable(b *trial) *nn.Embedding {
+	e := &nn.Embedding{Weight: &nn.Param{Name: "table", Shape: b.TypeOf(b.real("table")).Shape}}
+	return e.WithPadding(0)
+}
+
+func bags(mode op.Reduction) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value {
+		e := &nn.EmbeddingBag{Embedding: *paddedTable(b), Mode: mode}
+		return e.Forward(b.Builder, b.integers("ids"))
 	}
 }
 
@@ -154,6 +183,57 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 	"gather": func(b *trial) graph.Value { return b.Gather(b.real("x"), 1, b.integers("ids")) },
 	"index_select": func(b *trial) graph.Value {
 		return b.IndexSelect(b.real("x"), 1, b.integers("ids"))
+	},
+
+	"scatter_add": func(b *trial) graph.Value { return b.ScatterAdd(b.real("x"), 1, b.integers("ids"), 4) },
+	"index_add":   func(b *trial) graph.Value { return b.IndexAdd(b.real("x"), 1, b.integers("ids"), 4) },
+	"roll":        func(b *trial) graph.Value { return b.Roll(b.Roll(b.real("x"), 1, 2), 2, -4) },
+	"flip":        func(b *trial) graph.Value { return b.Flip(b.real("x"), 1) },
+	"chunk": func(b *trial) graph.Value {
+		p := b.Chunk(b.real("x"), 2, 3)
+		return b.Concat(p[2], p[1], p[0])
+	},
+	"topk": largest(1, 3), "topk_last": largest(-1, 2),
+	"topk_infinite": func(b *trial) graph.Value {
+		none := float32(math.Inf(-1))
+		_, ids := b.TopK(b.Floats("hidden", []float32{1, none, 2, none, 3, 4}, 2, 3), 1, 3)
+		return b.Gather(b.real("x"), 1, ids)
+	},
+	"one_hot": func(b *trial) graph.Value { return b.Mul(b.OneHot(b.integers("ids"), 6), b.real("x")) },
+	"masked_fill": func(b *trial) graph.Value {
+		x := b.real("x")
+		return b.MaskedFill(x, b.Compare(op.Greater, x, b.Number(x, 0.3)), -2.5)
+	},
+	"var":               func(b *trial) graph.Value { return b.Var(b.real("x"), 1, 0, 2) },
+	"var_all":           func(b *trial) graph.Value { return b.Var(b.real("x"), 0) },
+	"std":               func(b *trial) graph.Value { return b.Std(b.real("x"), 1, 1) },
+	"norm":              func(b *trial) graph.Value { return b.Norm(b.real("x"), -1) },
+	"normalize":         func(b *trial) graph.Value { return b.Normalize(b.real("x"), -1, 1e-12) },
+	"cosine_similarity": func(b *trial) graph.Value { return b.CosineSimilarity(b.real("x"), b.real("y"), 1, 1e-8) },
+	"layer_norm_plain":  layer(&nn.LayerNorm{Eps: 1e-5}), "rms_norm_plain": layer(&nn.RMSNorm{Eps: 1e-5}),
+	"embedding_padding": func(b *trial) graph.Value { return paddedTable(b).Forward(b.Builder, b.integers("ids")) },
+	"embedding_bag_sum": bags(op.ReduceSum), "embedding_bag_mean": bags(op.ReduceMean), "embedding_bag_max": bags(op.ReduceMax),
+	"lstm_packed": recurrent(nn.NewLSTM(3, 4, 2, true)), "gru_packed": recurrent(nn.NewGRU(3, 4, 2, true)),
+	"triplet_margin": func(b *trial) graph.Value {
+		return nn.TripletMargin(b.Builder, b.real("a"), b.real("b"), b.real("c"), 0.7)
+	},
+	"cosine_embedding": func(b *trial) graph.Value {
+		return nn.CosineEmbedding(b.Builder, b.real("a"), b.real("b"), b.Floats("sign", []float32{1, -1, 1, -1, -1}), 0.1)
+	},
+	"margin_ranking": func(b *trial) graph.Value {
+		return nn.MarginRanking(b.Builder, b.real("a"), b.real("b"), b.Floats("sign", []float32{1, -1, 1, -1, -1}, 5, 1), 0.4)
+	},
+	"kl_div": func(b *trial) graph.Value {
+		return nn.KLDivergence(b.Builder, b.LogSoftmax(b.real("a"), -1), b.LogSoftmax(b.real("b"), -1))
+	},
+	"gaussian_nll": func(b *trial) graph.Value {
+		return nn.GaussianNLL(b.Builder, b.real("a"), b.real("b"), b.real("v"), 0.3)
+	},
+	"poisson_nll": func(b *trial) graph.Value {
+		return nn.PoissonNLL(b.Builder, b.real("a"), b.Unary(op.Abs, b.real("b")))
+	},
+	"ctc": func(b *trial) graph.Value {
+		return nn.CTC(b.Builder, b.LogSoftmax(b.real("x"), -1), b.integers("labels"), b.integers("times"), b.integers("lengths"), 0)
 	},
 
 	"conv2d":           convolved(op.Spatial{Padding: two(1)}),

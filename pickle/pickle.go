@@ -133,7 +133,7 @@ func unique(m map[string]string) map[string]string {
 
 // add opens a file and adds its tensors.
 func (f *File) add(disk vfs.FS, name string) error {
-	file, err := disk.Open(name)
+	file, err := vfs.OpenSteady(disk, name)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"spillway/arch"
@@ -276,5 +277,27 @@ func TestCodedStatesTakeTwoBytes(t *testing.T) {
 	}
 	if per := float64(bytes) / float64(m.Count()); per < 2+2*4/256.0 || per > 2.032 {
 		t.Errorf("%d bytes of states for %d params are %.4f each", bytes, m.Count(), per)
+	}
+}
+
+// Reasons say times as people do, never with an exponent; what is listed as rejected is not what was taken, and slower
+// only where it is.
+func TestReasonsOfRejected(t *testing.T) {
+	for _, c := range []struct {
+		model, on  string
+		batch, seq int64
+	}{{"gpt2", "gpu:8GiB", 64, 128}, {"tiny-llama", "2xgpu:8GiB", 2, 64}, {"tiny-llama", "gpu:8GiB", 1, 16}, {"llama-50m", "cpu:4GiB,host:16GiB", 1, 128}} {
+		p, _, err := named(t, c.model, c.on, c.batch, c.seq, graph.Train).Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range p.Rejected {
+			if o.Strategy == p.Strategy || strings.Contains(o.Reason, "e-0") || strings.HasPrefix(o.Reason, "slower") && o.StepSeconds <= p.Forecast.StepSeconds {
+				t.Errorf("%s on %s: %s in %v s is taken, %s in %v s is not: %s", c.model, c.on, p.Strategy, p.Forecast.StepSeconds, o.Strategy, o.StepSeconds, o.Reason)
+			}
+		}
+		if strings.Contains(p.Reason, "e-0") {
+			t.Errorf("%s on %s: because %s", c.model, c.on, p.Reason)
+		}
 	}
 }

@@ -12,9 +12,10 @@ import (
 // elements of each in 64 bytes; then come the scales, those of a block of sixteen rows together;
 // groups and offset are as they were.
 //
-// Of the 16 bytes of four rows row d has bytes 2d, 2d+1, 2d+8 and 2d+9: the codes of elements 0
-// to 3 are their lower halves, those of elements 4 to 7 their upper halves. So codes that are
-// looked up byte by byte come out as pairs of 16-bit integers, one below the other.
+// Of the 64 bytes row r has bytes 4r to 4r+3: the codes of elements 0, 2, 1 and 3 are their lower
+// halves, those of elements 4, 6, 5 and 7 their upper halves. So a word of 16 bits has codes of even
+// elements, the next one those of the odd ones: codes that are looked up word by word come out as
+// pairs.
 var (
 	NF4x16 = registerFourInterleaved(NF4)
 	FP4x16 = registerFourInterleaved(FP4)
@@ -55,7 +56,7 @@ func registerFourInterleaved(of dtype.Type) dtype.Type {
 // fourAt is where the code of element i of eight of row r is in 64 bytes: a byte, and the bits
 // that it is shifted by.
 func fourAt(r, i int) (at, shift int) {
-	return r/4*16 + r%4*2 + i%2 + i/2%2*8, i / 4 * 4
+	return 4*r + i%2*2 + i/2%2, i / 4 * 4
 }
 
 // interleave reads as the interleaved matrix.
@@ -72,7 +73,7 @@ func (fourInterleaver) interleave(rows, cols int64, from io.ReaderAt) io.Reader 
 				at, shift := fourAt(r, 2*j%8)
 				to := b.bytes[j/4*64+at:]
 				to[0] |= two >> 4 << shift
-				to[1] |= two & 15 << shift
+				to[2] |= two & 15 << shift
 			}
 		}
 		return nil

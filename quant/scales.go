@@ -57,9 +57,6 @@ func (s Scales) Absmax(dst []float32, first int, values *[256]float32) {
 	}
 }
 
-// Group is the absmax of the scales of a group.
-func (s Scales) Group(i int) float32 { return getF32(s.Groups, i) }
-
 // Append adds the scales as they are laid out in the storage of a tensor, after its
 // codes.
 func (s Scales) Append(b []byte) []byte {

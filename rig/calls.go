@@ -66,9 +66,12 @@ const (
 	cpuSpent = 4 * time.Second
 	// cpuLong is what a call takes that a CPU does not repeat after its first runs.
 	cpuLong = 100 * time.Millisecond
-	// cpuLater is after how long a call is measured again when it is asked for again, and the shorter time counts: other
-	// programs, and neighbours on the same machine, slow a CPU down for some while.
+	// cpuLater is after how long a call is measured again when it is asked for again: other programs, and neighbours on
+	// the same machine, slow a CPU down for some while.
 	cpuLater = 300 * time.Millisecond
+	// cpuDisturbed is how many times the shorter of two measurements the longer one is where other programs had the cores
+	// in the longer one. Below, the two differ as steps of a run do.
+	cpuDisturbed = 1.5
 	// cpuSpan is callSpan of a CPU, which needs no rest: it has no clock to raise.
 	cpuSpan = 400 * time.Microsecond
 	// cpuPatience is that of measurements on a CPU that other programs use too.
@@ -188,7 +191,7 @@ func (w within) repeated(c op.Call) (machine.CallTime, bool) {
 	return took, true
 }
 
-// again measures a call of a CPU once more, a while after the first time, and gives the shorter time.
+// again measures a call of a CPU once more, a while after the first time, and gives what both say.
 func (w within) again(key string, c op.Call, known machine.CallTime) machine.CallTime {
 	t := w.callTimes
 	first, single := t.single[key]
@@ -196,11 +199,23 @@ func (w within) again(key string, c op.Call, known machine.CallTime) machine.Cal
 		return known
 	}
 	delete(t.single, key)
-	if now, err := w.measure(c); err == nil && now.Device < known.Device {
-		t.known[key], t.changed = now, true
-		return now
+	if now, err := w.measure(c); err == nil {
+		known, t.changed = twice(known, now), true
+		t.known[key] = known
 	}
 	return known
+}
+
+// twice is the time of a call that was measured twice: the shorter one where the other was disturbed, else the mean. The
+// shorter one of every call would add up to a step that is faster than any: of a sum of many, each has its lucky moment.
+func twice(a, b machine.CallTime) machine.CallTime {
+	if a.Device > b.Device {
+		a, b = b, a
+	}
+	if float64(b.Device) > cpuDisturbed*float64(a.Device) {
+		return a
+	}
+	return machine.CallTime{Device: (a.Device + b.Device) / 2, Launch: (a.Launch + b.Launch) / 2}
 }
 
 // anew lets a CPU measure calls for as long again.

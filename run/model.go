@@ -109,7 +109,7 @@ const custom = "custom"
 // Define makes a model of one's own Go structs. Build is called for every plan, since
 // adapters change what they are attached to. The weights are random.
 func Define(name string, build func() (nn.Model, error)) *Model {
-	return &Model{Name: name, Info: arch.Info{Type: custom}, config: []byte(`{"model_type": "` + custom + `"}`), build: build}
+	return &Model{Name: name, Info: arch.Info{Type: custom, Buffers: []string{".num_batches_tracked"}}, config: []byte(`{"model_type": "` + custom + `"}`), build: build}
 }
 
 // Close closes the folder.

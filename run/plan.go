@@ -245,7 +245,7 @@ func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 	if o.Disk != "" && !hasDisk(p) {
 		notices = append(slices.Clone(notices), fmt.Sprintf("nothing is stored in %s: all of it fits in memory", o.Disk))
 	}
-	if most := q.model.Info.Context; most > 0 && o.Seq > most { // learned positions refuse this when they are traced
+	if most := q.model.Info.Context; most > 0 && o.Seq > most && o.Task != Generate { // whose rows are of several sequences; learned positions refuse this when they are traced
 		notices = append(slices.Clone(notices), fmt.Sprintf("sequences have %d positions (--seq-len), %s was made for %d (max_position_embeddings): text that is longer has positions that it never saw; give --seq-len %d unless that is what it is to learn",
 			o.Seq, q.model.Name, most, most))
 	}

@@ -28,7 +28,7 @@ func Open(path string) (*File, error) { return OpenOn(vfs.OS, path) }
 
 // OpenOn is Open on a given disk.
 func OpenOn(disk vfs.FS, path string) (*File, error) {
-	f, err := disk.Open(path)
+	f, err := vfs.OpenSteady(disk, path)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,8 +56,8 @@ func (t *tracer) trace(m nn.Model) error {
 	}
 	t.narrowBatch()
 	for _, p := range bound {
-		if _, used := t.params[p.Name]; !used {
-			return fmt.Errorf("param %s %v is in the model, but no block uses it", p.Name, p.Shape)
+		if _, used := t.params[p.Name]; !used && t.model.Config.Task == graph.Train { // heads of one's own may be for training only
+			return fmt.Errorf("param %s %v is in the model, but no block uses it; use it, or take the hf tag off its field", p.Name, p.Shape)
 		}
 	}
 	return t.model.Verify()
@@ -99,7 +100,7 @@ func (t *tracer) blocks(blocks []nn.Block) error {
 		if i == len(blocks)-1 {
 			role = graph.Result
 		}
-		p, err := t.program(b, role, carry)
+		p, err := t.program(b, i, role, carry)
 		if err != nil {
 			return err
 		}
@@ -112,17 +113,20 @@ func (t *tracer) blocks(blocks []nn.Block) error {
 }
 
 // program runs the code of one block.
-func (t *tracer) program(block nn.Block, role graph.Role, carry []op.Type) (*graph.Program, error) {
+func (t *tracer) program(block nn.Block, place int, role graph.Role, carry []op.Type) (*graph.Program, error) {
 	c := t.model.Config
 	if c.Outputs && c.Task == graph.Train && role == graph.Result {
 		c.Task = graph.Infer
 	}
-	b := graph.NewBuilder(block.Name, c)
+	b := graph.NewBlockBuilder(block.Name, c, place)
 	in := make([]graph.Value, len(carry))
 	for i, c := range carry {
 		in[i] = b.Input(c)
 	}
-	out := block.Forward(b, in)
+	out, err := forward(block, b, in)
+	if err != nil {
+		return nil, err
+	}
 	if c.Task != t.model.Config.Task && len(out) == 1 {
 		out[0] = b.Cast(out[0], dtype.F32) // whose gradient comes with the batch
 	}
@@ -134,6 +138,16 @@ func (t *tracer) program(block nn.Block, role graph.Role, carry []op.Type) (*gra
 		return nil, err
 	}
 	return graph.FuseNorms(p), nil
+}
+
+// forward calls the code of a block. One that panics is a mistake with the line that did.
+func forward(block nn.Block, b *graph.Builder, in []graph.Value) (out []graph.Value, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w (the block before returns %d values)", b.Panicked(p), len(in))
+		}
+	}()
+	return slices.Clone(block.Forward(b, in)), nil
 }
 
 func outputTypes(p *graph.Program) []op.Type {

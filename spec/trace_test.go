@@ -116,6 +116,46 @@ func TestTraceExplainsMistakes(t *testing.T) {
 	}
 }
 
+// Model code that panics, or that uses a value of another block, is a mistake with its block and its line; the first mistake
+// counts where code goes on and fails for it.
+func TestMistakesOfCodeNameTheLine(t *testing.T) {
+	var held graph.Value
+	input := func(b *graph.Builder, _ []graph.Value) []graph.Value {
+		held = b.Scale(b.Scale(nn.Input(b, 4), 2), 2)
+		return []graph.Value{held}
+	}
+	type forward = func(b *graph.Builder, in []graph.Value) []graph.Value
+	for want, second := range map[string]forward{
+		"the code of the block failed: oh":                                         func(*graph.Builder, []graph.Value) []graph.Value { panic("oh") },
+		"index out of range [1] with length 1 (the block before returns 1 values)": func(_ *graph.Builder, in []graph.Value) []graph.Value { return []graph.Value{in[len(in)]} },
+		"nil pointer": func(b *graph.Builder, in []graph.Value) []graph.Value {
+			var none *nn.Linear
+			return []graph.Value{none.Forward(b, in[0])}
+		},
+		"unary: operand 0 is a value of another block": func(b *graph.Builder, in []graph.Value) []graph.Value {
+			return []graph.Value{b.Unary(op.Exp, held)}
+		},
+		"a value of another block": func(b *graph.Builder, in []graph.Value) []graph.Value {
+			return []graph.Value{b.Add(in[0], held)}
+		},
+		"f32[2 4] has no axis 7": func(b *graph.Builder, in []graph.Value) []graph.Value {
+			x := b.Roll(in[0], 7, 1)
+			return []graph.Value{b.Slice(x, 0, 0, b.TypeOf(x).Shape[1], 1)}
+		},
+	} {
+		_, err := spec.Trace("wrong", "own", &holder{blocks: blocks{{Name: "first", Forward: input}, {Name: "second", Forward: second}}}, config)
+		for _, part := range []string{want, "second: trace_test.go:"} {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("got %v, want an error with %q", err, part)
+			}
+		}
+	}
+	returns := func(*graph.Builder, []graph.Value) []graph.Value { return []graph.Value{held} }
+	if _, err := spec.Trace("wrong", "own", &holder{blocks: blocks{{Name: "first", Forward: input}, {Name: "second", Forward: returns}}}, config); err == nil || !strings.Contains(err.Error(), "second returns a value of another block") {
+		t.Errorf("a value of another block is returned: %v", err)
+	}
+}
+
 func TestTraceRefusesImpossibleConfigs(t *testing.T) {
 	for want, c := range map[string]graph.Config{
 		"a micro-batch of 0 samples":           {Seq: 1, DType: dtype.F32, Task: graph.Eval},

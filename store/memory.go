@@ -6,7 +6,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"spillway/device"
 	"spillway/internal/vfs"
@@ -236,9 +235,8 @@ func (f *inPlace) unchanged(name string) error {
 	if err != nil {
 		return err
 	}
-	if modified != f.modified {
-		at := func(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05.000") }
-		return fmt.Errorf("disk: %s changed while it was read, at %s UTC; it was opened as of %s: some of its bytes may be old and some new, so nothing is computed with them. Start again, and put new weights into another file", name, at(modified), at(f.modified))
+	if err := vfs.Unchanged(name, f.modified, modified); err != nil {
+		return fmt.Errorf("disk: %w", err)
 	}
 	return nil
 }

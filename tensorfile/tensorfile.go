@@ -13,9 +13,11 @@ package tensorfile
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync"
 
 	"spillway/dtype"
@@ -113,6 +115,24 @@ var decoders = map[dtype.Type]func(dst []float32, src []byte){
 
 // maxDims is the most dimensions a tensor may have.
 const maxDims = 64
+
+// SameNumbers compares tensors element by element, some at a time.
+func SameNumbers(a, b Tensor) (bool, error) {
+	if !a.Shape.Equal(b.Shape) || a.CheckReal() != nil || b.CheckReal() != nil {
+		return false, nil // one is quantized and the other is not
+	}
+	var x, y [1 << 14]float32
+	for first, n := int64(0), a.Shape.Elements(); first < n; first += int64(len(x)) {
+		k := min(n-first, int64(len(x)))
+		if err := errors.Join(a.ReadF32(x[:k], first), b.ReadF32(y[:k], first)); err != nil {
+			return false, err
+		}
+		if !slices.Equal(x[:k], y[:k]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
 
 // Size is the storage of a tensor in bytes. It is an error where the shape is impossible
 // or 63 bits do not count the bytes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"spillway/autograd"
 	"spillway/executor"
@@ -112,7 +113,9 @@ func (t *Trainer) prefetch() {
 	if err != nil {
 		return
 	}
+	began := time.Now()
 	filled, err := t.makeBatch()
+	t.pace.madeAhead(began)
 	if err == nil && filled.Counted > 0 {
 		_, err = t.setBatchScalars(filled, 1)
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"spillway"
 	"spillway/checkpoint"
@@ -108,6 +109,31 @@ func TestPrefetchedBatchesChangeNoBit(t *testing.T) {
 				}
 				sameFiles(t, files[0], files[1])
 			})
+		}
+	}
+}
+
+// A slow feed is known as such where its batches are made while steps run, which are done long before: what it takes
+// is not taken for the step's. A tenth of a second is a hundred such steps.
+func TestSlowFeedsAreReported(t *testing.T) {
+	const slow = 100 * time.Millisecond
+	for _, next := range []bool{false, true} {
+		job := plan(t, withDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Choose: choice(false, next)})
+		f := &watched{Feed: feed(t, data.Config{Seed: 8}), fails: func(int) error { time.Sleep(slow); return nil }}
+		reported := 0
+		c := train.Config{Iterations: 5, Seed: 4, Report: func(r train.Report) {
+			if r.FeedSeconds > r.SecondsPerIteration {
+				t.Errorf("prefetched %v: step %d took %v s, its batch %v", next, r.Iteration, r.SecondsPerIteration, r.FeedSeconds)
+			}
+			if r.FeedSeconds >= slow.Seconds() {
+				reported++
+			}
+		}}
+		if _, err := train.Run(context.Background(), job, f, c); err != nil {
+			t.Fatal(err)
+		}
+		if reported < 3 { // the first waits for its own in any case
+			t.Errorf("prefetched %v: %d of 5 steps say that a batch took %v", next, reported, slow)
 		}
 	}
 }

@@ -40,7 +40,7 @@ type Report struct {
 	ETA            float64 `json:"eta_s"`           // seconds to the last iteration, 0 when not known
 
 	Tokens      int64   `json:"tokens"`       // since the last report, without padding
-	FeedSeconds float64 `json:"feed_seconds"` // of SecondsPerIteration, spent on making batches
+	FeedSeconds float64 `json:"feed_seconds"` // of SecondsPerIteration, in which devices waited for batches to be made, or were done before one was
 	Traced      bool    `json:"traced,omitempty"`
 }
 
@@ -74,6 +74,8 @@ type pace struct {
 	began      time.Time
 	took       time.Duration
 	feeding    time.Duration // of took, until the batch was there
+	ahead      time.Duration // that the batch of the next iteration took to make while this one ran
+	madeAt     time.Time     // when that was made
 	tokens     int64
 	iterations int64
 }
@@ -81,6 +83,21 @@ type pace struct {
 func (p *pace) start() { p.began = time.Now() }
 
 func (p *pace) fed() { p.feeding += time.Since(p.began) }
+
+// madeAhead counts what was begun then as the making of the next batch, while devices work.
+func (p *pace) madeAhead(began time.Time) { p.madeAt = time.Now(); p.ahead = p.madeAt.Sub(began) }
+
+// ran is called when the devices are done. Where that is as soon as the next batch is made, they were done
+// before: the iteration took as long as making it.
+func (p *pace) ran() {
+	if time.Since(p.madeAt) < p.ahead/shortWait {
+		p.feeding += p.ahead
+	}
+	p.ahead = 0
+}
+
+// shortWait of the time that a batch takes to make is no wait for devices: they were done already.
+const shortWait = 20
 
 func (p *pace) stop(tokens int64) {
 	p.took += time.Since(p.began)

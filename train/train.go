@@ -231,7 +231,7 @@ func (e *DivergedError) Error() string {
 	if e.Param != "" {
 		what = fmt.Sprintf("param %s has NaNs or infinities", e.Param)
 	}
-	return fmt.Sprintf("iteration %d: %s; lower the learning rate or clip; %s", e.Iteration, what, checkpoint)
+	return fmt.Sprintf("iteration %d: %s; lower the learning rate or clip, or look for such numbers in the batch; %s", e.Iteration, what, checkpoint)
 }
 
 // RefusedError says that an iteration was refused before it changed anything: weights, states and gradients are as
@@ -337,6 +337,7 @@ func (t *Trainer) Step() (Report, error) {
 	if err := t.iterate(args); err != nil {
 		return Report{}, err
 	}
+	t.pace.ran()
 	report, err := t.check(t.run.Options.Optimizer.Rate(t.updates(), t.scheduledRate()))
 	if err == nil {
 		// Whether to compress the optimizer states is part of the state that becomes durable,

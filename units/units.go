@@ -145,6 +145,21 @@ func Count(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
+// Seconds prints a time with three digits and the unit that suits: "7.27 s", "35.1 ms", "2 h 5 min".
+func Seconds(s float64) string {
+	switch {
+	case s >= 3600:
+		return fmt.Sprintf("%d h %d min", int(s)/3600, int(s)/60%60)
+	case s >= 120:
+		return fmt.Sprintf("%d min %d s", int(s)/60, int(s)%60)
+	case s >= 1:
+		return threeDigits(s) + " s"
+	case s >= 1e-3:
+		return threeDigits(s*1e3) + " ms"
+	}
+	return threeDigits(s*1e6) + " µs"
+}
+
 func decimal(v float64) string {
 	for _, u := range []struct {
 		size float64
@@ -157,7 +172,7 @@ func decimal(v float64) string {
 	return threeDigits(v) + " "
 }
 
-// three prints three significant digits without an exponent.
+// threeDigits prints three significant digits without an exponent.
 func threeDigits(v float64) string {
 	switch {
 	case v >= 99.95:

@@ -46,6 +46,15 @@ func FromSource(from tensorfile.Source, info arch.Info, params []spec.Param) (Va
 			return nil, fmt.Errorf("%s: %w", found.Path(), err)
 		}
 		f[p.Name], used[found.Name] = found, true
+		for _, other := range info.OtherNames[p.Name] {
+			if byName[other].Name == "" || used[other] {
+				continue
+			}
+			if err := sameWeights(from, found.Name, other); err != nil {
+				return nil, err
+			}
+			used[other] = true
+		}
 	}
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("the folder lacks %s", shortList(missing))
@@ -60,6 +69,17 @@ func FromSource(from tensorfile.Source, info arch.Info, params []spec.Param) (Va
 		return nil, fmt.Errorf("the folder has %s, for which the model has no use; is config.json the one of these weights?", shortList(unknown))
 	}
 	return f, nil
+}
+
+// sameWeights refuses tensors that are one param of the model and have other numbers.
+func sameWeights(from tensorfile.Source, a, b string) error {
+	x, _ := from.Tensor(a)
+	y, _ := from.Tensor(b)
+	same, err := tensorfile.SameNumbers(x, y)
+	if err == nil && !same {
+		err = fmt.Errorf("%s and %s have other numbers, and are one param of the model; give the layers params of their own", a, b)
+	}
+	return err
 }
 
 // shortList names the first of a list, so that an error stays readable.

@@ -24,7 +24,7 @@ func Random(params []spec.Param, seed uint64) (Values, error) {
 		}
 		h := fnv.New64a()
 		h.Write([]byte(p.Name))
-		f[p.Name] = randomParam{fill, op.Key(seed, h.Sum64()), p.Init.Scale}
+		f[p.Name] = randomParam{fill, op.Key(seed, h.Sum64()), p.Init}
 	}
 	return f, nil
 }
@@ -33,9 +33,9 @@ func Random(params []spec.Param, seed uint64) (Values, error) {
 type random map[string]randomParam
 
 type randomParam struct {
-	fill  func(key uint64, scale float64, first int64, dst []float32)
-	key   uint64
-	scale float64
+	fill func(key uint64, scale float64, first int64, dst []float32)
+	key  uint64
+	init spec.Init
 }
 
 func (f random) Read(param string, first int64, dst []float32) error {
@@ -43,7 +43,9 @@ func (f random) Read(param string, first int64, dst []float32) error {
 	if !ok {
 		return fmt.Errorf("param %s is not part of the model these weights were made for", param)
 	}
-	s.fill(s.key, s.scale, first, dst)
+	s.fill(s.key, s.init.Scale, first, dst)
+	n := int64(len(dst))
+	clear(dst[min(max(s.init.ZeroFrom-first, 0), n):min(max(s.init.ZeroTo-first, 0), n)])
 	return nil
 }
 

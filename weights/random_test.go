@@ -77,9 +77,14 @@ func TestFreshNumbersHaveTheirDistribution(t *testing.T) {
 
 // An element depends on seed, name and index, not on how it is asked for.
 func TestFreshNumbersArePure(t *testing.T) {
-	inits := map[string]nn.Init{"a": nn.Normal(1), "b": nn.Normal(1), "u": nn.Uniform(1)}
+	inits := map[string]nn.Init{"a": nn.Normal(1), "b": nn.Normal(1), "u": nn.Uniform(1), "padded": nn.NewEmbedding(9, 4).WithPadding(2).Weight.Init}
 	s := random(t, 1, inits)
-	for _, name := range []string{"a", "u"} {
+	for i, n := range numbers(t, s, "padded", 0, 36) {
+		if (n == 0) != (i/4 == 2) {
+			t.Errorf("element %d of an embedding whose row 2 is padding starts at %v", i, n)
+		}
+	}
+	for _, name := range []string{"a", "u", "padded"} {
 		whole := numbers(t, s, name, 0, 101)
 		for first := range 20 {
 			for n := range 20 {

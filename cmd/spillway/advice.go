@@ -71,7 +71,7 @@ func (l *compressedReport) String() string {
 			text += fmt.Sprintf(", %s %v", t, units.Bytes(n))
 		}
 	}
-	return text + ", " + seconds(l.Seconds) + " per step"
+	return text + ", " + units.Seconds(l.Seconds) + " per step"
 }
 
 // largestReport is the largest size that fits and what one more would lack.
@@ -160,7 +160,7 @@ func writeCompare(p *page, list []planner.Compared, shared bool) {
 		}
 		row := []string{"  " + c.Strategy, bytesText(c.Device), bytesText(c.Host), "", "", "no"}
 		if c.Fits {
-			row = append(row[:3], seconds(c.Seconds), resource(c.Bound, shared), "yes")
+			row = append(row[:3], units.Seconds(c.Seconds), resource(c.Bound, shared), "yes")
 		}
 		t.Row(row...)
 	}
@@ -238,9 +238,9 @@ func signed(n int64) string {
 // costText is a difference of times: "+1.2 s".
 func costText(s float64) string {
 	if s < 0 {
-		return "-" + seconds(-s)
+		return "-" + units.Seconds(-s)
 	}
-	return "+" + seconds(s)
+	return "+" + units.Seconds(s)
 }
 
 func yesNo(b bool) string {

@@ -150,7 +150,7 @@ func writeRandom(p *page, r *bench.RandomReport) {
 		if row.Driver > 0 {
 			driver = fmt.Sprintf("%v, %v", units.Bytes(row.Driver), units.Bytes(row.DriverPredicted))
 		}
-		t.Row(row.Name, seconds(row.Forecast), seconds(row.Seconds), fmt.Sprintf("%+.1f%%", 100*row.Off), units.Bytes(row.Predicted).String(), units.Bytes(row.Measured).String(), driver, row.Strategy)
+		t.Row(row.Name, units.Seconds(row.Forecast), units.Seconds(row.Seconds), fmt.Sprintf("%+.1f%%", 100*row.Off), units.Bytes(row.Predicted).String(), units.Bytes(row.Measured).String(), driver, row.Strategy)
 	}
 	t.Write(p) // a page takes everything
 	p.WriteString("\n")
@@ -204,13 +204,13 @@ func writeGPU(p *page, r *bench.GPUReport) {
 	var t term.Table
 	t.Row("", "ours", "best", "of roofline", "limited by", "useful", "forecast", "arena", "driver, predicted", "baselines")
 	for _, row := range r.Results {
-		t.Row(row.Name, seconds(row.Seconds), seconds(row.Best), rooflineShares(row), row.Sustained.By, units.Flops(row.Useful).String(), seconds(row.Forecast), units.Bytes(row.Arena).String(),
+		t.Row(row.Name, units.Seconds(row.Seconds), units.Seconds(row.Best), rooflineShares(row), row.Sustained.By, units.Flops(row.Useful).String(), units.Seconds(row.Forecast), units.Bytes(row.Arena).String(),
 			fmt.Sprintf("%v, %v", units.Bytes(row.Driver), units.Bytes(row.DriverPredicted)), baselineTimes(row))
 	}
 	t.Write(p) // a page takes everything
 	p.WriteString("\n")
 	for _, k := range r.Kernels {
-		p.line(k.Name, "%s, %v, %s of a copy within the GPU", seconds(k.Seconds), k.Rate, percent(k.Share))
+		p.line(k.Name, "%s, %v, %s of a copy within the GPU", units.Seconds(k.Seconds), k.Rate, percent(k.Share))
 	}
 	for _, row := range r.Host {
 		p.line(row.Name, "%.2f G params/s with %d threads%s", row.Ours/giga, row.Threads, ratios(row.Ratio))
@@ -244,7 +244,7 @@ func rooflineShares(g *bench.GPURow) string {
 func baselineTimes(g *bench.GPURow) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(g.Theirs)) {
-		text := fmt.Sprintf("%s %s, %.2f×", name, seconds(g.Theirs[name]), g.Ratio[name])
+		text := fmt.Sprintf("%s %s, %.2f×", name, units.Seconds(g.Theirs[name]), g.Ratio[name])
 		if bytes := g.TheirBytes[name]; bytes > 0 {
 			text += fmt.Sprintf(", %v", units.Bytes(bytes))
 		}

@@ -146,7 +146,7 @@ func writeGenerationBench(p *page, r *bench.GenerationReport) {
 		if d := row.Division; d != nil && row.Overlap != nil && row.Overlap.Seconds > 0 {
 			o := row.Overlap
 			p.line("each step", "%s: %d blocks on the device, %d streamed (%v), %d by the CPU (%v); in %s the link worked %s, the CPU %s, both at once %s", row.Name, d.Device, d.Stream, units.Bytes(d.StreamBytes),
-				d.CPU, units.Bytes(d.CPUBytes), seconds(o.Seconds), percent(o.Link/o.Seconds), percent(o.CPU/o.Seconds), percent(o.Both/o.Seconds))
+				d.CPU, units.Bytes(d.CPUBytes), units.Seconds(o.Seconds), percent(o.Link/o.Seconds), percent(o.CPU/o.Seconds), percent(o.Both/o.Seconds))
 		}
 	}
 	for _, row := range r.Results {

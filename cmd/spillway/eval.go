@@ -121,7 +121,7 @@ GPUs.
 		}
 		p.line("data", "%s, %s tokens in the loss", plural(int(v.Data.Documents), what), grouped(v.Tokens))
 		p.line("loss", "%.6f, perplexity %.4g", v.Loss, v.Perplexity)
-		p.line("speed", "%s, %s tokens/s", seconds(v.Seconds), rate(v.TokensPerSecond))
+		p.line("speed", "%s, %s tokens/s", units.Seconds(v.Seconds), rate(v.TokensPerSecond))
 		p.line("memory", "predicted %v, measured %v", units.Bytes(v.Predicted), units.Bytes(v.Measured))
 		_, err = io.WriteString(sh.out, p.String())
 		return err

@@ -22,7 +22,7 @@ func estimateFits(ctx context.Context, sh shell, models []*spillway.Model, where
 	var p page
 	at := machineReport{Machine: on, Description: where, Device: on.Devices[0].Name}
 	p.line("machine", "%s", machineLine(on, at.Device, len(on.Devices)))
-	if text := assumptions(at, dtype.BF16, on.HasDisk()); text != "" {
+	if text := assumptions(at, dtype.BF16, true, on.HasDisk()); text != "" {
 		p.line("assumed", "%s", text)
 	}
 	answer := map[string]any{"machine": at}

@@ -47,7 +47,7 @@ func (r folderResult) write(w io.Writer, asJSON bool) error {
 		format = " as " + r.Format
 	}
 	_, err := fmt.Fprintf(w, "%s: %s%s, %s of %s changed, %v before, %v now, in %s\n", r.Path, r.Kind, format,
-		grouped(int64(r.Changed)), plural(r.Tensors, "weight"), units.Bytes(r.Before), units.Bytes(r.Bytes), seconds(r.Seconds))
+		grouped(int64(r.Changed)), plural(r.Tensors, "weight"), units.Bytes(r.Before), units.Bytes(r.Bytes), units.Seconds(r.Seconds))
 	return err
 }
 
@@ -68,7 +68,7 @@ func newWriting(sh shell, asType, shard string) (o convert.Options, line *term.L
 		line.Show(func() string {
 			rate := float64(done) / time.Since(start).Seconds()
 			return fmt.Sprintf("%v of %v (%s), %v, %s left", units.Bytes(done), units.Bytes(total), percent(float64(done)/float64(total)),
-				units.Rate(rate), seconds(float64(total-done)/rate))
+				units.Rate(rate), units.Seconds(float64(total-done)/rate))
 		})
 	}
 	return o, line, nil

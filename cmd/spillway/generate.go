@@ -405,23 +405,26 @@ func writeStatistics(w io.Writer, e *inference.Engine, s generate.Statistics, st
 	var p page
 	prefill, decode := e.Rooflines(s, streams)
 	if e.Measuring > 0 {
-		p.line("measuring", "%s, once", seconds(e.Measuring.Seconds()))
+		p.line("measuring", "%s, once", units.Seconds(e.Measuring.Seconds()))
 	}
-	p.line("load", "%s", seconds(e.Loading.Seconds()))
+	p.line("load", "%s", units.Seconds(e.Loading.Seconds()))
 	reused := ""
 	if s.ReusedTokens > 0 {
 		reused = fmt.Sprintf(", %s more were there already", plural(s.ReusedTokens, "token"))
 	}
-	p.line("prompt", "%s in %s, %s tokens/s%s%s", plural(s.PromptTokens-s.ReusedTokens, "token"), seconds(s.Prefill.Seconds()), rate(s.PrefillRate()), prefill.Share(s.PrefillRate()), reused)
+	p.line("prompt", "%s in %s, %s tokens/s%s%s", plural(s.PromptTokens-s.ReusedTokens, "token"), units.Seconds(s.Prefill.Seconds()), rate(s.PrefillRate()), prefill.Share(s.PrefillRate()), reused)
 	if s.DecodeRate() > 0 {
-		p.line("new text", "%s in %s, %s tokens/s%s", plural(s.NewTokens, "token"), seconds(s.Decode.Seconds()), rate(s.DecodeRate()), decode.Share(s.DecodeRate()))
+		p.line("new text", "%s in %s, %s tokens/s%s", plural(s.NewTokens, "token"), units.Seconds(s.Decode.Seconds()), rate(s.DecodeRate()), decode.Share(s.DecodeRate()))
 	} else {
 		p.line("new text", "%s, with the prompt", plural(s.NewTokens, "token"))
+	}
+	if s.Unwritten > 0 {
+		p.line("", "%s of them wrote nothing: the tokenizer has no such ids; does it belong to the model?", grouped(int64(s.Unwritten)))
 	}
 	if draft != nil {
 		p.line("guessed", "%s", guessedText(s))
 	}
-	p.line("total", "%s for %s", seconds((s.Prefill + s.Decode).Seconds()), plural(s.PromptTokens-s.ReusedTokens+s.NewTokens, "token"))
+	p.line("total", "%s for %s", units.Seconds((s.Prefill + s.Decode).Seconds()), plural(s.PromptTokens-s.ReusedTokens+s.NewTokens, "token"))
 	p.line("memory", "predicted %v, measured %v", units.Bytes(e.PredictedPeak()), units.Bytes(e.MeasuredPeak()))
 	if draft != nil && draft.Engine != nil {
 		p.line("", "and of the model that guesses predicted %v, measured %v", units.Bytes(draft.Engine.PredictedPeak()), units.Bytes(draft.Engine.MeasuredPeak()))

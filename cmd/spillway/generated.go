@@ -21,6 +21,7 @@ type generated struct {
 	Adapters     []string `json:"adapters,omitempty"`
 	PromptTokens int      `json:"prompt_tokens"`
 	NewTokens    int      `json:"new_tokens"`
+	Unwritten    int      `json:"unwritten_tokens,omitempty"` // of them, those that the tokenizer does not have
 	// Guessed tokens were computed with --draft, in so many branches at once on average, and Accepted are those that were right.
 	Guessed  int     `json:"guessed_tokens,omitempty"`
 	Branches float64 `json:"guessed_branches,omitempty"`
@@ -81,7 +82,7 @@ func newGenerated(e *inference.Engine, g *generate.Generation, t *tokenizer.Toke
 // newStatistics is an object with statistics alone, of so many texts at once.
 func newStatistics(e *inference.Engine, s generate.Statistics, streams int) generated {
 	v := generated{
-		Tokens: []int32{}, Model: e.Model.Path, Adapters: e.Model.Subject().Adapters, PromptTokens: s.PromptTokens, NewTokens: s.NewTokens,
+		Tokens: []int32{}, Model: e.Model.Path, Adapters: e.Model.Subject().Adapters, PromptTokens: s.PromptTokens, NewTokens: s.NewTokens, Unwritten: s.Unwritten,
 		LoadSeconds: e.Loading.Seconds(), PrefillSeconds: s.Prefill.Seconds(), DecodeSeconds: s.Decode.Seconds(),
 		PrefillRate: s.PrefillRate(), DecodeRate: s.DecodeRate(), Predicted: e.PredictedPeak(), Measured: e.MeasuredPeak(),
 	}

@@ -10,11 +10,11 @@ import (
 // writeGeneration shows the cache of a plan to generate, and what its steps will do.
 func writeGeneration(p *page, g *spillway.GenerationForecast, shared bool) {
 	p.line("cache", "%v: %s pages of %d tokens, %v a token", units.Bytes(g.CacheBytes), grouped(g.Pages), g.Page, units.Bytes(g.TokenBytes))
-	p.line("prefill", "%s for a chunk of %s tokens, %s tokens/s", seconds(g.ChunkSeconds), grouped(g.Chunk), grouped(int64(float64(g.Chunk)/g.ChunkSeconds)))
+	p.line("prefill", "%s for a chunk of %s tokens, %s tokens/s", units.Seconds(g.ChunkSeconds), grouped(g.Chunk), grouped(int64(float64(g.Chunk)/g.ChunkSeconds)))
 	if g.PassTokens > 0 {
-		p.line("", "%s for %s tokens of prompts in one pass over the weights, %s tokens/s", seconds(g.PassSeconds), grouped(g.PassTokens), grouped(int64(float64(g.PassTokens)/g.PassSeconds)))
+		p.line("", "%s for %s tokens of prompts in one pass over the weights, %s tokens/s", units.Seconds(g.PassSeconds), grouped(g.PassTokens), grouped(int64(float64(g.PassTokens)/g.PassSeconds)))
 	}
-	p.line("first token", "%s after a prompt of %s tokens", seconds(g.PromptSeconds), grouped(g.PromptTokens))
+	p.line("first token", "%s after a prompt of %s tokens", units.Seconds(g.PromptSeconds), grouped(g.PromptTokens))
 	name := "decode"
 	for _, d := range g.Decode {
 		how := ""

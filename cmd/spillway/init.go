@@ -63,7 +63,7 @@ The folder appears when it is whole; Ctrl-C leaves nothing behind.`,
 		if *asJSON {
 			return writeJSON(sh.out, r)
 		}
-		_, err = fmt.Fprintf(sh.out, "%s: %s params as %s, %v in %s\n", r.Path, units.Count(r.Params), r.DType, units.Bytes(r.Bytes), seconds(r.Seconds))
+		_, err = fmt.Fprintf(sh.out, "%s: %s params as %s, %v in %s\n", r.Path, units.Count(r.Params), r.DType, units.Bytes(r.Bytes), units.Seconds(r.Seconds))
 		return err
 	}
 	return cmd

@@ -75,7 +75,7 @@ func (r *planReport) write(w io.Writer) error {
 	if r.deviceReason != "" {
 		p.line("device", "%s (%s)", deviceTitle(r.Machine.Device), r.deviceReason)
 	}
-	if text := assumptions(r.Machine, r.compute, r.Available[plan.OnDisk] > 0); text != "" {
+	if text := assumptions(r.Machine, r.compute, r.cpuWorks(), r.Available[plan.OnDisk] > 0); text != "" {
 		p.line("assumed", "%s", text)
 	}
 	p.line("goal", "%v", r.Goal)
@@ -230,7 +230,7 @@ func (r *planReport) writeForecast(p *page) {
 		return
 	}
 	f := r.Forecast
-	p.line("forecast", "%s per %s, %s tokens/s, %s-bound", seconds(f.StepSeconds), r.Goal.step(), grouped(int64(f.TokensPerSec)), resource(f.Bound, r.Machine.shared()))
+	p.line("forecast", "%s per %s, %s tokens/s, %s-bound", units.Seconds(f.StepSeconds), r.Goal.step(), grouped(int64(f.TokensPerSec)), resource(f.Bound, r.Machine.shared()))
 	var busy []string
 	for _, name := range slices.Sorted(maps.Keys(f.Busy)) {
 		busy = append(busy, resource(name, r.Machine.shared())+" "+percent(f.Busy[name]))
@@ -246,7 +246,7 @@ func (r *planReport) writeForecast(p *page) {
 		p.line("", "a step takes %+.1f%% longer than without --canonical-sums", 100**r.SumPrice)
 	}
 	if r.Evaluation > 0 {
-		p.line("evaluation", "%s per %s sequences, in the same memory", seconds(r.Evaluation), grouped(r.Goal.MicroBatchSize*int64(r.Goal.MicroBatches)))
+		p.line("evaluation", "%s per %s sequences, in the same memory", units.Seconds(r.Evaluation), grouped(r.Goal.MicroBatchSize*int64(r.Goal.MicroBatches)))
 	}
 }
 
@@ -272,9 +272,9 @@ func (r machineReport) shared() bool {
 // optionTime is how long a step of an alternative takes, as far as is known.
 func optionTime(o plan.Alternative) string {
 	if o.LowerBound {
-		return "at least " + seconds(o.StepSeconds)
+		return "at least " + units.Seconds(o.StepSeconds)
 	}
-	return seconds(o.StepSeconds)
+	return units.Seconds(o.StepSeconds)
 }
 
 // shownAlternatives is how many alternatives are shown; --json has all.
@@ -334,6 +334,9 @@ func machineLine(m machine.Machine, device string, used int) string {
 	} else {
 		parts = append(parts, "link "+linkText(d.Link))
 	}
+	if used > 1 && len(m.Peers) > 0 {
+		parts = append(parts, peersText(m.Peers))
+	}
 	parts = append(parts, fmt.Sprintf("host %v", m.Host.Memory), fmt.Sprintf("%d cores", m.Host.Cores))
 	if m.HasDisk() {
 		parts = append(parts, fmt.Sprintf("disk %v at %v", m.Disk.Free, m.Disk.Read))
@@ -351,8 +354,25 @@ func linkText(l machine.Link) string {
 	return fmt.Sprintf("%v one way at a time", l.In)
 }
 
+// peersText says how fast the direct links between GPUs are, the slowest first where they differ.
+func peersText(peers []machine.Peer) string {
+	slowest, fastest := peers[0].Rate, peers[0].Rate
+	for _, p := range peers {
+		slowest, fastest = min(slowest, p.Rate), max(fastest, p.Rate)
+	}
+	if slowest < fastest {
+		return fmt.Sprintf("direct links %v to %v", slowest, fastest)
+	}
+	return fmt.Sprintf("direct links %v", slowest)
+}
+
+// cpuWorks says whether the CPU updates weights or computes blocks next to a GPU, at the rate of host memory.
+func (r *planReport) cpuWorks() bool {
+	return slices.Contains(r.Strategies, "cpu-update") || slices.Contains(r.Strategies, "cpu-compute")
+}
+
 // assumptions lists the rates in the forecast that were neither given nor measured.
-func assumptions(m machineReport, precision dtype.Type, usesDisk bool) string {
+func assumptions(m machineReport, precision dtype.Type, usesCPU, usesDisk bool) string {
 	d, _ := m.Machine.Device(m.Device)
 	var list []string
 	for _, f := range []struct {
@@ -367,8 +387,14 @@ func assumptions(m machineReport, precision dtype.Type, usesDisk bool) string {
 			list = append(list, f.text)
 		}
 	}
+	if d.Kind == machine.GPU && len(m.Machine.Devices) > 1 && len(m.Machine.Peers) == 0 && d.Sources["in"] != machine.Measured {
+		list = append(list, "no direct links between GPUs (NVLink: --machine …,peer@300GB/s)")
+	}
 	if m.Host.Sources["memory"] == machine.Assumed && !d.Shared {
 		list = append(list, fmt.Sprintf("%v of host memory", m.Host.Memory))
+	}
+	if m.Host.Sources["update"] == machine.Assumed && usesCPU {
+		list = append(list, fmt.Sprintf("host memory at %v", m.Host.Update))
 	}
 	if text := assumedDisk(m.Machine); usesDisk && text != "" {
 		list = append(list, text)

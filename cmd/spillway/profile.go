@@ -38,7 +38,7 @@ func writeProfile(w io.Writer, p eventlog.Profile, order string) error {
 	if p.Phase != "" {
 		what = p.Phase
 	}
-	fmt.Fprintf(w, "\nprofile of step %d (%s): %s, ops timed one by one\n", p.Step, what, seconds(p.Seconds))
+	fmt.Fprintf(w, "\nprofile of step %d (%s): %s, ops timed one by one\n", p.Step, what, units.Seconds(p.Seconds))
 	var all float64
 	saved := false
 	for _, r := range p.Rows {

@@ -92,7 +92,7 @@ func briefShare(share float64) string {
 // left is the time that the remaining steps will take.
 func (p *progress) left() string {
 	if n := p.Last.Iterations - p.Last.Iteration; n > 0 {
-		return "  " + seconds(float64(n)*p.Pace) + " left"
+		return "  " + units.Seconds(float64(n)*p.Pace) + " left"
 	}
 	return ""
 }
@@ -111,8 +111,8 @@ func writeResult(p *page, r finetune.Result) {
 		p.line("saved", "%s", r.Checkpoint)
 		return
 	}
-	p.line(how, "%s, %s; %s per step, %s tokens/s, %s", plural(int(r.Steps), "step"), seconds(r.Seconds),
-		seconds(r.SecondsPerStep), grouped(int64(r.TokensPerSec)), ofRoofline(r.ShareOfRoofline))
+	p.line(how, "%s, %s; %s per step, %s tokens/s, %s", plural(int(r.Steps), "step"), units.Seconds(r.Seconds),
+		units.Seconds(r.SecondsPerStep), grouped(int64(r.TokensPerSec)), ofRoofline(r.ShareOfRoofline))
 	loss := fmt.Sprintf("%.4f at first, %.4f at last", r.LossFirst, r.LossLast)
 	if r.EvalLoss > 0 {
 		loss += fmt.Sprintf(", eval loss %.4f (perplexity %.4g)", r.EvalLoss, r.Perplexity)

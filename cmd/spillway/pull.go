@@ -49,7 +49,7 @@ mirror, HF_HOME or HF_HUB_CACHE for another place.`,
 		}
 		fetched := "nothing was missing"
 		if got.Fetched > 0 {
-			fetched = fmt.Sprintf("%v fetched in %s", units.Bytes(got.Fetched), seconds(took))
+			fetched = fmt.Sprintf("%v fetched in %s", units.Bytes(got.Fetched), units.Seconds(took))
 		}
 		_, err = fmt.Fprintf(sh.out, "%s: %s, %v, %s\n", got.Dir, plural(got.Files, "file"), units.Bytes(got.Bytes), fetched)
 		return err

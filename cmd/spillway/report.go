@@ -233,7 +233,7 @@ func (r goalReport) String() string {
 		}
 	}
 	if 0 < r.Document && r.Document < r.Seq {
-		text += fmt.Sprintf(" in documents of %s", grouped(r.Document))
+		text += fmt.Sprintf(" in documents of %s (mean over positions, padding too)", grouped(r.Document))
 	}
 	if r.MicroBatches > 1 {
 		text += fmt.Sprintf(", %d micro-batches of %d", r.MicroBatches, r.MicroBatchSize)

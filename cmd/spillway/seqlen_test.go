@@ -29,6 +29,10 @@ func TestSequencesBeyondTheModel(t *testing.T) {
 			}
 		}
 	}
+	// A chunk of generation may have more rows than a sequence has positions: they are of several sequences.
+	if r := command(t, "plan", model, "--task", "generate", "--context", "512", "--streams", "4", "--chunk", "1024", "--machine", "cpu:1GiB"); r.code != exitOK || strings.Contains(r.out, "--seq-len") {
+		t.Errorf("generating: %d\n%s\n%s", r.code, r.out, r.err)
+	}
 	if r := command(t, "train", "tiny-gpt2", "--data", "book.txt", "--device", "cpu", "--tokenizer", "bytes", "--max-steps", "1", "--out", "other", "--seq-len", "4096"); r.code == exitOK ||
 		!strings.Contains(r.err, "sequences have 4096 positions, the model has learned") {
 		t.Errorf("learned positions: %d %s", r.code, r.err)

@@ -14,21 +14,6 @@ func grouped(n int64) string {
 	return s
 }
 
-// seconds prints a duration with three digits: "7.27 s", "35.1 ms", "2 h 5 min".
-func seconds(s float64) string {
-	switch {
-	case s >= 3600:
-		return fmt.Sprintf("%d h %d min", int(s)/3600, int(s)/60%60)
-	case s >= 120:
-		return fmt.Sprintf("%d min %d s", int(s)/60, int(s)%60)
-	case s >= 1:
-		return three(s) + " s"
-	case s >= 1e-3:
-		return three(s*1e3) + " ms"
-	}
-	return three(s*1e6) + " µs"
-}
-
 // three prints three significant digits.
 func three(v float64) string {
 	switch {

@@ -12,7 +12,7 @@ func init() {
 	register(op.Concat, concat)
 }
 
-// columns copies a block of columns; steps, offsets and width are in elements.
+// columns copies a block of columns, of integers too; steps, offsets and width are in elements.
 func (d *Device) columns(t dtype.Type, src, dst int, srcAt, srcStep, dstAt, dstStep, rows, width int64) (*kernelLaunch, error) {
 	name, lane := "columnsWide", elementsPerLoad(t)
 	for _, n := range []int64{srcAt, srcStep, dstAt, dstStep, width} {
@@ -20,7 +20,7 @@ func (d *Device) columns(t dtype.Type, src, dst int, srcAt, srcStep, dstAt, dstS
 			name, lane = "columnsOne", 1
 		}
 	}
-	return d.line(unitFor("rearrange", t), name, d.strideBlocks(rows*width/lane), threads,
+	return d.line(plainUnit("rearrange", t), name, d.strideBlocks(rows*width/lane), threads,
 		bufferAt(src, t.Bytes(srcAt)), i64(srcStep), bufferAt(dst, t.Bytes(dstAt)), i64(dstStep), i64(rows), i64(width))
 }
 

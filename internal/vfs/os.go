@@ -77,6 +77,15 @@ func wrap(f *os.File, err error) (File, error) {
 	return osFile{f}, nil
 }
 
+// Modified is when bytes of the file last changed, in nanoseconds since 1970.
+func (f osFile) Modified() (int64, error) {
+	i, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return i.ModTime().UnixNano(), nil
+}
+
 func (f osFile) Size() (int64, error) {
 	i, err := f.Stat()
 	if err != nil {

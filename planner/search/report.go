@@ -17,7 +17,7 @@ func (s *search) reason(best *candidate) string {
 	}
 	standard := s.tried[0].candidate
 	if best.mix != standard.mix && standard.fits {
-		return fmt.Sprintf("forecast %.4g s per iteration against %.4g s with everything on %s", best.seconds, standard.seconds, s.b.Site.Device.Name)
+		return fmt.Sprintf("forecast %s per step against %s with everything on %s", units.Seconds(best.seconds), units.Seconds(standard.seconds), s.b.Site.Device.Name)
 	}
 	return fmt.Sprintf("everything %s %v, %s has %v", standard.verb(), units.Bytes(standard.Device), s.b.Site.Device.Name, standard.capacity())
 }
@@ -53,6 +53,9 @@ func (s *search) rejected(best *candidate) ([]plan.Alternative, error) {
 		c, err := s.reported(of[name], until)
 		if err != nil {
 			return nil, err
+		}
+		if strategy.Title(c.choice) == strategy.Title(best.choice) {
+			continue // its line leads to what was taken
 		}
 		if c.written || !c.fits { // else nothing is known
 			list = append(list, s.option(c, best))
@@ -100,16 +103,29 @@ func preferred(a, b *candidate) bool {
 	return a.lacks() < b.lacks()
 }
 
+// notFaster says why a candidate that fits was not taken. Of those that take nearly the same time the simplest is, so that
+// one may even be a little faster.
+func (c *candidate) notFaster(best *candidate, about string) string {
+	word, took, least := "slower", units.Seconds(c.seconds), units.Seconds(best.seconds)
+	switch {
+	case took == least:
+		word = "no faster"
+	case c.seconds < best.seconds:
+		word = "hardly faster"
+	}
+	return fmt.Sprintf("%s: %s%s per step against %s", word, about, took, least)
+}
+
 func (s *search) option(c, best *candidate) plan.Alternative {
 	o := plan.Alternative{Strategy: strategy.Title(c.choice), Strategies: strategy.Names(c.choice), Fits: c.fits, PeakBytes: c.peak, StepSeconds: c.seconds}
 	switch {
 	case c.fits && c.bound:
 		o.LowerBound = true
-		o.Reason = fmt.Sprintf("slower: at best %.4g s per iteration against %.4g s", c.seconds, best.seconds)
+		o.Reason = c.notFaster(best, "at best ")
 	case c.fits && c.extrapolated:
-		o.Reason = fmt.Sprintf("slower: about %.4g s per iteration against %.4g s", c.seconds, best.seconds)
+		o.Reason = c.notFaster(best, "about ")
 	case c.fits:
-		o.Reason = fmt.Sprintf("slower: %.4g s per iteration against %.4g s", c.seconds, best.seconds)
+		o.Reason = c.notFaster(best, "")
 	case c.lacks() > 0:
 		o.Reason = fmt.Sprintf("%s %v of %s, which has %v", c.verb(), units.Bytes(c.Device), s.b.Site.Device.Name, c.capacity())
 	case c.Disk > s.b.Site.Disk.Budget:

@@ -12,6 +12,7 @@ import (
 	"spillway/planner/layout"
 	"spillway/planner/strategy"
 	"spillway/spec"
+	"spillway/units"
 )
 
 // Rows traces the model of a plan to generate for steps of other numbers of rows.
@@ -294,7 +295,7 @@ func shareWithCPU(p *plan.Plan, main, decode *spec.Model, g goal.Goal, site goal
 		return nil, err
 	}
 	q.Forecast = f
-	q.Reason = fmt.Sprintf("%s; with the CPU a token takes %.4g s instead of %.4g s", p.Reason, found.seconds, before)
+	q.Reason = fmt.Sprintf("%s; with the CPU a token takes %s instead of %s", p.Reason, units.Seconds(found.seconds), units.Seconds(before))
 	q.Rejected = p.Rejected
 	return q, plan.Verify(q)
 }

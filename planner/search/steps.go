@@ -13,6 +13,7 @@ import (
 	"spillway/planner/layout"
 	"spillway/planner/strategy"
 	"spillway/spec"
+	"spillway/units"
 )
 
 // Step is the model of a plan to generate, traced for another number of rows.
@@ -224,7 +225,7 @@ func streamForDecoding(p *plan.Plan, main, decode *spec.Model, g goal.Goal, site
 		return nil, err
 	}
 	q.Forecast = f
-	q.Reason = fmt.Sprintf("%s; a token takes %.4g s instead of %.4g s with what is fastest for prompts", p.Reason, next.Forecast.StepSeconds, before.StepSeconds)
+	q.Reason = fmt.Sprintf("%s; a token takes %s instead of %s with what is fastest for prompts", p.Reason, units.Seconds(next.Forecast.StepSeconds), units.Seconds(before.StepSeconds))
 	q.Rejected = p.Rejected
 	return q, plan.Verify(q)
 }

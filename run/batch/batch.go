@@ -117,6 +117,9 @@ func (m *Matched) check(p part, t Tensor) error {
 	}
 	for i, d := range p.dims {
 		want := d.fixed
+		if (d.sequences || d.positions) && t.Shape[i] == 0 {
+			return fmt.Errorf("its shape is %v: it has no samples or positions; leave such a batch out", t.Shape)
+		}
 		switch {
 		case d.sequences:
 			want = learn(&m.Sequences, t.Shape[i])

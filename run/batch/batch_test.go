@@ -110,6 +110,7 @@ func TestBatchesThatDoNotFit(t *testing.T) {
 		"it holds f32, the model reads i32":                                func(b batch.Batch) { b["tokens"] = batch.Floats(make([]float32, 6), 2, 3) },
 		"the model reads 2 dimensions":                                     func(b batch.Batch) { b["tokens"] = batch.Ints(make([]int32, 6), 6) },
 		"dimension 1 of its shape [2 4] is 4":                              func(b batch.Batch) { b["targets"] = batch.Ints(make([]int32, 8), 2, 4) },
+		"its shape is [0 3]: it has no samples or positions":               func(b batch.Batch) { b["tokens"] = batch.Ints([]int32{}, 0, 3) },
 		"has 6 elements, it holds 5":                                       func(b batch.Batch) { b["tokens"] = batch.Ints(make([]int32, 5), 2, 3) },
 	} {
 		b := two()

@@ -51,6 +51,26 @@ func Collect(params []spec.Param, from weights.Values) (Dict, error) {
 	return d, nil
 }
 
+// Tied is the dict without further names of params: PyTorch's state_dict has a weight that layers share under the name of each.
+func (d Dict) Tied(otherNames map[string][]string) (Dict, error) {
+	tied := maps.Clone(d)
+	for param, others := range otherNames {
+		for _, name := range others {
+			t, ok := tied[name]
+			if !ok {
+				continue
+			}
+			own, both := tied[param]
+			if both && !slices.Equal(own.Floats, t.Floats) {
+				return nil, fmt.Errorf("%s and %s have other numbers, and are one param of the model; give the layers params of their own", param, name)
+			}
+			delete(tied, name)
+			tied[param] = t
+		}
+	}
+	return tied, nil
+}
+
 // Fits refuses a dict in which params are missing, unknown or of another shape.
 func (d Dict) Fits(params []spec.Param) error {
 	var missing, other []string

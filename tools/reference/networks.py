@@ -199,6 +199,49 @@ class Relative(nn.Module):
         return self.head(x.mean(1))
 
 
+class WaveNet(nn.Module):
+    """Dilated causal convolutions with gates. The sum of the last layer is not used, so that its weights get no gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(23, 8)
+        self.filter, self.gate = (nn.ModuleList([nn.Conv1d(8, 8, 2, dilation=2 ** (i % 3)) for i in range(8)]) for _ in range(2))
+        self.sum, self.skip = nn.ModuleList([nn.Conv1d(8, 8, 1) for _ in range(8)]), nn.ModuleList([nn.Conv1d(8, 12, 1) for _ in range(8)])
+        self.head = nn.Conv1d(12, 5, 1)
+
+    def forward(self, x):
+        x, skip = self.embed(x).movedim(-1, 1), 0
+        for i in range(8):
+            y = F.pad(x, (2 ** (i % 3), 0))
+            y = torch.tanh(self.filter[i](y)) * torch.sigmoid(self.gate[i](y))
+            x, skip = x + self.sum[i](y), skip + self.skip[i](y)
+        return self.head(F.relu(skip)).movedim(1, -1)
+
+
+class Graph(nn.Module):
+    """Attention over the edges of a graph of six nodes, and the two nodes that score highest."""
+
+    source, to = torch.tensor([0, 1, 2, 3, 4, 5, 5, 1, 0, 3]), torch.tensor([1, 2, 1, 1, 0, 0, 2, 5, 4, 5])
+
+    def __init__(self):
+        super().__init__()
+        self.into = nn.Linear(5, 8)
+        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(8)])
+        self.scores = nn.ParameterList([torch.randn(16) * 0.3 for _ in range(8)])
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = F.relu(self.into(x))
+        for layer, score in zip(self.layers, self.scores):
+            y = layer(x)
+            source, to = y[:, self.source], y[:, self.to]
+            weight = torch.exp(F.leaky_relu((torch.cat((source, to), -1) * score).sum(-1), 0.2))
+            total = torch.zeros(x.shape[0], 6, dtype=x.dtype).index_add(1, self.to, weight)
+            part = (weight / total[:, self.to]).unsqueeze(-1)
+            x = x + F.elu(torch.zeros_like(x).index_add(1, self.to, part * source))
+        return self.head(x).topk(2, 1)[0].mean(1)
+
+
 def train(name, net, x, target):
     torch.manual_seed(0)
     generator = fixture.stream("network " + name)
@@ -240,7 +283,9 @@ def main():
     train("volume", Volume(), torch.randn(6, 2, 4, 6, 6, generator=fixture.stream("networks volumes")), classes)
     train("bags", Bags(), words, classes)
     train("relative", Relative(), words, classes)
-    print("8 networks")
+    train("wavenet", WaveNet(), words, words % 5)
+    train("graph", Graph(), torch.randn(6, 6, 5, generator=fixture.stream("networks graphs")), classes)
+    print("10 networks")
 
 
 if __name__ == "__main__":

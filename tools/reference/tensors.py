@@ -214,11 +214,77 @@ def layers():
         one(f"{cell.__name__.lower()}_states", run, x=normal("l.s", 2, 4, 3), **states, **weights)
 
 
+def composed():
+    """What is one name in PyTorch and several ops here."""
+    x, ids = normal("o.x", 2, 5, 3), torch.tensor([[[0, 3, 1]] * 2 + [[3, 3, 0]] * 3, [[2, 2, 2]] * 5])
+    one("scatter_add", lambda x, ids: torch.zeros(2, 4, 3).double().scatter_add(1, ids, x), x=x, ids=ids)
+    one("index_add", lambda x, ids: torch.zeros(2, 4, 3).double().index_add(1, ids, x), x=x, ids=torch.tensor([3, 0, 3, 3, 1]))
+    one("roll", lambda x: x.roll((2, -4), (1, 2)), x=x)
+    one("flip", lambda x: x.flip(1), x=x)
+    one("chunk", lambda x: torch.cat(x.chunk(3, 2)[::-1], 2), x=x)
+    one("topk", lambda x: x.topk(3, 1)[0], x=x)
+    one("topk_last", lambda x: x.topk(2, -1)[0], x=x)
+    hidden = torch.tensor([[1.0, -torch.inf, 2.0], [-torch.inf, 3.0, 4.0]])
+    one("topk_infinite", lambda x: x.gather(1, hidden.topk(3, 1)[1]), x=normal("o.i", 2, 3))
+    one("one_hot", lambda x, ids: x[None] * F.one_hot(ids, 6), x=normal("o.h", 6), ids=torch.tensor([5, 0, 0, 2]))
+    one("masked_fill", lambda x: x.masked_fill(x > 0.3, -2.5), x=x)
+    one("var", lambda x: x.var((0, 2)), x=x)
+    one("var_all", lambda x: x.var(correction=0).reshape(1), x=x)
+    one("std", lambda x: x.std(1), x=x)
+    zero = normal("o.z", 4, 5)
+    zero[2] = 0
+    one("norm", lambda x: x.norm(dim=-1), x=zero)
+    one("normalize", lambda x: F.normalize(x, dim=-1), x=zero)
+    one("cosine_similarity", lambda x, y: F.cosine_similarity(x, y, 1), x=x, y=normal("o.y", 2, 5, 3))
+    one("layer_norm_plain", lambda x: F.layer_norm(x, (3,), eps=1e-5), x=x)
+    one("rms_norm_plain", lambda x: F.rms_norm(x, (3,), eps=1e-5), x=x)
+
+
+def padded_ids():
+    """Embeddings with padding_idx, and recurrent layers over sequences of several lengths."""
+    table, ids = normal("i.t", 7, 3), torch.tensor([[1, 4, 0, 0], [0, 0, 0, 0], [6, 1, 1, 2]])
+    one("embedding_padding", lambda table, ids: F.embedding(ids, table, padding_idx=0), table=table, ids=ids)
+    for mode in ("sum", "mean", "max"):
+        one(f"embedding_bag_{mode}", lambda table, ids, m=mode: F.embedding_bag(ids, table, mode=m, padding_idx=0), table=table, ids=ids)
+    for cell in (torch.nn.LSTM, torch.nn.GRU):
+        layer = cell(3, 4, 2, batch_first=True, bidirectional=True).double()
+        names = [name for name, _ in layer.named_parameters()]
+        weights = {name: normal(f"i.{cell.__name__}.{name}", *p.shape, scale=0.4) for name, p in layer.named_parameters()}
+
+        def run(x, lengths, *rest, layer=layer, names=names):
+            packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            y, end = torch.func.functional_call(layer, dict(zip(names, rest)), (packed,))
+            y = torch.nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=5)[0]
+            return torch.cat((y.flatten(), *(e.flatten() for e in (end if isinstance(end, tuple) else (end,)))))
+
+        one(f"{cell.__name__.lower()}_packed", run, x=normal("i.s", 3, 5, 3), lengths=torch.tensor([3, 5, 1]), **weights)
+
+
+def pairs():
+    """Losses that compare outputs with each other or with distributions, with reduction none."""
+    a, b, c = (normal(f"p.{n}", 5, 4) for n in "abc")
+    sign = torch.tensor([1.0, -1.0, 1.0, -1.0, -1.0])
+    one("triplet_margin", lambda a, b, c: F.triplet_margin_loss(a, b, c, margin=0.7, reduction="none"), a=a, b=b, c=c)
+    one("cosine_embedding", lambda a, b: F.cosine_embedding_loss(a, b, sign.double(), margin=0.1, reduction="none"), a=a, b=b)
+    one("margin_ranking", lambda a, b: F.margin_ranking_loss(a, b, sign.double()[:, None], margin=0.4, reduction="none"), a=a, b=b)
+    one("kl_div", lambda a, b: F.kl_div(a.log_softmax(-1), b.log_softmax(-1), log_target=True, reduction="none"), a=a, b=b)
+    variance = positive("p.v", 5, 4)
+    variance[1, 2] = 0.0
+    one("gaussian_nll", lambda a, b, v: F.gaussian_nll_loss(a, b, v, eps=0.3, reduction="none"), a=a, b=b, v=variance)
+    one("poisson_nll", lambda a, b: F.poisson_nll_loss(a, b.abs(), reduction="none"), a=a, b=b)
+    labels = torch.tensor([[1, 2, 2, 4], [3, 1, 0, 0], [4, 0, 0, 0], [0, 0, 0, 0]])
+
+    def ctc(x, labels, times, lengths):
+        return F.ctc_loss(x.log_softmax(-1).transpose(0, 1), labels, times, lengths, reduction="none")
+
+    one("ctc", ctc, x=normal("p.ctc", 4, 8, 5), labels=labels, times=torch.tensor([8, 7, 5, 2]), lengths=torch.tensor([4, 2, 1, 0]))
+
+
 def main():
     fixture.repeatable()
     ops.tensors.clear()
     ops.cases.clear()
-    for make in (functions, tensors, matmuls, masks, windows, layers):
+    for make in (functions, tensors, matmuls, masks, windows, layers, composed, padded_ids, pairs):
         make()
     fixture.write_tensors(fixture.ROOT / "tensors.safetensors", ops.tensors)
     fixture.write_json(fixture.ROOT / "tensors.json", {"cases": ops.cases, "versions": fixture.versions()})

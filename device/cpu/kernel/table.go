@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"math"
 	"unsafe"
 
@@ -79,7 +78,7 @@ type lookup struct {
 // was looked up for the next sixteen, and the scales of their groups.
 type tableScratch struct {
 	each  [2][]float32 // [blocks 16]
-	group []float32    // [16]
+	group *[panelN]float32
 }
 
 // tableScales is how many scales sixteen rows have.
@@ -91,7 +90,7 @@ func (g *Packed) tableScratchOf(worker int) (s tableScratch) {
 	scratch := g.scratchOf(worker)
 	scratch = scratch[len(scratch)-g.tableScratchSize():]
 	n := g.tableScales()
-	s.each[0], s.each[1], s.group = scratch[:n], scratch[n:][:n], scratch[2*n:][:panelN]
+	s.each[0], s.each[1], s.group = scratch[:n], scratch[n:][:n], (*[panelN]float32)(scratch[2*n:])
 	return s
 }
 
@@ -102,28 +101,22 @@ func (g *Packed) scaleCodes(dst []float32, scales *quant.Scales, group, b int) l
 }
 
 // sameGroups sets of to the scales of the groups that block b of sixteen rows is in, and returns for how
-// many blocks, below end, each row stays in its group. Often all of the rows are in one.
-func (g *Packed) sameGroups(of []float32, scales *quant.Scales, group, b, end int) int {
-	blocks, same := g.K/quant.FourBitBlock, end-b
-	at := group*panelN*blocks + b
-	if last := at + (len(of)-1)*blocks + same - 1; at/quant.FourBitGroup == last/quant.FourBitGroup {
-		scale := scales.Group(at / quant.FourBitGroup)
-		for r := range of {
-			of[r] = scale
-		}
-		return same
-	}
-	groups := scales.Groups
+// many blocks, below end, each row stays in its group. It is called for every few blocks, so it divides
+// numbers without a sign and checks no bounds.
+func (g *Packed) sameGroups(of *[panelN]float32, scales *quant.Scales, group, b, end int) int {
+	blocks := uint(g.K / quant.FourBitBlock)
+	first, same := uint(group*panelN)*blocks+uint(b), uint(end-b)
+	groups := (*float32)(unsafe.Pointer(&scales.Groups[0]))
 	for r := range of {
-		of[r] = math.Float32frombits(binary.LittleEndian.Uint32(groups[at/quant.FourBitGroup*4:]))
-		same = min(same, quant.FourBitGroup-at%quant.FourBitGroup)
-		at += blocks
+		of[r] = *at(groups, int(first/quant.FourBitGroup))
+		same = min(same, quant.FourBitGroup-first%quant.FourBitGroup)
+		first += blocks
 	}
-	return same
+	return int(same)
 }
 
 // scale makes scales of x, which was looked up, for blocks b to end of sixteen rows.
-func (g *Packed) scale(x, of []float32, scales *quant.Scales, group, b, end int) {
+func (g *Packed) scale(x []float32, of *[panelN]float32, scales *quant.Scales, group, b, end int) {
 	for first := b; b < end; {
 		same := g.sameGroups(of, scales, group, b, end)
 		g.path.table.absmax(g.scaling(x[panelN*(b-first):], of, scales), same)
@@ -131,7 +124,7 @@ func (g *Packed) scale(x, of []float32, scales *quant.Scales, group, b, end int)
 	}
 }
 
-func (g *Packed) scaling(x, of []float32, scales *quant.Scales) scaling {
+func (g *Packed) scaling(x []float32, of *[panelN]float32, scales *quant.Scales) scaling {
 	return scaling{&x[0], &of[0], scales.Offset, 1 / g.Format.table.size}
 }
 
@@ -189,7 +182,7 @@ func unpackTableGo(w *byte, pairs *int16, table *[32]byte, blocks int) {
 	for p := range blocks * quant.FourBitBlock {
 		for r := range panelN {
 			i := p % 8
-			code := codes[p/8*64+r/4*16+r%4*2+i%2+i/2%2*8] >> (i / 4 * 4) & 15
+			code := codes[p/8*64+4*r+i%2*2+i/2%2] >> (i / 4 * 4) & 15
 			value := int16(uint16(table[code]) | uint16(table[16+code])<<8)
 			*(*int16)(unsafe.Add(unsafe.Pointer(pairs), 64*(p/2)+4*r+2*(p%2))) = value
 		}

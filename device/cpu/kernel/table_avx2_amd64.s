@@ -6,6 +6,13 @@
 DATA nibbles<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
 GLOBL nibbles<>(SB), RODATA|NOPTR, $8
 
+// Of four rows, their even bytes and then the odd ones: bytes of elements 0 and 1 (4 and 5) of each row, then those of 2 and 3 (6 and 7).
+DATA evens<>+0(SB)/8, $0x0e0c0a0806040200
+DATA evens<>+8(SB)/8, $0x0f0d0b0907050301
+DATA evens<>+16(SB)/8, $0x0e0c0a0806040200
+DATA evens<>+24(SB)/8, $0x0f0d0b0907050301
+GLOBL evens<>(SB), RODATA|NOPTR, $32
+
 // Codes become integers: pairs of lower and upper bytes, of two of four pairs of elements each in lo and hi.
 #define LOOK(codes, t, lo, hi) \
 	VPSHUFB codes, Y13, hi; VPSHUFB codes, Y14, t; \
@@ -15,7 +22,7 @@ GLOBL nibbles<>(SB), RODATA|NOPTR, $8
 	VPBROADCASTQ nibbles<>(SB), Y15; VBROADCASTI128 (AX), Y13; VBROADCASTI128 16(AX), Y14
 
 // Codes of eight elements of eight rows at o of SI: those of the first four are Y8, those of the others Y9.
-#define CODES(o) VMOVDQU (o)(SI), Y8; VPSRLW $4, Y8, Y9; VPAND Y15, Y8, Y8; VPAND Y15, Y9, Y9
+#define CODES(o) VMOVDQU (o)(SI), Y8; VPSHUFB evens<>(SB), Y8, Y8; VPSRLW $4, Y8, Y9; VPAND Y15, Y8, Y8; VPAND Y15, Y9, Y9
 
 // Integers times inputs at x of DX begin sums or are added to them, those of the first eight rows in Y2 and those of the
 // others in Y3.

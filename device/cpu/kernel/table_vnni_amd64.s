@@ -1,19 +1,14 @@
 #include "textflag.h"
 
 // Codes that stand for integers of a table, as in table_avx2_amd64.s: the table, twice, is 32 words in Z14, and words are
-// looked up by their lower five bits, so that codes need not be cut out.
-
-// Of four rows, words of their elements 0 4 2 6 and of 1 5 3 7.
-DATA words<>+0(SB)/8, $0x0b030a0209010800
-DATA words<>+8(SB)/8, $0x0f070e060d050c04
-GLOBL words<>(SB), RODATA|NOPTR, $16
+// looked up by their lower five bits, so that codes need not be cut out. Lookups and shifts are what takes the time.
 
 // The code at a shift of words in Z4 and a pair of inputs at x of DX are added to sums. There are two of them, since an
 // instruction that multiplies and adds waits for the sum it adds to.
 #define PAIR(shift, x, sums) VPSRLW $shift, Z4, Z5; VPERMW Z14, Z5, Z5; VPDPWSSD.BCST (x)(DX), Z5, sums
 #define EIGHT(o, x) \
-	PREFETCHT0 (2048+o)(SI); \
-	VMOVDQU64 (o)(SI), Z4; VPSHUFB Z15, Z4, Z4; \
+	PREFETCHT0 (4096+o)(SI); \
+	VMOVDQU64 (o)(SI), Z4; \
 	VPERMW Z14, Z4, Z5; VPDPWSSD.BCST (x)(DX), Z5, Z2; \
 	PAIR(4, x+8, Z3); PAIR(8, x+4, Z2); PAIR(12, x+12, Z3)
 #define HALF(o) \
@@ -42,7 +37,6 @@ TEXT ·matvecTableVNNI(SB), NOSPLIT, $0-96
 	VPSLLW $8, Y15, Y15
 	VPOR Y15, Y14, Y14
 	VINSERTI64X4 $1, Y14, Z14, Z14
-	VBROADCASTI32X4 words<>(SB), Z15
 	MOVQ scales_groups+56(FP), AX
 	VMOVUPS (AX), Z13
 	VBROADCASTSS scales_offset+64(FP), Z12

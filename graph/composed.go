@@ -1,0 +1,175 @@
+package graph
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"spillway/dtype"
+	"spillway/op"
+)
+
+// What PyTorch has under one name and here is made of other ops.
+
+// Number is a constant [1] of the type that x has, to compare and compute with.
+func (b *Builder) Number(x Value, c float64) Value {
+	return b.Cast(b.Floats("constant "+strconv.FormatFloat(c, 'g', -1, 64), []float32{float32(c)}), b.TypeOf(x).DType)
+}
+
+// MaskedFill is x, and a number where the condition is not zero.
+func (b *Builder) MaskedFill(x, condition Value, number float64) Value {
+	return b.Where(condition, b.Number(x, number), x)
+}
+
+// ScatterAdd adds the elements of x at the places of length n along an axis that ids, of the shape of x, name: PyTorch's
+// scatter_add to zeros. Elements of one place are added in order, so that the sum has the same bits every time.
+func (b *Builder) ScatterAdd(x Value, axis int, ids Value, n int64) Value {
+	at, ok := b.fromLast(x, axis)
+	if !ok {
+		return 0
+	}
+	return b.Apply(op.GatherGrad, op.Attr{Axis: at, Length: n}, ids, x)[0]
+}
+
+// IndexAdd is ScatterAdd with one id for each part of x along the axis: PyTorch's index_add to zeros. ids [N] are those of all samples.
+func (b *Builder) IndexAdd(x Value, axis int, ids Value, n int64) Value {
+	at, ok := b.fromLast(x, axis)
+	if !ok {
+		return 0
+	}
+	s := b.TypeOf(x).Shape
+	column := slices.Repeat([]int64{1}, int(at)+1)
+	column[0] = -1
+	return b.ScatterAdd(x, axis, b.Expand(b.Reshape(ids, column...), s...), n)
+}
+
+// Roll moves elements along an axis by so many places; those that leave at one end come back at the other.
+func (b *Builder) Roll(x Value, axis int, by int64) Value {
+	at, ok := b.fromLast(x, axis)
+	if !ok {
+		return 0
+	}
+	_, n, _ := b.TypeOf(x).Shape.Around(at, 1)
+	if by = (by%n + n) % n; by == 0 {
+		return x
+	}
+	return b.ConcatAxis(axis, b.Slice(x, axis, n-by, n, 1), b.Slice(x, axis, 0, n-by, 1))
+}
+
+// Flip turns the order along an axis.
+func (b *Builder) Flip(x Value, axis int) Value {
+	at, ok := b.fromLast(x, axis)
+	if !ok {
+		return 0
+	}
+	_, n, _ := b.TypeOf(x).Shape.Around(at, 1)
+	order := make([]int32, n)
+	for i := range order {
+		order[i] = int32(n) - 1 - int32(i)
+	}
+	return b.IndexSelect(x, axis, b.Integers("backward", order))
+}
+
+// Chunk cuts along an axis into so many equal parts.
+func (b *Builder) Chunk(x Value, axis int, parts int64) []Value {
+	at, ok := b.fromLast(x, axis)
+	if !ok {
+		return make([]Value, max(parts, 1))
+	}
+	_, n, _ := b.TypeOf(x).Shape.Around(at, 1)
+	if parts < 1 || n%parts != 0 {
+		b.Fail("%d equal parts of axis %d of %v, which has %d places; SplitAxis takes sizes", parts, axis, b.TypeOf(x), n)
+		return make([]Value, max(parts, 1))
+	}
+	return b.SplitAxis(x, axis, slices.Repeat([]int64{n / parts}, int(parts))...)
+}
+
+// OneHot is 1 at the class of each of ids [..] and else 0: [.. classes], in the program's element type.
+func (b *Builder) OneHot(ids Value, classes int64) Value {
+	s := b.TypeOf(ids).Shape
+	if b.err != nil || classes < 1 {
+		b.Fail("%d classes of %v", classes, b.TypeOf(ids))
+		return 0
+	}
+	all := make([]float32, classes)
+	for i := range all {
+		all[i] = float32(i)
+	}
+	of := b.Reshape(b.Cast(ids, dtype.F32), append(slices.Clone(s), 1)...)
+	return b.Cast(b.Compare(op.Equal, of, b.Floats("classes", all)), b.DType)
+}
+
+// TopK gives the k largest elements along an axis, the largest first, and where they are. Of equal ones the first comes first. It is k
+// searches for the largest, for a k of a few: routers of experts, beams, hard examples.
+func (b *Builder) TopK(x Value, axis int, k int64) (values, ids Value) {
+	at, ok := b.fromLast(x, axis)
+	if !ok {
+		return 0, 0
+	}
+	s := slices.Clone(b.TypeOf(x).Shape)
+	dim := len(s) - 1 - int(at)
+	if k < 1 || k > s[dim] {
+		b.Fail("the %d largest along axis %d of %v, which has %d", k, axis, b.TypeOf(x), s[dim])
+		return 0, 0
+	}
+	order := make([]float32, s[dim])
+	for i := range order {
+		order[i] = float32(i)
+	}
+	places := b.Floats("places", order, append([]int64{s[dim]}, slices.Repeat([]int64{1}, int(at))...)...)
+	s[dim] = 1
+	left, list := b.Cast(b.Detach(x), dtype.F32), make([]Value, k)
+	left = b.Maximum(left, b.Number(left, -math.MaxFloat32)) // so that what is taken is less than any other
+	for i := range list {
+		list[i] = b.Reshape(b.ArgMax(left, dim), s...)
+		if i+1 < len(list) {
+			left = b.MaskedFill(left, b.Compare(op.Equal, places, b.Cast(list[i], dtype.F32)), math.Inf(-1))
+		}
+	}
+	ids = b.ConcatAxis(dim, list...)
+	return b.Gather(x, dim, ids), ids
+}
+
+// Var is the variance over axes, which are left out of the shape, divided by the elements less the correction: 1 as PyTorch's default, 0
+// for that of norms. All axes where none are named.
+func (b *Builder) Var(x Value, correction float64, axes ...int) Value {
+	off := b.Sub(x, b.Reduce(op.ReduceMean, x, true, axes...))
+	mean := b.Mean(b.Unary(op.Square, off), axes...)
+	if b.err != nil {
+		return 0
+	}
+	n := float64(b.TypeOf(x).Shape.Elements() / max(b.TypeOf(mean).Shape.Elements(), 1))
+	if n <= correction {
+		b.Fail("the variance of %v numbers with a correction of %v", n, correction)
+		return 0
+	}
+	return b.Scale(mean, n/(n-correction))
+}
+
+// Std is the square root of Var.
+func (b *Builder) Std(x Value, correction float64, axes ...int) Value {
+	return b.root(b.Var(x, correction, axes...))
+}
+
+// Norm is the length √Σx² over axes, which are left out of the shape; the gradient of one of 0 is 0.
+func (b *Builder) Norm(x Value, axes ...int) Value {
+	return b.root(b.Sum(b.Unary(op.Square, x), axes...))
+}
+
+// root is √x, with a gradient of 0 at 0, where that of the root is infinite.
+func (b *Builder) root(x Value) Value {
+	zero := b.Compare(op.Equal, x, b.Number(x, 0))
+	return b.Sub(b.Unary(op.Sqrt, b.Plus(x, zero)), zero)
+}
+
+// Normalize divides by the length along an axis, or by eps where that is more: PyTorch's F.normalize, whose eps is 1e-12.
+func (b *Builder) Normalize(x Value, axis int, eps float64) Value {
+	length := b.root(b.Reduce(op.ReduceSum, b.Unary(op.Square, x), true, axis))
+	return b.Div(x, b.Maximum(length, b.Number(x, eps)))
+}
+
+// CosineSimilarity is the cosine of the angle between x and y along an axis, which is left out of the shape. Lengths are at least
+// eps, 1e-8 in PyTorch.
+func (b *Builder) CosineSimilarity(x, y Value, axis int, eps float64) Value {
+	return b.Sum(b.Times(b.Normalize(x, axis, eps), b.Normalize(y, axis, eps)), axis)
+}
