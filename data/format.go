@@ -64,6 +64,9 @@ const (
 
 // detectFormat recognises the format of a line by the names of its fields.
 func detectFormat(o object) (format Format, fields []string, err error) {
+	if preferred := o.preferences(); preferred != nil {
+		return "", nil, preferred
+	}
 	switch {
 	case o.has("messages"):
 		return Chat, []string{"messages"}, nil
@@ -89,9 +92,14 @@ type FieldsError struct {
 	// Format and Fields are what it probably is; no fields where nothing looks likely.
 	Format Format
 	Fields []string
+	// Why says what the line is where its fields are known and there is more to them; "" else.
+	Why string
 }
 
 func (e *FieldsError) Error() string {
+	if e.Why != "" {
+		return fmt.Sprintf("the line has %s: %s give the names of the fields, %s for the format %s", e.Has, e.Why, strings.Join(e.Fields, ":"), e.Format)
+	}
 	text := fmt.Sprintf("the line has %s; it takes text, or prompt and completion, or instruction and output, or messages: give the names of the fields", e.Has)
 	if len(e.Fields) > 0 {
 		text += fmt.Sprintf(", such as %s for the format %s", strings.Join(e.Fields, ":"), e.Format)
@@ -136,6 +144,33 @@ func (o object) guess() (Format, []string) {
 	}
 	return "", nil
 }
+
+// preferences is the error of lines that say which answer is better, as TRL has them for DPO and KTO; nil for other lines. Trained on as
+// if they were examples, they would teach the worse answers too.
+func (o object) preferences() error {
+	e := &FieldsError{Has: o.names(), Format: Completion, Fields: []string{"prompt", "chosen"}}
+	switch e.Why = "pairs of a chosen and a rejected answer are for a loss that compares them (DPO: examples/dpo); to train on what was chosen alone,"; {
+	case o.has("chosen", "rejected") && isTalk(o["chosen"]):
+		e.Format, e.Fields = Chat, []string{"chosen"}
+		if isTalk(o["prompt"]) {
+			e.Fields = []string{"prompt", "chosen"}
+		}
+	case o.has("chosen", "rejected", "prompt"):
+	case o.has("chosen", "rejected"):
+		e.Format, e.Fields = Plain, []string{"chosen"}
+	case o.has("prompt", "completion", "label") && isBool(o["label"]):
+		e.Why = "completions with a label (KTO) are not all to be learned; to train on those whose label is true, leave the others out and"
+		if e.Fields = []string{"prompt", "completion"}; isList(o["prompt"]) {
+			e.Format = Chat
+		}
+	default:
+		return nil
+	}
+	return e
+}
+
+// isBool says whether a value is true or false.
+func isBool(raw json.RawMessage) bool { return string(raw) == "true" || string(raw) == "false" }
 
 // isTalk says whether a value is a list of messages, with a role or a sender.
 func isTalk(raw json.RawMessage) bool {

@@ -99,6 +99,13 @@ func TestOddData(t *testing.T) {
 		{"open.json", `[{"prompt":"q","completion":"a"}`, "open.json: the list does not end"},
 		{"rest.json", `[{"prompt":"q","completion":"a"}] x`, "rest.json: there is more behind the list"},
 		{"wide.csv", string(wide), "wide.csv"},
+		{"dpo.jsonl", `{"prompt":"q","chosen":"a","rejected":"b"}`, "try --fields prompt:chosen,"},
+		{"pairs.jsonl", `{"chosen":[{"role":"user","content":"q"}],"rejected":[{"role":"user","content":"q"}]}`, "try --format chat --fields chosen,"},
+		{"hh.jsonl", `{"chosen":"Human: q Assistant: a","rejected":"Human: q Assistant: b"}`, "chosen for the format text"},
+		{"kto.jsonl", `{"prompt":"q","completion":"a","label":false}`, "label is true, leave the others out"},
+		{"data.zip", "PK\x03\x04\x14\x00\x00\x00", "data.zip is a zip archive; unpack it"},
+		{"text.txt", "BZh91AY&SY", "text.txt is compressed with bzip2; unpack it"},
+		{"text.xz", "\xfd7zXZ\x00\x00", "text.xz is compressed with xz; unpack it"},
 	} {
 		path := odd(t, c.name, c.content)
 		_, err := corpus(t, nil, "data", path)
@@ -109,7 +116,11 @@ func TestOddData(t *testing.T) {
 	if _, err := corpus(t, nil, "data", t.TempDir()); err == nil || !strings.Contains(err.Error(), "is a folder") {
 		t.Errorf("a folder: %v", err)
 	}
-	list, err := corpus(t, nil, "skip-bad-lines", "true", "data", odd(t, "ragged.csv", "prompt,completion\nq,a\nq,a,b\ncaf\xe9,a\nq,b\n"))
+	list, err := corpus(t, nil, "fields", "prompt:chosen", "data", odd(t, "dpo.jsonl", `{"prompt":"q","chosen":"a","rejected":"b"}`))
+	if err != nil || len(list) != 1 {
+		t.Errorf("what was chosen: %d documents, %v", len(list), err)
+	}
+	list, err = corpus(t, nil, "skip-bad-lines", "true", "data", odd(t, "ragged.csv", "prompt,completion\nq,a\nq,a,b\ncaf\xe9,a\nq,b\n"))
 	if err != nil || len(list) != 2 {
 		t.Errorf("bad rows skipped: %d documents, %v", len(list), err)
 	}

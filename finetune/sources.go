@@ -86,7 +86,7 @@ func (c *Corpus) opened(in *reader, name string) (path string, err error) {
 	pipe := info.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice|fs.ModeSocket) != 0
 	inner := recipe.Uncompressed(name)
 	if !pipe && inner == name {
-		return name, nil
+		return name, notPacked(name)
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -113,6 +113,32 @@ func (in *reader) missing(name string, err error) error {
 		return fmt.Errorf("there is no file %s; check the name, and the folder it is looked for in", name)
 	}
 	return err
+}
+
+// archives are beginnings of files that have to be unpacked first, and what such a file is.
+var archives = map[string]string{
+	"PK\x03\x04": "is a zip archive; unpack it, and name what is in it", "BZh": "is compressed with bzip2; unpack it, and name what is in it", "\xfd7zXZ\x00": "is compressed with xz; unpack it, and name what is in it", "7z\xbc\xaf\x27\x1c": "is a 7z archive; unpack it, and name what is in it",
+	string(gzipMagic): "is compressed with gzip, which its name does not say; call it .gz", string(zstdMagic): "is compressed with zstd, which its name does not say; call it .zst",
+}
+
+// notPacked is an error for archives and for what is compressed in ways that are not read. Files of token ids may begin with anything.
+func notPacked(name string) error {
+	if filepath.Ext(name) == ".bin" {
+		return nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil // whoever reads it says why
+	}
+	defer f.Close() // opened for reading
+	head := make([]byte, 6)
+	n, _ := io.ReadFull(f, head)
+	for magic, what := range archives {
+		if strings.HasPrefix(string(head[:n]), magic) {
+			return fmt.Errorf("%s %s", name, what)
+		}
+	}
+	return nil
 }
 
 // Beginnings of compressed data.

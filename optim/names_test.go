@@ -49,3 +49,15 @@ func TestGroupsHaveTheOptimizersUpdate(t *testing.T) {
 		}
 	}
 }
+
+// Schedules of transformers are known by their names, or what to take instead.
+func TestSchedulesOfTransformers(t *testing.T) {
+	if s, err := ParseSchedule("constant_with_warmup:warmup=10"); err != nil || s.String() != "constant:warmup=10" {
+		t.Errorf("constant_with_warmup is %v (%v)", s, err)
+	}
+	for name, instead := range otherSchedules {
+		if _, err := ParseSchedule(name); err == nil || !strings.Contains(err.Error(), "take "+instead) {
+			t.Errorf("%s: %v, want %q in it", name, err, instead)
+		}
+	}
+}

@@ -47,13 +47,26 @@ func defaultSchedule(kind string) Schedule {
 	return s
 }
 
+// otherSchedules are what comes nearest to schedules of transformers that there are none of.
+var otherSchedules = map[string]string{
+	"cosine_with_min_lr": "cosine:floor=0.1, whose floor is a share of the peak", "polynomial": "linear, with floor= for the share of the peak at the end",
+	"cosine_with_restarts": "cosine", "reduce_lr_on_plateau": "step:every=N", "inverse_sqrt": "cosine",
+}
+
 // ParseSchedule reads "cosine:warmup=100,total=1000,floor=0.1". The total may be
 // left out here and set later, but before Check.
 func ParseSchedule(text string) (Schedule, error) {
 	kind, tail, _ := strings.Cut(text, ":")
 	s := defaultSchedule(strings.ToLower(strings.TrimSpace(kind)))
+	if s.Kind == "constant_with_warmup" { // which is constant with a warm-up, of none where none is given
+		s.Kind = Constant
+	}
 	if !slices.Contains(scheduleKinds, s.Kind) {
-		return Schedule{}, fmt.Errorf("schedule %q: there is no kind %q; there are %s", text, kind, strings.Join(scheduleKinds, ", "))
+		instead := ""
+		if other := otherSchedules[s.Kind]; other != "" {
+			instead = ": take " + other
+		}
+		return Schedule{}, fmt.Errorf("schedule %q: there is no kind %q; there are %s%s", text, kind, strings.Join(scheduleKinds, ", "), instead)
 	}
 	if err := readOptions(s.options(), tail); err != nil {
 		return Schedule{}, fmt.Errorf("schedule %q: %w", text, err)

@@ -217,7 +217,7 @@ func (e *Eval) flags(f *flag.FlagSet) {
 }
 
 func (t *Training) flags(f *flag.FlagSet) {
-	atLeast(f, &t.MaxSteps, 0, "max-steps", "take `N` optimizer steps in all (default: as many as --epochs need)")
+	atLeast(f, &t.MaxSteps, 1, "max-steps", "take `N` optimizer steps in all (default: as many as --epochs need)")
 	atLeast(f, &t.Epochs, 1, "epochs", "pass over the data `N` times, where --max-steps is not given")
 	within(f, &t.LearningRate, 0, math.Inf(1), "learning-rate", "peak learning rate `X`")
 	parsed(f, "constant", "lr-scheduler", "learning rate schedule: `constant|linear|cosine|step`, with options if wanted: cosine:floor=0.1", func(text string) (err error) {

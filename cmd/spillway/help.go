@@ -163,7 +163,8 @@ var otherNames = map[string]string{
 	"gpus": "device", "base-model": "", "model": "", "gradient-checkpointing": "explain|strategy checkpointing", "durable-every": "journal-every", "learn-prompts": "train-on-prompts",
 	"p": "prompt", "n": "max-new-tokens", "f": "file", "m": "", "temp": "temperature", "max-tokens": "max-new-tokens", "n-predict": "max-new-tokens", "repeat-penalty": "repetition-penalty", "num-return-sequences": "num-samples",
 	"ngl": "max-memory", "n-gpu-layers": "max-memory", "gpu-layers": "max-memory", "ctx-size": "context|seq-len", "n-ctx": "context|seq-len", "system-prompt": "system", "logging-steps": "log", "lora": "adapter|method lora", "outtype": "gguf-type", "max-samples": "eval-batches",
-	"save": "out", "o": "out", "d": "data", "b": "batch-size",
+	"load-best-model-at-end": "keep-best", "early-stopping-patience": "patience", "adam-beta1": "optimizer adamw:beta1=0.9", "adam-beta2": "optimizer adamw:beta2=0.95", "adam-epsilon": "optimizer adamw:eps=1e-8",
+	"no-cuda": "device cpu", "use-cpu": "device cpu", "optim": "optimizer", "fsdp": "strategy zero-3", "zero-stage": "strategy zero-2", "tf32": "device cuda:0,tf32", "save": "out", "o": "out", "d": "data", "b": "batch-size",
 	"do-sample": "temperature 1", "model-draft": "draft", "md": "draft", "assistant-model": "draft", "draft-model": "draft", "draft-max": "draft-tokens", "draft-n": "draft-tokens", "prompt-lookup-num-tokens": "draft ngram",
 	"spec-draft-model": "draft", "num-assistant-tokens": "draft-tokens", "num-speculative-tokens": "draft-tokens", "cache-type-k": "cache-type", "cache-type-v": "cache-type", "ctk": "cache-type", "ctv": "cache-type", "kv-cache-dtype": "cache-type",
 	"max-model-len": "context|seq-len", "c": "context|seq-len", "parallel": "streams", "np": "streams", "reverse-prompt": "stop", "stop-strings": "stop", "top-n-logprobs": "logprobs", "prompt-file": "file", "s": "seed",
@@ -172,6 +173,7 @@ var otherNames = map[string]string{
 // noFlags are flags of other programs for which there is none, and what to do instead.
 var noFlags = map[string]string{
 	"threads": threadsAlways, "t": threadsAlways, "threads-batch": threadsAlways, "num-threads": threadsAlways,
+	"report-to": "every run has an event log, which dashboard, top and report show; report RUN --format tensorboard writes it for other programs", "warmup-ratio": "--warmup-steps counts steps; --dry-run says how many there are in all",
 	"load-in-4bit": "quantize writes a folder of the model with its linear weights in nf4 (spillway quantize MODEL OUT), which is used as it is",
 	"load-in-8bit": "quantize writes a folder of the model with its linear weights in int8 (spillway quantize MODEL OUT --format int8), which is used as it is",
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,7 @@ import (
 	"spillway/eventlog"
 	"spillway/finetune"
 	"spillway/internal/term"
+	"spillway/internal/vfs"
 	"spillway/monitor"
 	"spillway/recipe"
 )
@@ -95,6 +97,9 @@ removed when the run has ended and saved.`,
 			}
 		}
 		if r.Output.Resume {
+			if len(args) > 0 && r.Output.Dir == "" && isRun(args[0]) {
+				return usageErrorf("%s is a run: train --resume --out %s continues it", args[0], args[0])
+			}
 			if err := r.ReadRun(); err != nil {
 				return err
 			}
@@ -109,6 +114,12 @@ removed when the run has ended and saved.`,
 		return trainCommand(cmd.Context(), sh, &o, r)
 	}
 	return cmd
+}
+
+// isRun says whether a folder is that of a run, with its settings.
+func isRun(dir string) bool {
+	there, err := vfs.Exists(vfs.OS, filepath.Join(dir, recipe.RunName))
+	return err == nil && there
 }
 
 // trainOptions are what train does besides training.

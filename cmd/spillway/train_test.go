@@ -103,6 +103,9 @@ func TestTrainResumes(t *testing.T) {
 	if at(t, v, "steps") != 6.0 {
 		t.Errorf("%v iterations", at(t, v, "steps"))
 	}
+	if r := command(t, "train", "--resume", parts); r.code != exitUsage || !strings.Contains(r.err, "train --resume --out "+parts+" continues it") {
+		t.Errorf("the run as the model: exit code %d, %s", r.code, r.err)
+	}
 	a, _ := sums(t, filepath.Join(whole, "step-00000006"))
 	b, _ := sums(t, filepath.Join(parts, "step-00000006"))
 	for name := range a {
