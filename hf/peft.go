@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"sync"
+
+	"spillway/hub"
 )
 
 // AdapterConfig is the adapter_config.json of a LoRA adapter, as the PEFT library reads
@@ -73,6 +76,28 @@ func ParseAdapterConfig(raw []byte) (*AdapterConfig, error) {
 	return c, c.Check()
 }
 
+// Base names the model as a user does: org/name@revision where the adapter is for a revision on the hub.
+func (c *AdapterConfig) Base() string {
+	var revision string
+	if err := json.Unmarshal(orNull(c.values[revisionKey]), &revision); err != nil || revision == "" {
+		return c.BaseModel
+	}
+	return c.BaseModel + "@" + revision
+}
+
+// SetBase sets the model as Base names it. PEFT has revisions in a key of their own.
+func (c *AdapterConfig) SetBase(name string) error {
+	c.BaseModel = name
+	m, ok := hub.ParseName(name)
+	if _, err := os.Stat(name); !ok || err == nil || m.String() == m.ID {
+		return nil
+	}
+	c.BaseModel = m.ID
+	return c.values.set(revisionKey, m.Revision)
+}
+
+const revisionKey = "revision"
+
 func orNull(text json.RawMessage) json.RawMessage {
 	if text == nil {
 		return json.RawMessage("null")
@@ -131,7 +156,7 @@ func (c *AdapterConfig) Check() error {
 // harmlessKeys are the keys without a field that say nothing of what an adapter computes:
 // where it comes from, how it was initialized, and how a trainer shards it.
 var harmlessKeys = []string{
-	"peft_type", "peft_version", "auto_mapping", "base_model_class", "parent_library", "revision", "inference_mode", "runtime_config",
+	"peft_type", "peft_version", "auto_mapping", "base_model_class", "parent_library", revisionKey, "inference_mode", "runtime_config",
 	"loftq_config", "eva_config", "corda_config", "lora_ga_config", "megatron_config", "megatron_core", "ensure_weight_tying",
 }
 

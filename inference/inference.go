@@ -23,8 +23,10 @@ import (
 	"spillway/checkpoint"
 	"spillway/dtype"
 	"spillway/finetune"
+	"spillway/gguf"
 	"spillway/hf"
 	"spillway/hub"
+	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/quant"
 	"spillway/recipe"
@@ -92,6 +94,8 @@ type Model struct {
 	// base is how a run that trained an adapter held its linear weights, for which it was trained; nil where they were
 	// as they are stored.
 	base *spillway.Options
+	// runsModel is what a run was trained from, "" for none.
+	runsModel string
 	// runsTemplate is the file with the chat template that a run was trained with, "" for none.
 	runsTemplate string
 }
@@ -173,14 +177,44 @@ func (m *Model) resolve(name string) (string, error) {
 	if err := a.Close(); err != nil {
 		return "", err
 	}
-	for _, base := range []string{a.Base, filepath.Join(path, a.Base), filepath.Join(path, "..", a.Base), filepath.Join(path, "..", "..", a.Base)} {
-		if _, err := os.Stat(filepath.Join(base, hf.ConfigName)); a.Base != "" && err == nil {
-			m.s.Adapters = append([]Adapter{{path, 1}}, m.s.Adapters...)
-			m.s.Notice(fmt.Sprintf("%s is an adapter for %s", path, base))
+	base, err := m.baseOf(path, a.Base)
+	if err != nil {
+		return "", err
+	}
+	m.s.Adapters = append([]Adapter{{path, 1}}, m.s.Adapters...)
+	m.s.Notice(fmt.Sprintf("%s is an adapter for %s", path, base))
+	return base, nil
+}
+
+// baseOf finds the model that the adapter in path is for: where its run had it, by the name in the adapter's config, or
+// at that path from the adapter's folder or one above.
+func (m *Model) baseOf(path, name string) (string, error) {
+	if name == "" && m.runsModel == "" {
+		return "", fmt.Errorf("%s is an adapter that does not name its model; give the model, and --adapter %s", path, path)
+	}
+	for _, base := range []string{m.runsModel, name, filepath.Join(path, name), filepath.Join(path, "..", name), filepath.Join(path, "..", "..", name)} {
+		if isModel(base) {
 			return base, nil
 		}
 	}
-	return "", fmt.Errorf("%s is an adapter for the model %q, which is not here; give the folder of that model, and --adapter %s", path, a.Base, path)
+	fetch := ""
+	if h, ok := hub.ParseName(name); ok {
+		fetch = fmt.Sprintf("fetch it with spillway pull %s, or ", h)
+	}
+	return "", fmt.Errorf("%s is an adapter for the model %q, which is not here; %sgive the folder or file of that model, and --adapter %s", path, cmp.Or(name, m.runsModel), fetch, path)
+}
+
+// isModel says whether a name is that of a model that can be opened: a folder with a config, or a file with weights.
+func isModel(name string) bool {
+	path, err := hub.Path(name)
+	if name == "" || err != nil {
+		return false
+	}
+	if gguf.IsFile(vfs.OS, path) || hf.IsWeightsFile(vfs.OS, path) {
+		return true
+	}
+	_, err = os.Stat(filepath.Join(path, hf.ConfigName))
+	return err == nil
 }
 
 // useRun takes what a run names in its recipe: tokenizer and chat template, where the settings name none, since a
@@ -199,7 +233,7 @@ func (m *Model) useRun(path string) {
 		m.s.Tokenizer = r.Data.Tokenizer
 		m.s.Notice(fmt.Sprintf("the run was trained with --tokenizer %s: it is used here too", m.s.Tokenizer))
 	}
-	m.runsTemplate = r.Data.ChatTemplate
+	m.runsModel, m.runsTemplate = r.Model, r.Data.ChatTemplate
 	if r.Task == spillway.QLoRA {
 		m.base = &spillway.Options{Adapters: lora.Options{Base: r.Adapters.Base, Outliers: r.Adapters.Outliers}}
 		if len(r.NoQuantize) > 0 {

@@ -28,7 +28,7 @@ func adapterFolder(dir string, o Options) (*Report, error) {
 	defer f.Close() // opened for reading
 	c := f.Config
 	r := &Report{Path: dir, Types: []Type{}, Files: []File{}, Problems: []string{},
-		Adapter: &Adapter{Base: c.BaseModel, Rank: c.Rank, Alpha: c.Alpha, Targets: c.Targets.Pattern}}
+		Adapter: &Adapter{Base: c.Base(), Rank: c.Rank, Alpha: c.Alpha, Targets: c.Targets.Pattern}}
 	if r.Config, err = c.Encode(); err != nil {
 		return nil, fmt.Errorf("inspecting %s: %w", dir, err)
 	}

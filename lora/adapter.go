@@ -46,7 +46,7 @@ func fromFolder(f *hf.AdapterFolder) (*Adapter, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", dir, err), f.Close())
 	}
-	a := &Adapter{Options: o, Name: dir, Base: f.Config.BaseModel, Transposed: f.Config.FanInFanOut, tensors: map[string]tensor{}, close: f.Close}
+	a := &Adapter{Options: o, Name: dir, Base: f.Config.Base(), Transposed: f.Config.FanInFanOut, tensors: map[string]tensor{}, close: f.Close}
 	for _, t := range f.Tensors() {
 		a.tensors[t.Name] = tensor{t.Shape, t.ReadF32}
 		err = errors.Join(err, t.CheckReal())

@@ -56,7 +56,10 @@ func (o Options) PEFT(base string, transposed bool) (*hf.AdapterConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.BaseModel, c.Task, c.FanInFanOut = base, "CAUSAL_LM", transposed
+	if err := c.SetBase(base); err != nil {
+		return nil, err
+	}
+	c.Task, c.FanInFanOut = "CAUSAL_LM", transposed
 	c.Rank, c.Alpha, c.Dropout, c.RankStabilized = int(o.Rank), o.Alpha, o.Dropout, o.RankStabilized
 	c.DoRA, c.LoRABias, c.ModulesToSave, c.AlphaPattern = o.DoRA, o.LoRABias, o.ModulesToSave, o.AlphaPattern
 	c.Targets = hf.Modules{Names: o.Targets, Pattern: o.TargetPattern}

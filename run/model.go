@@ -30,6 +30,7 @@ import (
 // Model is a network and the source of its weights.
 type Model struct {
 	Name   string
+	Origin string // what it was opened by: a path, or a name of the hub or of Ollama's store; "" for models that are Go code
 	Info   arch.Info
 	Folder *hf.Folder // that has the weights; nil where they are random
 	Seed   uint64     // of random initial weights
@@ -82,7 +83,7 @@ func Open(name string) (m *Model, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", name, err), folder.Close())
 	}
-	m.Folder = folder
+	m.Folder, m.Origin = folder, name
 	return m, nil
 }
 

@@ -14,6 +14,7 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -359,17 +360,13 @@ func (r *Run) SwitchAdapter(to *lora.Adapter) error {
 }
 
 // Folder is what checkpoints of the run have next to tensors: the files of the model, or
-// the config of its adapters. The model of adapters is known by its folder, or by the
-// name of its preset.
+// the config of its adapters. The model of adapters is known by what the user called it: a path,
+// a name of the hub, which other computers know too, or the name of a preset.
 func (r *Run) Folder() (model hf.Model, adapter *hf.AdapterConfig, err error) {
 	if !r.Options.adapts() {
 		model, err = r.Model.Files(r.Options.Precision)
 		return model, nil, err
 	}
-	base := r.Model.Name
-	if r.Model.Folder != nil {
-		base = r.Model.Folder.Dir
-	}
-	adapter, err = r.Options.Adapters.PEFT(base, r.Model.Info.Transposed)
+	adapter, err = r.Options.Adapters.PEFT(cmp.Or(r.Model.Origin, r.Model.Name), r.Model.Info.Transposed)
 	return model, adapter, err
 }

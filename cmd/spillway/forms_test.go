@@ -6,13 +6,16 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"spillway/hf"
 	"spillway/safetensors"
 )
 
@@ -207,4 +210,66 @@ func torchFile(t *testing.T, path string) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
+}
+
+// An adapter names its model as the user did, so that it is found again, from other folders too, and by other programs.
+func TestAdaptersKnowTheirModel(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	forms(t, root)
+	writeIn(t, "tokens.bin", []byte(strings.Repeat("\x05\x00\x11\x00\x07\x00", 100)))
+	writeIn(t, "hub/models--org--tiny/refs/v2", []byte(hubCommit))
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := t.TempDir()
+	for i, c := range []struct{ model, base, revision string }{
+		{"folder", "folder", ""}, {"qwen3-q8_0.gguf", "qwen3-q8_0.gguf", ""}, {"qwen3-00001-of-00003.gguf", "qwen3-00001-of-00003.gguf", ""},
+		{"ollama:tiny:q8", "ollama:tiny:q8", ""}, {"org/tiny", "org/tiny", ""}, {"org/tiny@v2", "org/tiny", "v2"}, {"sharded", "sharded", ""}, {"pt/model.pt", "pt/model.pt", ""}, {"nf4", "nf4", ""},
+	} {
+		run := fmt.Sprintf("run%d", i)
+		works(t, "train", c.model, "--device", "cpu", "--data", "tokens.bin", "--token-bytes", "2", "--method", "lora", "--lora-rank", "2", "--seq-len", "8", "--max-steps", "1", "--out", run)
+		b, err := os.ReadFile(filepath.Join(run, "step-00000001", hf.AdapterConfigName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var config struct {
+			Base     string  `json:"base_model_name_or_path"`
+			Revision *string `json:"revision"`
+		}
+		if err := json.Unmarshal(b, &config); err != nil {
+			t.Fatal(err)
+		}
+		if config.Base != c.base || (config.Revision != nil) != (c.revision != "") || c.revision != "" && *config.Revision != c.revision {
+			t.Errorf("the adapter of %s is for %s", c.model, b)
+		}
+		adapter := "adapter" + run
+		works(t, "export", run, adapter)
+		use := []string{"--device", "cpu", "--tokens", "5,17", "--max-new-tokens", "3", "--temperature", "0", "--json"}
+		want := at(t, command(t, append([]string{"generate", c.model, "--adapter", adapter}, use...)...).object(t), "tokens")
+		for from, name := range map[string]string{here: run, elsewhere: filepath.Join(here, run)} {
+			t.Chdir(from)
+			r := command(t, append([]string{"generate", name}, use...)...)
+			if r.code != exitOK {
+				t.Errorf("the run of %s from %s: %s", c.model, from, r.err)
+			} else if got := at(t, r.object(t), "tokens"); !reflect.DeepEqual(got, want) {
+				t.Errorf("the run of %s from %s: tokens %v, with --adapter %v", c.model, from, got, want)
+			}
+		}
+		t.Chdir(here)
+		if r := command(t, append([]string{"generate", adapter}, use...)...); r.code != exitOK {
+			t.Errorf("the exported adapter of %s: %s", c.model, r.err)
+		}
+	}
+	if err := os.Rename("hub/models--org--tiny", "hub/gone"); err != nil {
+		t.Fatal(err)
+	}
+	if r := command(t, "generate", "adapterrun4", "--tokens", "1,2"); r.code != exitFailed || !strings.Contains(r.err, "spillway pull org/tiny") {
+		t.Errorf("without its model: %d, %s", r.code, r.err)
+	}
 }
