@@ -666,3 +666,53 @@ func times[L any](n int, layer func() L) (list []L) {
 	}
 	return list
 }
+
+// passing hands ids of the batch, and ids that it computes, to a block that looks them up.
+type passing struct {
+	Table  *nn.Embedding `hf:"table"`  // 4 rows
+	Scores *nn.Linear    `hf:"scores"` // of 6 classes
+}
+
+func (m *passing) Blocks() []nn.Block {
+	return []nn.Block{
+		{Name: "first", Forward: func(b *graph.Builder, _ []graph.Value) []graph.Value {
+			ids := b.Part("ids", dtype.I32, b.MicroBatchSize, 3)
+			x := b.Part("x", dtype.F32, b.MicroBatchSize, 6)
+			return []graph.Value{b.Slice(ids, 1, 1, 3, 1), m.Scores.Forward(b, x), b.ArgMax(x, 1)}
+		}},
+		{Name: "second", Forward: func(b *graph.Builder, in []graph.Value) []graph.Value { return in }},
+		{Name: "third", Forward: func(b *graph.Builder, in []graph.Value) []graph.Value {
+			rows := b.Add(b.Mean(m.Table.Forward(b, in[0]), 1), m.Table.Forward(b, in[2]))
+			return []graph.Value{b.Add(nn.Mean(b, b.Power(rows, 2)), nn.Mean(b, b.Power(in[1], 2)))}
+		}},
+	}
+}
+
+// Ids that one block passes to another are looked at too. Those of the batch are refused before anything runs, and nothing is lost; those that
+// the model has computed itself are an error of the op that reads them.
+func TestPassedIDsAreChecked(t *testing.T) {
+	batch := func(id int32, class int) spillway.Batch {
+		x := make([]float32, 12)
+		x[6+class] = 1
+		return spillway.Batch{"ids": spillway.Ints([]int32{9, 0, 1, 7, 2, id}, 2, 3), "x": spillway.Floats(x, 2, 6)}
+	}
+	for _, strategy := range []string{"standard", "cpu-offload"} {
+		conf := described(t)
+		conf.Strategy, conf.MicroBatches = strategy, 1
+		w := wrap(t, &passing{nn.NewEmbedding(4, 2), nn.NewLinear(6, 6)}, conf)
+		for _, id := range []int32{4, -1, -100, 1 << 30} {
+			if _, err := w.Step(batch(id, 3)); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("ids: place 5 of micro-batch 0 holds %d, the model knows 0 to 3", id)) {
+				t.Errorf("id %d: %v", id, err)
+			}
+		}
+		if _, err := w.Step(batch(3, 3)); err != nil {
+			t.Fatalf("after refusals: %v", err)
+		}
+		_, err := w.Step(batch(3, 5))
+		for _, want := range []string{"embedding of table.weight in block third", "networks_test.go:", "index out of range: place 1 of its ids [2] holds 5, want 0 to 3"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("a class of 6 in a table of 4 rows: %v, want %q", err, want)
+			}
+		}
+	}
+}

@@ -202,6 +202,7 @@ type Launch struct {
 	Buffers   []Buffer // operands, then outputs, in the order of the call
 	Workspace Buffer   // as large as Kernel.Workspace says
 	Args      *op.Args // nil where the op reads none
+	Label     string   // what asked for it, for errors; "" where nobody said
 }
 
 // Kernel is a call that a device is ready to run.

@@ -2,8 +2,10 @@ package executor
 
 import (
 	"fmt"
+	"slices"
 
 	"spillway/device"
+	"spillway/graph"
 	"spillway/op"
 	"spillway/plan"
 )
@@ -36,7 +38,7 @@ func (c *compiler) run(s *plan.Instruction) (func(device.Queue) error, error) {
 // nodeLaunch finds where the operands of a node are.
 func (c *compiler) nodeLaunch(prog *plan.Program, s *plan.Instruction, i int, k device.Kernel, args *op.Args) (l launch, err error) {
 	n := prog.Graph.Nodes[i]
-	l = launch{k, device.Launch{Args: args, Buffers: make([]device.Buffer, 0, len(n.In)+len(n.Out))}}
+	l = launch{k, device.Launch{Args: args, Buffers: make([]device.Buffer, 0, len(n.In)+len(n.Out)), Label: label(prog.Graph, n)}}
 	for _, v := range append(n.In[:len(n.In):len(n.In)], n.Out...) {
 		b, err := c.region(s, prog.Places[v], prog.Graph.Type(v).Bytes())
 		if err != nil {
@@ -48,6 +50,24 @@ func (c *compiler) nodeLaunch(prog *plan.Program, s *plan.Instruction, i int, k 
 		l.launch.Workspace, err = c.region(s, plan.Place{Region: plan.InFrame, Offset: prog.Workspace}, w)
 	}
 	return l, err
+}
+
+// label says which op of the model reads ids, for the error of one that names nothing: its params, its block and its line.
+func label(g *graph.Program, n graph.Node) string {
+	if _, reads := g.Call(n).IDs(); !reads {
+		return ""
+	}
+	text := string(n.Kind)
+	for _, p := range graph.Ports(g.Inputs, graph.Param) {
+		if slices.Contains(n.In, p.Value) {
+			text += " of " + p.Name
+		}
+	}
+	text += " in block " + g.Name
+	if n.At != "" {
+		text += ", " + n.At
+	}
+	return text
 }
 
 // programOn is a program on a device.

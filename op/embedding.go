@@ -11,13 +11,14 @@ import (
 //	operands  ids [N] i32, table [V D], or with more outer dimensions, counted as one
 //	output    [shape(ids) D]
 //
-// An id outside the table is an error when the batch is made; kernels clamp.
+// An id outside the table is an error; see Call.IDs.
 const Embedding Kind = "embedding"
 
 func init() {
 	Register(Op{Kind: Embedding, Takes: 2, Infer: inferEmbedding, Cost: costEmbedding, Reference: referenceEmbedding, Cases: (*CaseList).embedding,
 		IDs: func(c Call) IDs { return IDs{Operand: 0, Count: c.In[1].Shape.Rows()} }})
-	Register(Op{Kind: EmbeddingGrad, Takes: 2, Infer: inferEmbeddingGrad, Cost: costEmbeddingGrad, Accumulates: firstOutput, Reference: referenceEmbeddingGrad})
+	Register(Op{Kind: EmbeddingGrad, Takes: 2, Infer: inferEmbeddingGrad, Cost: costEmbeddingGrad, Accumulates: firstOutput, Reference: referenceEmbeddingGrad,
+		IDs: func(c Call) IDs { return IDs{Operand: 0, Count: c.Attr.Rows} }})
 }
 
 func inferEmbedding(a Attr, in []Type) ([]Type, error) {

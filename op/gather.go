@@ -3,13 +3,13 @@ package op
 import "fmt"
 
 // Gather: y[.. i ..] = x[.. ids[.. i ..] ..] along Attr.Axis, as PyTorch's gather; ids have the shape of
-// x but for that dimension. Ids outside are clamped.
+// x but for that dimension. An id outside is an error; see Call.IDs.
 //
 //	operands  x, ids i32
 const Gather Kind = "gather"
 
 // GatherGrad: dx of Attr.Length along Attr.Axis, each the sum of dy over the places that took it, in
-// order: PyTorch's scatter_add to zeros, and an op of models too. Its own gradient is Gather. Ids outside are clamped.
+// order: PyTorch's scatter_add to zeros, and an op of models too. Its own gradient is Gather. An id outside is an error; see Call.IDs.
 // Operands ids, dy.
 const GatherGrad Kind = "gather_grad"
 

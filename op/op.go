@@ -329,8 +329,23 @@ type IDs struct {
 	AllowsIgnored bool  // IgnoreIndex is allowed too
 }
 
-// IDs of a call; ok is false where it has none. Kernels clamp ids that are outside,
-// so whoever makes batches must look.
+// Refuses says that an id names nothing.
+func (d IDs) Refuses(id int32) bool {
+	return (id < 0 || int64(id) >= d.Count) && !(d.AllowsIgnored && id == IgnoreIndex)
+}
+
+// First is the first place of a list whose id is refused; -1 for none.
+func (d IDs) First(list []int32) int {
+	for i, id := range list {
+		if uint64(int64(id)) >= uint64(d.Count) && d.Refuses(id) {
+			return i
+		}
+	}
+	return -1
+}
+
+// IDs of a call; ok is false where it has none. Whoever makes batches looks at ids before anything runs, the CPU at those
+// that its kernels get; kernels of GPUs clamp ids that are outside.
 func (c Call) IDs() (ids IDs, ok bool) {
 	if o := c.Kind.facts(); o.IDs != nil {
 		return o.IDs(c), true

@@ -120,7 +120,7 @@ func (d *Device) Kernel(call op.Call) (device.Kernel, error) {
 	if reason != "" {
 		return nil, &device.NoKernelError{Device: "cpu", Call: call, Reason: reason}
 	}
-	return &preparedKernel{device: d, call: call, program: p}, nil
+	return &preparedKernel{device: d, call: call, program: p, ids: idsBefore(call)}, nil
 }
 
 // Close ends queues and workers and frees what is left. The error names memory that

@@ -21,11 +21,35 @@ type preparedKernel struct {
 	device  *Device
 	call    op.Call
 	program Program
+	ids     *op.IDs // what is looked at before each launch; nil for none
 	running sync.Mutex
 }
 
 // Workspace is the scratch memory a launch needs, in bytes.
 func (t *preparedKernel) Workspace() int64 { return t.program.Workspace }
+
+// badID is what a kernel panics with that met an id which names nothing: one of an operand, at a place.
+type badID struct{ operand, place int }
+
+// idsBefore are the ids that are looked at before each launch of a call: those of a gather and its gradient, which are as many as
+// the numbers that it moves, the kernels look at themselves.
+func idsBefore(c op.Call) *op.IDs {
+	ids, has := c.IDs()
+	if !has || c.Kind == op.Gather || c.Kind == op.GatherGrad {
+		return nil
+	}
+	return &ids
+}
+
+// refused is the error of an id that names nothing.
+func (t *preparedKernel) refused(l *device.Launch, bad badID) error {
+	known, _ := t.call.IDs()
+	what := l.Label
+	if what == "" {
+		what = t.call.String()
+	}
+	return fmt.Errorf("%s: index out of range: place %d of its ids %v holds %d, want 0 to %d", what, bad.place, t.call.In[bad.operand].Shape, ids(l, bad.operand)[bad.place], known.Count-1)
+}
 
 // run runs the call. A panic in a kernel is a defect of the kernel; it is reported as an
 // error with the call.
@@ -33,10 +57,18 @@ func (t *preparedKernel) run(l *device.Launch) (err error) {
 	t.running.Lock()
 	defer t.running.Unlock()
 	defer func() {
-		if r := recover(); r != nil {
+		r := recover()
+		if bad, is := r.(badID); is {
+			err = t.refused(l, bad)
+		} else if r != nil {
 			err = fmt.Errorf("cpu: %v failed: %v", t.call, r)
 		}
 	}()
+	if t.ids != nil {
+		if place := t.ids.First(ids(l, t.ids.Operand)); place >= 0 {
+			return t.refused(l, badID{t.ids.Operand, place})
+		}
+	}
 	t.program.Run(t.device.pool, l)
 	return nil
 }

@@ -168,13 +168,19 @@ func gatherAs[E uint16 | uint32](c op.Call) Program {
 	}
 	return elements(c, set, func(from, to int) {
 		for i := int64(from); i < int64(to); i++ {
-			y[i] = x[(i/(m*inner)*n+bounded(ids[i], n))*inner+i%inner]
+			y[i] = x[(i/(m*inner)*n+known(ids, i, n, 1))*inner+i%inner]
 		}
 	})
 }
 
-// bounded is an id that is one of n.
-func bounded(id int32, n int64) int64 { return min(max(int64(id), 0), n-1) }
+// known is the id at a place, which must be one of n; ids are the operand of that number.
+func known(ids []int32, place, n int64, operand int) int64 {
+	id := int64(ids[place])
+	if uint64(id) >= uint64(n) {
+		panic(badID{operand, int(place)})
+	}
+	return id
+}
 
 // gatherGrad adds in the order of places, a part of the outer dimensions per piece.
 func gatherGrad(c op.Call, _ int) Program {
@@ -185,7 +191,7 @@ func gatherGrad(c op.Call, _ int) Program {
 	work := rowsOf(outer, max(n, m)*inner, func(_, from, to int) {
 		clear(dx[int64(from)*n*inner : int64(to)*n*inner])
 		for i := int64(from) * m * inner; i < int64(to)*m*inner; i++ {
-			dx[(i/(m*inner)*n+bounded(ids[i], n))*inner+i%inner] += dy[i]
+			dx[(i/(m*inner)*n+known(ids, i, n, 0))*inner+i%inner] += dy[i]
 		}
 	})
 	return work.program(0, func(l *device.Launch) { ids, dy, dx = view[int32](l.Buffers[0]), F32(l, 1), F32(l, 2) })
