@@ -52,7 +52,7 @@ type gpuModel struct {
 
 // The figures are those of NVIDIA's data sheets and white papers, some by way of
 // public tables of them; only the H200's were compared with a measurement.
-// For GPUs sold in two forms, the plain name is the SXM module, which is on a board with NVLink; cards for PCIe have
+// For GPUs sold in two forms, the plain name is the SXM module, which is on a board with NVLink; those for PCIe have
 // none unless bridges are bought for pairs of them. GeForce GPUs
 // halve their tensor rate when they accumulate in fp32: the halved rate is listed.
 var gpuModels = []gpuModel{
@@ -115,7 +115,7 @@ func findModel(name string) (gpuModel, bool) {
 	return found, found.name != ""
 }
 
-// plainName is a name without what does not tell GPUs apart, and whether it is that of a PCIe card.
+// plainName is a name without what does not tell GPUs apart, and whether it is for PCIe.
 func plainName(name string) (plain string, pcie bool) {
 	plain = strings.NewReplacer("-", "", "_", "", " ", "", "nvidia", "", "geforce", "", "pcie", "", "sxm5", "", "sxm4", "", "sxm", "").Replace(name)
 	return strings.TrimSuffix(strings.TrimPrefix(plain, "rtx"), "gb"), strings.Contains(name, "pcie")

@@ -139,7 +139,7 @@ func TestGPUsAreSound(t *testing.T) {
 }
 
 // GPUs by name have the links of the form they are usually in: SXM modules NVLink within a board of eight, at no more
-// than its makers' figure each way; cards none. What is said of links counts.
+// than its makers' figure each way; others none. What is said of links counts.
 func TestNamedGPUsHaveTheirLinks(t *testing.T) {
 	for text, c := range map[string]struct {
 		pairs int

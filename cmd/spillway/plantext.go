@@ -410,11 +410,11 @@ func assumedPeers(m machine.Machine, d machine.Device) string {
 	case len(m.Peers) > 0 && m.Peers[0].Source == machine.Published && len(m.Devices) > machine.BoardGPUs:
 		return fmt.Sprintf("NVLink within each %d GPUs and none between them", machine.BoardGPUs)
 	case len(m.Peers) > 0 && m.Peers[0].Source == machine.Published:
-		return fmt.Sprintf("NVLink at %v each way, as SXM modules have (PCIe cards: --machine …,peer:none)", m.Peers[0].Rate)
+		return fmt.Sprintf("NVLink at %v each way, as SXM modules have (without: --machine …,peer:none)", m.Peers[0].Rate)
 	case len(m.Peers) > 0 || len(m.UsualPeers()) > 0:
 		return ""
 	case d.Known():
-		return "no direct links between GPUs, as PCIe cards have none unless bridged (then --machine …,peer@50GB/s)"
+		return "no direct links between GPUs, as such GPUs have none unless bridged (then --machine …,peer@50GB/s)"
 	}
 	return "no direct links between GPUs (NVLink: --machine …,peer@300GB/s)"
 }
