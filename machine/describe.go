@@ -1,8 +1,10 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -80,13 +82,21 @@ func write(kind, sizeKey, bare string, f figures, flags ...string) string {
 	return out
 }
 
-// peerItems writes one part where every pair of GPUs has the same link, else one per pair.
+// peerItems writes nothing where GPUs have the links that their names stand for, one part where every pair of GPUs has the
+// same link, else one per pair.
 func (m Machine) peerItems() []string {
+	usual := m.UsualPeers()
+	if slices.Equal(usual, m.Peers) {
+		return nil
+	}
+	if len(m.Peers) == 0 {
+		return []string{"peer:" + noPeers}
+	}
 	var items []string
 	pairs := m.gpuPairs()
-	uniform := len(pairs) > 0 && len(pairs) == len(m.Peers)
+	uniform := len(pairs) == len(m.Peers)
 	for i, p := range m.Peers {
-		uniform = uniform && p == Peer{pairs[i][0], pairs[i][1], m.Peers[0].Rate}
+		uniform = uniform && [2]string{p.A, p.B} == pairs[i] && p.Rate == m.Peers[0].Rate
 		items = append(items, "peer:"+p.A+"-"+p.B+"@"+rate(&p.Rate).exact())
 	}
 	if uniform {
@@ -111,7 +121,7 @@ func (m Machine) Describe() string {
 		b.WriteString("disk     none\n")
 	}
 	for _, p := range m.Peers {
-		fmt.Fprintf(&b, "peer     %s-%s at %v in each direction\n", p.A, p.B, p.Rate)
+		fmt.Fprintf(&b, "peer     %s-%s at %v in each direction  %s\n", p.A, p.B, p.Rate, cmp.Or(p.Source, Given))
 	}
 	if !m.Calibrated.IsZero() {
 		fmt.Fprintf(&b, "measured %s\n", m.Calibrated.UTC().Format("2006-01-02 15:04 MST"))

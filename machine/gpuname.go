@@ -33,15 +33,19 @@ func FindGPU(driverName string, memory units.Bytes) (name string, ok bool) {
 	return name, ok
 }
 
-// isCalled says whether the words name this model. Behind the dash of a listed name is a
-// memory size, which the caller compares, or a word such as "pcie", which must be among
+// isCalled says whether the words name this model. Behind the dashes of a listed name are a
+// memory size, which the caller compares, and words such as "pcie", which must be among
 // the words.
 func (c gpuModel) isCalled(words []string) bool {
 	base, form, _ := strings.Cut(c.name, "-")
-	if strings.Trim(form, "0123456789") != "" && !slices.Contains(words, form) {
-		return false
+	pcie := false
+	for word := range strings.SplitSeq(form, "-") {
+		if strings.Trim(word, "0123456789") != "" && !slices.Contains(words, word) {
+			return false
+		}
+		pcie = pcie || word == "pcie"
 	}
-	if _, listed := findModel(c.name + "-pcie"); form == "" && listed && slices.Contains(words, "pcie") {
+	if _, listed := findModel(c.name + "-pcie"); listed && !pcie && slices.Contains(words, "pcie") {
 		return false
 	}
 	for from := range words {

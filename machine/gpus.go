@@ -22,11 +22,24 @@ const (
 	pcie5 units.Rate = 55e9
 )
 
+// What large copies between two GPUs of one board reach over NVLink in each direction: 80% of the peak, the share that
+// all-reduces of large tensors are reported to reach. The peaks of NVLink 3, 4 and 5 are 300, 450 and 900 GB/s each way,
+// half of the figure on the box.
+const (
+	nvlink3 units.Rate = 240e9
+	nvlink4 units.Rate = 360e9
+	nvlink5 units.Rate = 720e9
+)
+
+// BoardGPUs is how many GPUs a board with NVLink switches between all of them has at most.
+const BoardGPUs = 8
+
 // gpuModel is a GPU that a description can name, with its maker's figures. Memory is what
 // the driver reports, which is less than the box says where error correction takes a part.
 // Arithmetic is dense (no sparsity) on tensor cores with fp32 accumulation, in
 // TFLOP/s; f32 is on the ordinary cores. Bandwidth is the memory's, in GB/s. Capability is
-// CUDA's version of its instructions, without the point.
+// CUDA's version of its instructions, without the point. Peer is the direct link between
+// two of them in the form that they are usually sold in, 0 for none.
 type gpuModel struct {
 	name                     string
 	memory                   units.Bytes
@@ -34,40 +47,44 @@ type gpuModel struct {
 	f32, tf32, bf16, f16, f8 float64
 	link                     units.Rate
 	capability               int
+	peer                     units.Rate
 }
 
 // The figures are those of NVIDIA's data sheets and white papers, some by way of
 // public tables of them; only the H200's were compared with a measurement.
-// For GPUs sold in two forms, the plain name is the SXM module. GeForce GPUs
+// For GPUs sold in two forms, the plain name is the SXM module, which is on a board with NVLink; those for PCIe have
+// none unless bridges are bought for pairs of them. GeForce GPUs
 // halve their tensor rate when they accumulate in fp32: the halved rate is listed.
 var gpuModels = []gpuModel{
-	{"a10", 23028 * units.MiB, 600, 31.2, 62.5, 125, 125, 0, pcie4, 86},
-	{"a100-40", 40960 * units.MiB, 1555, 19.5, 156, 312, 312, 0, pcie4, 80},
-	{"a100-80", 81920 * units.MiB, 2039, 19.5, 156, 312, 312, 0, pcie4, 80},
-	{"a40", 46068 * units.MiB, 696, 37.4, 74.8, 149.7, 149.7, 0, pcie4, 86},
-	{"a6000", 49140 * units.MiB, 768, 38.7, 77.4, 154.8, 154.8, 0, pcie4, 86},
-	{"b200", 183359 * units.MiB, 7700, 75, 1125, 2250, 2250, 4500, pcie5, 100},
-	{"h100", 81559 * units.MiB, 3350, 67, 494.7, 989.4, 989.4, 1978.9, pcie5, 90},
-	{"h100-pcie", 81559 * units.MiB, 2039, 51.2, 378, 756, 756, 1513, pcie5, 90},
-	{"h200", 143771 * units.MiB, 4800, 67, 494.7, 989.4, 989.4, 1978.9, pcie5, 90},
-	{"l4", 23034 * units.MiB, 300, 30.3, 60, 121, 121, 242, pcie4, 89},
-	{"l40s", 46068 * units.MiB, 864, 91.6, 183, 362, 362, 733, pcie4, 89},
-	{"rtx2080ti", 11264 * units.MiB, 616, 13.4, 0, 0, 53.8, 0, pcie3, 75},
-	{"rtx3060-12", 12288 * units.MiB, 360, 12.7, 12.7, 25.5, 25.5, 0, pcie4, 86},
-	{"rtx3070", 8192 * units.MiB, 448, 20.3, 20.3, 40.6, 40.6, 0, pcie4, 86},
-	{"rtx3080-10", 10240 * units.MiB, 760, 29.8, 29.8, 59.5, 59.5, 0, pcie4, 86},
-	{"rtx3090", 24576 * units.MiB, 936, 35.6, 35.6, 71, 71, 0, pcie4, 86},
-	{"rtx4060", 8188 * units.MiB, 272, 15.1, 15.1, 30.2, 30.2, 60.5, pcie4 / 2, 89},
-	{"rtx4060ti-16", 16380 * units.MiB, 288, 22.1, 22.1, 44.1, 44.1, 88.2, pcie4 / 2, 89},
-	{"rtx4070", 12282 * units.MiB, 504, 29.1, 29.1, 58.3, 58.3, 116.6, pcie4, 89},
-	{"rtx4080", 16376 * units.MiB, 717, 48.7, 48.7, 97.5, 97.5, 194.9, pcie4, 89},
-	{"rtx4090", 24564 * units.MiB, 1008, 82.6, 82.6, 165.2, 165.2, 330.3, pcie4, 89},
-	{"rtx5080", 16303 * units.MiB, 960, 56.3, 56.3, 112.6, 112.6, 225.1, pcie5, 120},
-	{"rtx5090", 32607 * units.MiB, 1792, 104.8, 104.8, 209.5, 209.5, 419, pcie5, 120},
-	{"rtx6000-ada", 49140 * units.MiB, 960, 91.1, 182.1, 364.2, 364.2, 728.5, pcie4, 89},
-	{"t4", 15360 * units.MiB, 320, 8.1, 0, 0, 65, 0, pcie3, 75},
-	{"v100-16", 16384 * units.MiB, 900, 15.7, 0, 0, 125, 0, pcie3, 70},
-	{"v100-32", 32768 * units.MiB, 900, 15.7, 0, 0, 125, 0, pcie3, 70},
+	{"a10", 23028 * units.MiB, 600, 31.2, 62.5, 125, 125, 0, pcie4, 86, 0},
+	{"a100-40", 40960 * units.MiB, 1555, 19.5, 156, 312, 312, 0, pcie4, 80, nvlink3},
+	{"a100-80", 81920 * units.MiB, 2039, 19.5, 156, 312, 312, 0, pcie4, 80, nvlink3},
+	{"a100-pcie-40", 40960 * units.MiB, 1555, 19.5, 156, 312, 312, 0, pcie4, 80, 0},
+	{"a100-pcie-80", 81920 * units.MiB, 1935, 19.5, 156, 312, 312, 0, pcie4, 80, 0},
+	{"a40", 46068 * units.MiB, 696, 37.4, 74.8, 149.7, 149.7, 0, pcie4, 86, 0},
+	{"a6000", 49140 * units.MiB, 768, 38.7, 77.4, 154.8, 154.8, 0, pcie4, 86, 0},
+	{"b200", 183359 * units.MiB, 7700, 75, 1125, 2250, 2250, 4500, pcie5, 100, nvlink5},
+	{"h100", 81559 * units.MiB, 3350, 67, 494.7, 989.4, 989.4, 1978.9, pcie5, 90, nvlink4},
+	{"h100-pcie", 81559 * units.MiB, 2039, 51.2, 378, 756, 756, 1513, pcie5, 90, 0},
+	{"h200", 143771 * units.MiB, 4800, 67, 494.7, 989.4, 989.4, 1978.9, pcie5, 90, nvlink4},
+	{"l4", 23034 * units.MiB, 300, 30.3, 60, 121, 121, 242, pcie4, 89, 0},
+	{"l40s", 46068 * units.MiB, 864, 91.6, 183, 362, 362, 733, pcie4, 89, 0},
+	{"rtx2080ti", 11264 * units.MiB, 616, 13.4, 0, 0, 53.8, 0, pcie3, 75, 0},
+	{"rtx3060-12", 12288 * units.MiB, 360, 12.7, 12.7, 25.5, 25.5, 0, pcie4, 86, 0},
+	{"rtx3070", 8192 * units.MiB, 448, 20.3, 20.3, 40.6, 40.6, 0, pcie4, 86, 0},
+	{"rtx3080-10", 10240 * units.MiB, 760, 29.8, 29.8, 59.5, 59.5, 0, pcie4, 86, 0},
+	{"rtx3090", 24576 * units.MiB, 936, 35.6, 35.6, 71, 71, 0, pcie4, 86, 0},
+	{"rtx4060", 8188 * units.MiB, 272, 15.1, 15.1, 30.2, 30.2, 60.5, pcie4 / 2, 89, 0},
+	{"rtx4060ti-16", 16380 * units.MiB, 288, 22.1, 22.1, 44.1, 44.1, 88.2, pcie4 / 2, 89, 0},
+	{"rtx4070", 12282 * units.MiB, 504, 29.1, 29.1, 58.3, 58.3, 116.6, pcie4, 89, 0},
+	{"rtx4080", 16376 * units.MiB, 717, 48.7, 48.7, 97.5, 97.5, 194.9, pcie4, 89, 0},
+	{"rtx4090", 24564 * units.MiB, 1008, 82.6, 82.6, 165.2, 165.2, 330.3, pcie4, 89, 0},
+	{"rtx5080", 16303 * units.MiB, 960, 56.3, 56.3, 112.6, 112.6, 225.1, pcie5, 120, 0},
+	{"rtx5090", 32607 * units.MiB, 1792, 104.8, 104.8, 209.5, 209.5, 419, pcie5, 120, 0},
+	{"rtx6000-ada", 49140 * units.MiB, 960, 91.1, 182.1, 364.2, 364.2, 728.5, pcie4, 89, 0},
+	{"t4", 15360 * units.MiB, 320, 8.1, 0, 0, 65, 0, pcie3, 75, 0},
+	{"v100-16", 16384 * units.MiB, 900, 15.7, 0, 0, 125, 0, pcie3, 70, 0},
+	{"v100-32", 32768 * units.MiB, 900, 15.7, 0, 0, 125, 0, pcie3, 70, 0},
 }
 
 // GPUNames lists the GPUs that a description may name, sorted.
@@ -79,23 +96,29 @@ func GPUNames() []string {
 	return names
 }
 
-// findModel finds a GPU by its name, with or without its maker and hyphens. A name without a
+// findModel finds a GPU by its name, with or without its maker, hyphens and the "GB" of its size. A name without a
 // size, such as a100, is the smallest that is sold.
 func findModel(name string) (gpuModel, bool) {
-	plain := strings.NewReplacer("-", "", "_", "", " ", "", "nvidia", "", "geforce", "")
-	wanted := strings.TrimPrefix(plain.Replace(name), "rtx")
+	wanted, pcie := plainName(name)
 	found := gpuModel{}
 	for _, c := range gpuModels {
 		size := c.name[strings.LastIndexByte(c.name, '-')+1:]
-		known := strings.TrimPrefix(plain.Replace(c.name), "rtx")
-		if known == wanted {
+		known, isPCIe := plainName(c.name)
+		switch {
+		case pcie != isPCIe:
+		case known == wanted:
 			return c, true
-		}
-		if strings.Trim(size, "0123456789") == "" && strings.TrimSuffix(known, size) == wanted && (found.name == "" || c.memory < found.memory) {
+		case strings.Trim(size, "0123456789") == "" && strings.TrimSuffix(known, size) == wanted && (found.name == "" || c.memory < found.memory):
 			found = c
 		}
 	}
 	return found, found.name != ""
+}
+
+// plainName is a name without what does not tell GPUs apart, and whether it is for PCIe.
+func plainName(name string) (plain string, pcie bool) {
+	plain = strings.NewReplacer("-", "", "_", "", " ", "", "nvidia", "", "geforce", "", "pcie", "", "sxm5", "", "sxm4", "", "sxm", "").Replace(name)
+	return strings.TrimSuffix(strings.TrimPrefix(plain, "rtx"), "gb"), strings.Contains(name, "pcie")
 }
 
 // server says whether servers have the GPU, whose hosts have more channels to memory than those of desktops.

@@ -44,6 +44,8 @@ type Peer struct {
 	A    string     `json:"a"`
 	B    string     `json:"b"`
 	Rate units.Rate `json:"rate"` // each way, both at once
+	// Source is published for the NVLink of a board that GPUs of this name are usually on.
+	Source Source `json:"source,omitempty"`
 }
 
 // Source says where a figure came from.

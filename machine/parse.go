@@ -19,7 +19,9 @@ var Grammar = `a machine is a list of parts separated by commas:
   cpu:16GiB                        a CPU device whose memory is exactly that
   host:64GiB@20GB/s/1TFLOPS        RAM, copy rate of all cores, f32 matmuls
   disk:2TiB@3GB/s                  free space and read rate
-  peer@300GB/s, peer:gpu0-gpu1@50GB/s   a direct link between all GPUs, or two of them
+  peer@300GB/s, peer:gpu0-gpu1@50GB/s   a direct link between all GPUs, or two of them, each way
+  peer:none                        no direct links: a100, h100, h200 and b200 by name are SXM modules, up to 8
+                                   on a board with NVLink; h100-pcie, a100-pcie and all others have none
 after @ come figures separated by "/"; any of these can be given by name:
 ` + (&Device{}).figures().grammar("of a GPU or CPU; shared: its memory is part of the host's") +
 	(&Host{}).figures().grammar("of the host") + strings.TrimRight((&Disk{}).figures().grammar("of the disk"), "\n")
@@ -40,8 +42,9 @@ const maxDevices = 128
 // Parse reads a description in the language of Grammar. What the description does not say
 // is filled in by Complete and marked so in Sources.
 //
-// Without a disk part there is no disk tier, without a peer part there are no direct links,
-// and without a host part the host has twice the memory of the devices.
+// Without a disk part there is no disk tier, without a peer part GPUs have the direct links
+// that their usual form has, and without a host part the host has twice the memory of the
+// devices.
 func Parse(text string) (Machine, error) {
 	var m Machine
 	p := parser{seen: map[string]bool{}}

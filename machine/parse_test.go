@@ -138,6 +138,37 @@ func TestGPUsAreSound(t *testing.T) {
 	}
 }
 
+// GPUs by name have the links of the form they are usually in: SXM modules NVLink within a board of eight, at no more
+// than its makers' figure each way; others none. What is said of links counts.
+func TestNamedGPUsHaveTheirLinks(t *testing.T) {
+	for text, c := range map[string]struct {
+		pairs int
+		most  units.Rate // published, each way
+	}{
+		"2xa100": {1, 300e9}, "4xa100-80gb": {6, 300e9}, "8xh100": {28, 450e9}, "8xh200:40GiB": {28, 450e9}, "2xb200": {1, 900e9},
+		"16xh100": {2 * 28, 450e9}, "10xh100": {28 + 1, 450e9}, "h100,h200,h100": {1, 450e9},
+		"h100": {}, "2xh100-pcie": {}, "2xa100-pcie": {}, "2xrtx4090": {}, "2xl40s": {}, "2xgpu:80GiB": {},
+		"2xh100,peer:none": {}, "3xh100,peer:gpu0-gpu1@50GB/s": {1, 50e9},
+	} {
+		m := parse(t, text)
+		if len(m.Peers) != c.pairs {
+			t.Errorf("%s has %d linked pairs, want %d", text, len(m.Peers), c.pairs)
+		}
+		for _, p := range m.Peers {
+			if p.Rate > c.most || p.Rate < c.most*3/4 {
+				t.Errorf("%s: %s-%s at %v, %v are published", text, p.A, p.B, p.Rate, c.most)
+			}
+		}
+	}
+	if _, linked := parse(t, "16xh100").Peer("gpu7", "gpu8"); linked {
+		t.Error("two boards are linked")
+	}
+	m, err := parse(t, "16xh100").Only([]string{"gpu0", "gpu8"})
+	if err != nil || m.String() != "2xh100,peer:none" {
+		t.Errorf("GPUs of two boards: %v, %v", m, err)
+	}
+}
+
 func TestStringRoundTrips(t *testing.T) {
 	for in, want := range map[string]string{
 		"gpu:24GiB@55GB/s,host:64GiB,disk:2TiB@3GB/s": "gpu:24GiB@55GB/s,host:64GiB,disk:2TiB@3GB/s",
@@ -152,6 +183,13 @@ func TestStringRoundTrips(t *testing.T) {
 		"cpu:5000001":                                 "cpu:5000001B",
 		"2xh100,peer@450GB/s":                         "2xh100,peer@450GB/s",
 		"3xh100,peer:gpu0-gpu2@450GB/s":               "3xh100,peer:gpu0-gpu2@450GB/s",
+		"2xh100":                                      "2xh100",
+		"2xh100,peer:none":                            "2xh100,peer:none",
+		"2xh100,peer@360GB/s":                         "2xh100,peer@360GB/s",
+		"2xh100-pcie,peer:none":                       "2xh100-pcie",
+		"12xa100-80gb":                                "12xa100-80",
+		"a100-sxm4-80gb,a100-pcie":                    "a100-80,a100-pcie-40",
+		"a100-80-pcie":                                "a100-pcie-80",
 		"gpu:8GiB@0.3GB/s":                            "gpu:8GiB@300MB/s",
 		"gpu:8GiB@latency=0s":                         "gpu:8GiB@latency=0s",
 	} {
@@ -188,6 +226,7 @@ func TestParseErrorsTeach(t *testing.T) {
 		"gpu:24GiB,host:1GiB,host:2GiB":     "it is there twice",
 		"gpu:24GiB,disk@3GB/s":              "write disk:2TiB",
 		"gpu:24GiB,peer:gpu0@1GB/s":         "two devices",
+		"2xgpu:24GiB,peer:none@1GB/s":       "two devices",
 		"gpu:24GiB,peer:gpu0-gpu1@1GB/s":    `no device "gpu1"`,
 		"2xgpu:24GiB,peer@1GB/s,peer@1GB/s": "each pair only once",
 		"gpu:24GiB,host:64GiB@cores=0":      "integer",

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"spillway/graph"
+	"spillway/lora"
+	"spillway/nn"
 	"spillway/plan"
 	"spillway/planner"
 )
@@ -72,6 +74,27 @@ func TestMoreIsNeverSlower(t *testing.T) {
 			}
 			memory, link, host, gpus = before[0], before[1], before[2], before[3]
 		}
+	}
+}
+
+// Where the host cannot store what leaves the device, each GiB more of it spares reads from the disk.
+func TestMoreHostMemorySparesTheDisk(t *testing.T) {
+	adapters := func(m nn.Model) error {
+		_, err := lora.Attach(m, lora.Options{Rank: 16, Alpha: 32, Targets: []string{"all-linear"}})
+		return err
+	}
+	last := 0.0
+	for host := 6; host <= 12; host++ {
+		r := adapted(t, "llama-3-8b", fmt.Sprintf("gpu:8GiB,host:%dGiB,disk:1TiB", host), 1, 1024, graph.Train, adapters)
+		p, _, err := r.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seconds := p.Forecast.StepSeconds
+		if last > 0 && seconds > noSlower*last {
+			t.Errorf("host of %d GiB: %v takes %v s, with a GiB less it took %v", host, p.Strategy, seconds, last)
+		}
+		last = seconds
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"spillway/graph"
 	"spillway/internal/tiny"
 	"spillway/machine"
+	"spillway/nn"
 	"spillway/op"
 	"spillway/optim"
 	"spillway/plan"
@@ -123,6 +124,12 @@ func TestGoldenPlans(t *testing.T) {
 // named plans a preset.
 func named(t testing.TB, name, description string, rows, seq int64, task graph.Task) planner.Request {
 	t.Helper()
+	return adapted(t, name, description, rows, seq, task, nil)
+}
+
+// adapted is named for a model that was changed, such as by adapters.
+func adapted(t testing.TB, name, description string, rows, seq int64, task graph.Task, change func(nn.Model) error) planner.Request {
+	t.Helper()
 	mach, err := machine.Parse(description)
 	if err != nil {
 		t.Fatal(err)
@@ -138,6 +145,11 @@ func named(t testing.TB, name, description string, rows, seq int64, task graph.T
 	m, info, err := arch.FromConfig(config)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if change != nil {
+		if err := change(m); err != nil {
+			t.Fatal(err)
+		}
 	}
 	goal := planner.Goal{MicroBatches: 1}
 	if task == graph.Train {

@@ -387,8 +387,8 @@ func assumptions(m machineReport, precision dtype.Type, usesCPU, usesDisk bool) 
 			list = append(list, f.text)
 		}
 	}
-	if d.Kind == machine.GPU && len(m.Machine.Devices) > 1 && len(m.Machine.Peers) == 0 && d.Sources["in"] != machine.Measured {
-		list = append(list, "no direct links between GPUs (NVLink: --machine …,peer@300GB/s)")
+	if text := assumedPeers(m.Machine, d); text != "" {
+		list = append(list, text)
 	}
 	if m.Host.Sources["memory"] == machine.Assumed && !d.Shared {
 		list = append(list, fmt.Sprintf("%v of host memory", m.Host.Memory))
@@ -400,6 +400,23 @@ func assumptions(m machineReport, precision dtype.Type, usesCPU, usesDisk bool) 
 		list = append(list, text)
 	}
 	return strings.Join(list, ", ")
+}
+
+// assumedPeers says which direct links GPUs have, where the description does not; "" where it does, or they were measured.
+func assumedPeers(m machine.Machine, d machine.Device) string {
+	switch {
+	case d.Kind != machine.GPU || len(m.Devices) < 2 || d.Sources["in"] == machine.Measured:
+		return ""
+	case len(m.Peers) > 0 && m.Peers[0].Source == machine.Published && len(m.Devices) > machine.BoardGPUs:
+		return fmt.Sprintf("NVLink within each %d GPUs and none between them", machine.BoardGPUs)
+	case len(m.Peers) > 0 && m.Peers[0].Source == machine.Published:
+		return fmt.Sprintf("NVLink at %v each way, as SXM modules have (without: --machine …,peer:none)", m.Peers[0].Rate)
+	case len(m.Peers) > 0 || len(m.UsualPeers()) > 0:
+		return ""
+	case d.Known():
+		return "no direct links between GPUs, as such GPUs have none unless bridged (then --machine …,peer@50GB/s)"
+	}
+	return "no direct links between GPUs (NVLink: --machine …,peer@300GB/s)"
 }
 
 // assumedDisk lists the rates of the disk where they were not measured; "" where they were.

@@ -8,6 +8,7 @@ import (
 	"spillway/dtype"
 	"spillway/machine"
 	"spillway/op"
+	"spillway/units"
 )
 
 // SiteOf is a device of a machine as a place to plan for, computing in t. Kernels
@@ -23,17 +24,13 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 		HostPinned: d.Kind == machine.GPU, SharedMemory: d.Shared,
 		Disk: Disk{Budget: int64(m.Disk.Free), Read: m.Disk.Read, Write: m.Disk.Write},
 	}
+	var alike []string
 	for _, o := range m.Devices { // equal ones can share its work
 		if o.Kind == d.Kind && o.Usable == d.Usable && o.Compute == d.Compute && !o.Shared {
-			site.Devices++
+			alike = append(alike, o.Name)
 		}
 	}
-	site.Devices = max(site.Devices, 1)
-	for _, p := range m.Peers {
-		if p.A == name || p.B == name {
-			site.Peer = p.Rate
-		}
-	}
+	site.Devices, site.Peer = max(len(alike), 1), slowestPeer(m, alike)
 	if d.Kind == machine.GPU { // updates are bound by the memory bus
 		if d.Known() {
 			site.Kernels = describedGPU{sim.NewVirtual(d, t, 0, Alignment), d}
@@ -42,6 +39,23 @@ func SiteOf(m machine.Machine, name string, t dtype.Type) (Site, error) {
 		site.CPUKernels = sim.NewVirtual(site.CPU, t, 0, Alignment)
 	}
 	return site, nil
+}
+
+// slowestPeer is the rate of the slowest direct link between two of some devices; 0 where a pair has none, which goes
+// through the host and holds up the others.
+func slowestPeer(m machine.Machine, names []string) (slowest units.Rate) {
+	for i, a := range names {
+		for _, b := range names[i+1:] {
+			p, linked := m.Peer(a, b)
+			if !linked {
+				return 0
+			}
+			if slowest == 0 || p.Rate < slowest {
+				slowest = p.Rate
+			}
+		}
+	}
+	return slowest
 }
 
 // LooksUp has a CPU look embeddings up in host memory where its own is limited: a step needs a few rows of a table that it would

@@ -110,6 +110,9 @@ func (s *search) run() (*candidate, error) {
 		}
 		return nil, s.fitError()
 	}
+	if err := s.spareDisk(); err != nil {
+		return nil, err
+	}
 	if err := s.climbAll(); err != nil {
 		return nil, err
 	}
