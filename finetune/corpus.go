@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -148,7 +149,7 @@ const countedBytes = 1 << 30
 func (c *Corpus) packing(seq int64) data.Config {
 	config := data.Config{Length: int(seq), Seed: c.recipe.Training.Seed, WholeDocuments: c.whole, Digest: c.survey.Digest}
 	if c.recipe.Training.MaxSteps == 0 {
-		config.Epochs = c.recipe.Training.Epochs
+		config.Epochs = int64(math.Ceil(c.recipe.Training.Epochs))
 	}
 	return config
 }
@@ -169,13 +170,25 @@ func (c *Corpus) Pack(p *plan.Plan) (err error) {
 	c.Summary.Split = c.survey.Longer(config.Length)
 	if c.Steps = c.recipe.Training.MaxSteps; c.Steps == 0 {
 		batch := p.MicroBatchSize * int64(p.MicroBatches)
-		c.Steps = (c.survey.Rows(config) + batch - 1) / batch
+		c.Steps = c.recipe.Training.EpochSteps(func(passes int64) int64 {
+			config := config
+			config.Epochs = passes
+			return (c.survey.Rows(config) + batch - 1) / batch
+		})
 	}
 	if c.Train, err = feed(c.recipe, c.documents, config); err != nil || c.held == nil {
 		return err
 	}
 	c.Eval, err = feed(c.recipe, c.held, data.Config{Length: config.Length, InOrder: true, WholeDocuments: c.whole, Epochs: 1})
 	return err
+}
+
+// Epochs is how many passes over the data were asked for; 0 where the number of steps was.
+func (c *Corpus) Epochs() float64 {
+	if c.recipe.Training.MaxSteps > 0 {
+		return 0
+	}
+	return c.recipe.Training.Epochs
 }
 
 func feed(r *recipe.Recipe, s data.Source, c data.Config) (train.Feed, error) {

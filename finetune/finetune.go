@@ -125,8 +125,8 @@ func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
 // checkSteps refuses settings of steps that the run does not have.
 func (r *Run) checkSteps() error {
 	t, steps := r.Recipe.Training, r.Corpus.Steps
-	if warmup := max(t.Scheduler.Warmup, t.WarmupSteps); int64(warmup) >= steps && warmup > 1 {
-		return &run.SettingError{Err: fmt.Errorf("the peak learning rate after %d warm-up steps is never reached: the run has %d steps; give fewer --warmup-steps", warmup, steps)}
+	if warmup := t.Warmup(steps); int64(warmup) >= steps && warmup > 1 {
+		return &run.SettingError{Err: fmt.Errorf("the peak learning rate after %d warm-up steps is never reached: the run has %d steps; give fewer --warmup-steps, or a smaller --warmup-ratio", warmup, steps)}
 	}
 	if p := r.Job.Options.StatePolicy; p.Preset != "" && int64(p.Warmup) >= steps {
 		r.Job.Notices = append(r.Job.Notices, fmt.Sprintf("--state-policy %s has no effect: its warm-up is %d steps, the run has %d", p, p.Warmup, steps))

@@ -15,7 +15,9 @@ import (
 // Result is what came of a run. As JSON it is the object of train --json.
 type Result struct {
 	Strategy    string  `json:"strategy"`
-	Steps       int64   `json:"steps"` // done in all
+	Steps       int64   `json:"steps"`            // done in all
+	Epochs      float64 `json:"epochs,omitempty"` // asked for; 0 where the number of steps was
+	WarmupSteps int     `json:"warmup_steps,omitempty"`
 	Interrupted bool    `json:"interrupted"`
 	LossFirst   float64 `json:"loss_first"`
 	LossLast    float64 `json:"loss_last"`

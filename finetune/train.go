@@ -32,7 +32,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	if r.o.Notice == nil {
 		r.o.Notice = func(string) {}
 	}
-	c.Schedule.Warmup = max(c.Schedule.Warmup, t.WarmupSteps)
+	c.Schedule.Warmup = t.Warmup(r.Corpus.Steps)
 	if r.Corpus.Eval != nil {
 		c.Evaluate = &train.Evaluation{Every: e.Steps, Feed: r.Corpus.Eval, Batches: e.Batches, Patience: e.Patience, KeepBest: e.KeepBest || e.Patience > 0}
 	}
@@ -90,7 +90,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 		result.Notices = append(slices.Clip(result.Notices), fmt.Sprintf("steps took %.0f%% of the time that the rates of this computer allow at least: those were measured while it was busy, and %s",
 			100/result.ShareOfRoofline, then))
 	}
-	result.Data = &r.Corpus.Summary
+	result.Data, result.Epochs, result.WarmupSteps = &r.Corpus.Summary, r.Corpus.Epochs(), c.Schedule.Warmup
 	return result, nil
 }
 

@@ -128,8 +128,10 @@ func (r *Recipe) Check() error {
 		return settingErrorf("--weight-decay is given, and --optimizer %s sets weight_decay too; keep one", optimizer)
 	case r.Average > 0 && r.Plan.Optimizer.Name == "schedule_free_adamw":
 		return settingErrorf("--ema with --optimizer schedule_free_adamw, which has an average of its own that export --average writes; keep one")
-	case r.Given("warmup-steps") && hasOption(schedule, "warmup"):
-		return settingErrorf("--warmup-steps is given, and --lr-scheduler %s sets warmup too; keep one", schedule)
+	case (r.Given("warmup-steps") || r.Given("warmup-ratio")) && hasOption(schedule, "warmup"):
+		return settingErrorf("--warmup-steps or --warmup-ratio is given, and --lr-scheduler %s sets warmup too; keep one", schedule)
+	case r.Training.WarmupRatio > 0 && (r.Training.WarmupSteps > 0 || r.Training.warmupShare > 0):
+		return settingErrorf("--warmup-steps %v and --warmup-ratio %v: keep one", r.flags.Lookup("warmup-steps").Value, r.Training.WarmupRatio)
 	}
 	if err := r.Plan.CheckEffects(r.Given, "method"); err != nil {
 		return err

@@ -51,7 +51,7 @@ func (p *Plan) ApplyDeepSpeed(devices int, given func(setting string) bool) (*de
 		{"batch-size", c.MicroBatchSize*int64(c.MicroBatches) > 0}, {"micro-batch-size", c.MicroBatchSize > 0},
 		{"gradient-accumulation-steps", c.MicroBatches > 0}, {"precision", c.Precision != dtype.Invalid},
 		{"optimizer", c.Optimizer != nil}, {"max-grad-norm", c.Clip > 0}, {"learning-rate", c.LearningRate > 0},
-		{"lr-scheduler", c.Schedule != nil}, {"warmup-steps", c.Schedule != nil},
+		{"lr-scheduler", c.Schedule != nil}, {"warmup-steps", c.Schedule != nil}, {"warmup-ratio", c.Schedule != nil},
 	} {
 		if s.said && given(s.setting) {
 			return nil, nil, settingErrorf("--%s is given, and %s sets it too; keep one", s.setting, p.DeepSpeed)

@@ -110,12 +110,15 @@ type Eval struct {
 
 // Training says how long and how fast to learn.
 type Training struct {
-	MaxSteps     int64 // 0: as many as Epochs take
-	Epochs       int64
+	MaxSteps int64 // 0: as many as Epochs take
+	// Epochs are passes over the data, 0.5 for half of one.
+	Epochs       float64
 	LearningRate float64  // at its peak
 	WeightDecay  *float64 // nil: the optimizer's default
 	Scheduler    optim.Schedule
 	WarmupSteps  int
+	WarmupRatio  float64         // warm-up as a share of all steps, rounded up; 0: WarmupSteps counts
+	warmupShare  float64         // the same, given as --warmup-steps below 1
 	LossScale    optim.LossScale // of fp16; zero: the default
 	Seed         uint64
 	Adapter      string // folder of an adapter to start from
@@ -218,13 +221,13 @@ func (e *Eval) flags(f *flag.FlagSet) {
 
 func (t *Training) flags(f *flag.FlagSet) {
 	atLeast(f, &t.MaxSteps, 1, "max-steps", "take `N` optimizer steps in all (default: as many as --epochs need)")
-	atLeast(f, &t.Epochs, 1, "epochs", "pass over the data `N` times, where --max-steps is not given")
+	parsed(f, "1", "epochs", "pass over the data `X` times, where --max-steps is not given; 0.5 is the first half of its steps", t.setEpochs)
 	within(f, &t.LearningRate, 0, math.Inf(1), "learning-rate", "peak learning rate `X`")
 	parsed(f, "constant", "lr-scheduler", "learning rate schedule: `constant|linear|cosine|step`, with options if wanted: cosine:floor=0.1", func(text string) (err error) {
 		t.Scheduler, err = optim.ParseSchedule(text)
 		return err
 	}, optim.Constant, optim.Linear, optim.Cosine, optim.Step)
-	atLeast(f, &t.WarmupSteps, 0, "warmup-steps", "raise the learning rate to its peak during the first `N` steps")
+	t.warmupFlags(f)
 	parsed(f, "", "weight-decay", "weight decay `X`, not applied to biases and norms (default: the optimizer's, 0.01 of adamw)", func(text string) error {
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(x >= 0) {
@@ -320,7 +323,7 @@ const (
 
 // instead are settings that say the same as others in another way: what was set before
 // wins in either.
-var instead = map[string]string{"epochs": "max-steps", "max-steps": "epochs", "eval-split": "eval-data", "eval-data": "eval-split"}
+var instead = map[string]string{"epochs": "max-steps", "max-steps": "epochs", "eval-split": "eval-data", "eval-data": "eval-split", "warmup-steps": "warmup-ratio", "warmup-ratio": "warmup-steps"}
 
 // Write writes what is set as a recipe, and everything else with its default as comments.
 func (r *Recipe) Write(w io.Writer) error {

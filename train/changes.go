@@ -16,7 +16,7 @@ var settingNames = map[string]string{
 	"optimizer.name":          "the optimizer (--optimizer)",
 	"schedule.kind":           "the schedule (--lr-scheduler)",
 	"schedule.total":          "the length of the schedule (it follows --max-steps or --epochs)",
-	"schedule.warmup":         "the warm-up (--warmup-steps)",
+	"schedule.warmup":         "the warm-up (--warmup-steps or --warmup-ratio)",
 	"clip":                    "clipping (--max-grad-norm)",
 	"seed":                    "the seed (--seed)",
 	"sequences_per_iteration": "sequences per step (--batch-size)",

@@ -25,7 +25,6 @@ func TestWhatWasMeant(t *testing.T) {
 		"train x --no-cuda":                   "did you mean --device cpu?",
 		"train x --fsdp full_shard":           "did you mean --strategy zero-3?",
 		"train x --report-to wandb":           "report RUN --format tensorboard",
-		"train x --warmup-ratio 0.1":          "--warmup-steps counts steps",
 		"train x --max-steps 0 --data y":      "it is at least 1",
 		"train x --load-in-4bit":              "did you mean --method qlora?",
 		"generate x --model-draft y":          "did you mean --draft?",

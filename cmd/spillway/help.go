@@ -26,7 +26,7 @@ var flagGroups = []struct {
 	{"Prompt", []string{"prompt", "file", "prompts", "chat", "system", "load", "max-new-tokens", "temperature", "tokens", "context", "chat-template"}},
 	{"Sampling", []string{"top-k", "top-p", "min-p", "repetition-penalty", "presence-penalty", "frequency-penalty", "logit-bias", "stop", "num-samples", "num-beams", "length-penalty", "early-stopping", "logprobs", "prompt-logprobs", "ignore-eos", "special"}},
 	{"Used most", []string{"data", "task", "method", "machine", "device", "max-memory", "batch-size", "seq-len", "learning-rate", "max-steps", "epochs", "out", "resume"}},
-	{"Steps", []string{"micro-batch-size", "gradient-accumulation-steps", "canonical-sums", "precision", "fp32-modules", "optimizer", "state-policy", "weight-decay", "param-group", "freeze", "ema", "centralize-gradients", "lr-scheduler", "warmup-steps", "max-grad-norm", "seed"}},
+	{"Steps", []string{"micro-batch-size", "gradient-accumulation-steps", "canonical-sums", "precision", "fp32-modules", "optimizer", "state-policy", "weight-decay", "param-group", "freeze", "ema", "centralize-gradients", "lr-scheduler", "warmup-steps", "warmup-ratio", "max-grad-norm", "seed"}},
 	{"Generation", []string{"all-logits", "context", "streams", "chunk", "cache-type", "exact", "draft", "draft-tokens", "draft-branches"}},
 	{"Data", []string{"format", "fields", "prompt-separator", "chat-template", "today", "tokenizer", "token-bytes", "packing", "document-len", "skip-bad-lines", "train-on-prompts", "show-sample"}},
 	{"Evaluation", []string{"questions", "windows", "evaluate", "eval-data", "eval-split", "eval-steps", "eval-batches", "patience", "keep-best"}},
@@ -173,7 +173,7 @@ var otherNames = map[string]string{
 // noFlags are flags of other programs for which there is none, and what to do instead.
 var noFlags = map[string]string{
 	"threads": threadsAlways, "t": threadsAlways, "threads-batch": threadsAlways, "num-threads": threadsAlways,
-	"report-to": "every run has an event log, which dashboard, top and report show; report RUN --format tensorboard writes it for other programs", "warmup-ratio": "--warmup-steps counts steps; --dry-run says how many there are in all",
+	"report-to":    "every run has an event log, which dashboard, top and report show; report RUN --format tensorboard writes it for other programs",
 	"load-in-4bit": "quantize writes a folder of the model with its linear weights in nf4 (spillway quantize MODEL OUT), which is used as it is",
 	"load-in-8bit": "quantize writes a folder of the model with its linear weights in int8 (spillway quantize MODEL OUT --format int8), which is used as it is",
 }

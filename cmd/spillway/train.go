@@ -135,6 +135,8 @@ type dryReport struct {
 	*planReport
 	Data    finetune.Summary      `json:"data"`
 	Steps   int64                 `json:"steps"`
+	Epochs  float64               `json:"epochs,omitempty"`       // 0 where --max-steps says how long
+	Warmup  int                   `json:"warmup_steps,omitempty"` // of the steps
 	Resumed string                `json:"resumed_from,omitempty"`
 	Sample  []finetune.SamplePart `json:"sample,omitempty"`
 }
@@ -172,7 +174,7 @@ func trainCommand(ctx context.Context, sh shell, o *trainOptions, r *recipe.Reci
 		if err != nil {
 			return err
 		}
-		d := dryReport{shown, run.Corpus.Summary, run.Corpus.Steps, run.Resumed, nil}
+		d := dryReport{shown, run.Corpus.Summary, run.Corpus.Steps, run.Corpus.Epochs(), run.Recipe.Training.Warmup(run.Corpus.Steps), run.Resumed, nil}
 		if o.sample {
 			d.Sample = run.Corpus.Sample
 		}
@@ -268,7 +270,14 @@ func showCorpus(w io.Writer, run *finetune.Run, sample bool) error {
 	if s.Skipped > 0 {
 		p.line("", "%s left out; the first: %s", plural(int(s.Skipped), "bad line"), s.FirstSkipped)
 	}
-	p.line("steps", "%s", grouped(run.Corpus.Steps))
+	steps := grouped(run.Corpus.Steps)
+	if n := run.Corpus.Epochs(); n > 0 {
+		steps += fmt.Sprintf(" in %v epochs", n)
+	}
+	if n := run.Recipe.Training.Warmup(run.Corpus.Steps); n > 0 {
+		steps += fmt.Sprintf(", %s of them warm-up", grouped(int64(n)))
+	}
+	p.line("steps", "%s", steps)
 	if run.Resumed != "" {
 		p.line("resumed from", "%s", run.Resumed)
 	}
