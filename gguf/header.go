@@ -63,9 +63,9 @@ func readHeader(file io.ReaderAt, size int64) (*header, error) {
 	case r.err != nil:
 		return nil, fmt.Errorf("it has %d bytes, too few for a GGUF file", size)
 	case string(magic[:]) != "GGUF":
-		return nil, fmt.Errorf("it begins with %q, a GGUF file with \"GGUF\"", magic[:])
+		return nil, fmt.Errorf("it begins with %q, a GGUF file with \"GGUF\": %s", magic[:], insteadOf(string(magic[:])))
 	case version >= 1<<16:
-		return nil, fmt.Errorf("its numbers are big-endian, which is not read")
+		return nil, fmt.Errorf("its numbers are big-endian, which is not read; take the little-endian file of the model")
 	case version != 2 && version != 3:
 		return nil, fmt.Errorf("it has version %d, read are 2 and 3", version)
 	}
@@ -101,6 +101,17 @@ func readHeader(file io.ReaderAt, size int64) (*header, error) {
 	}
 	h.bytes = r.at
 	return h, h.place(alignUp(r.at, align), align, size)
+}
+
+// fetchAgain is what to do with a header that the file does not have room for.
+const fetchAgain = "it was cut short or is damaged, fetch it again"
+
+// insteadOf says what a file is that begins otherwise than a GGUF file, and what to do.
+func insteadOf(magic string) string {
+	if magic == "vers" { // version https://git-lfs.github.com/spec/v1
+		return "it may be a pointer of Git LFS instead of the file; run git lfs pull where it was cloned"
+	}
+	return "it is another kind of file, or a page that was saved instead of it; fetch it again"
 }
 
 // place turns offsets in the data into offsets in the file. Tensors follow each other
@@ -152,7 +163,7 @@ func (r *reader) full(b []byte) {
 	n, err := io.ReadFull(r.from, b)
 	r.at += int64(n)
 	if err != nil {
-		r.fail("the file ends at %d", r.at)
+		r.fail("the file ends at %d: %s", r.at, fetchAgain)
 	}
 }
 
@@ -172,7 +183,7 @@ func (r *reader) u32() uint32 {
 func (r *reader) count(what string, least int64) int {
 	n := r.u64()
 	if r.err == nil && n > uint64((r.size-r.at)/least) {
-		r.fail("%d %s are said to be in the %d bytes that are left of the file", n, what, r.size-r.at)
+		r.fail("%d %s are said to be in the %d bytes that are left of the file: %s", n, what, r.size-r.at, fetchAgain)
 	}
 	if r.err != nil {
 		return 0

@@ -128,6 +128,9 @@ func (v *vocabulary) byteLevel() (object, error) {
 	if !known {
 		return nil, fmt.Errorf("its texts are split into words as %q, which is not known; known are %s", name, strings.Join(slices.Sorted(maps.Keys(preTokenizers)), ", "))
 	}
+	if v.m["tokenizer.ggml.merges"] == nil { // every byte would be a token
+		return nil, fmt.Errorf("its tokenizer is of kind gpt2 and lacks tokenizer.ggml.merges, without which no tokens are joined; convert the model again")
+	}
 	merges, err := v.merges()
 	if err != nil {
 		return nil, err
