@@ -4,12 +4,15 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"spillway/device/sim"
 	"spillway/dtype"
+	"spillway/graph"
 	"spillway/internal/tiny"
+	"spillway/plan"
 	"spillway/planner"
 	"spillway/planner/strategy"
 	"spillway/units"
@@ -91,5 +94,31 @@ func TestBatchesServeConstraints(t *testing.T) {
 	p, _, notices, err := q.PlanBatch(planner.Batch{Size: 1, Prefer: strategy.ZeRO2})
 	if err != nil || len(notices) != 1 || p == nil {
 		t.Errorf("one sequence with a preference: %v, notices %q", err, notices)
+	}
+}
+
+// Many micro-batches fit where two of them do with a place for the gradients: they pass the blocks in rounds, so that no more
+// activations wait than those of a round.
+func TestLargeBatchesGoInRounds(t *testing.T) {
+	r := named(t, "llama-50m", "gpu:1000MiB,host:900MiB", 1, 2048, graph.Train)
+	few, _, _, err := r.PlanBatch(planner.Batch{Size: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []planner.Batch{{Size: 64}, {Size: 64, MicroBatches: 64}, {Size: 256}} {
+		p, _, _, err := r.PlanBatch(b)
+		if err != nil {
+			t.Errorf("%+v: %v", b, err)
+			continue
+		}
+		if err := plan.Verify(p); err != nil {
+			t.Errorf("%+v: %v", b, err)
+		}
+		if !strings.Contains(p.Strategy, "rounds") {
+			t.Errorf("%+v: %s; at once, activations of all micro-batches would take more than the host has", b, p.Strategy)
+		}
+		if p.Forecast.TokensPerSec < few.Forecast.TokensPerSec {
+			t.Errorf("%+v: %v tokens/s, a batch of 2 has %v", b, p.Forecast.TokensPerSec, few.Forecast.TokensPerSec)
+		}
 	}
 }

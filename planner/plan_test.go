@@ -46,7 +46,7 @@ func randomChoice(r *rand.Rand) func(slabs, blocks int) strategy.Choice {
 func overDevices(r *rand.Rand, choose func(slabs, blocks int) strategy.Choice) func(slabs, blocks int) strategy.Choice {
 	return func(slabs, blocks int) strategy.Choice {
 		c := choose(slabs, blocks)
-		c.Devices, c.BreadthFirst = 1+r.IntN(3), r.IntN(2) == 0
+		c.Devices, c.BreadthFirst, c.Rounds = 1+r.IntN(3), r.IntN(2) == 0, r.IntN(4)
 		switch r.IntN(3) {
 		case 0:
 			c.ShardWeights = r.IntN(2) == 0

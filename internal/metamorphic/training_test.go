@@ -314,7 +314,7 @@ func RandomChoice(r *rand.Rand, micros int) (choose func(slabs, blocks int) stra
 	}
 	choose = func(slabs, blocks int) strategy.Choice {
 		c := strategy.Choice{Streamed: make([]bool, slabs), OffloadedState: make([]bool, slabs), Level: make([]strategy.Level, blocks), OffloadedActivations: make([]bool, blocks), OnDisk: make([]bool, slabs),
-			Prefetch: 1 + r.IntN(4), PrefetchStates: r.IntN(3), PieceElements: 256 * int64(1+r.IntN(8)), BreadthFirst: r.IntN(2) == 0, DelayedReuse: r.IntN(2) == 0, DelayedUpdates: r.IntN(2) == 0, Devices: devices}
+			Prefetch: 1 + r.IntN(4), PrefetchStates: r.IntN(3), PieceElements: 256 * int64(1+r.IntN(8)), BreadthFirst: r.IntN(2) == 0, Rounds: r.IntN(4), DelayedReuse: r.IntN(2) == 0, DelayedUpdates: r.IntN(2) == 0, Devices: devices}
 		for i := range slabs {
 			c.Streamed[i], c.OffloadedState[i] = r.IntN(2) == 0, r.IntN(2) == 0
 			c.OnDisk[i] = disk && r.IntN(2) == 0

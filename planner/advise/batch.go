@@ -69,8 +69,8 @@ type cut struct {
 func (r Request) fastest(b Batch) (best *plan.Plan, traced *spec.Model, notices []string, err error) {
 	if n := int64(b.MicroBatches); n > 0 {
 		r.Goal.MicroBatches, r.MicroBatchSize = b.MicroBatches, b.Size/n
-		p, m, err := r.Plan()
-		return p, m, nil, err
+		best, traced, err = r.inFewestRounds()
+		return best, traced, nil, err
 	}
 	cuts, err := r.cuts(b.Size)
 	if err != nil {
@@ -96,6 +96,11 @@ func (r Request) fastest(b Batch) (best *plan.Plan, traced *spec.Model, notices 
 			worse++
 		}
 	}
+	if best == nil && fit != nil {
+		if best, fit, err = smallest.inRounds(fit); best != nil {
+			return best, smallest.model, nil, nil
+		}
+	}
 	switch {
 	case best != nil && fit != nil && smallest.MicroBatchSize > best.MicroBatchSize:
 		return best, traced, []string{fmt.Sprintf("batches of %d sequences are cut into %d micro-batches: with %d, the smallest plan needs %v of %s memory, %v are available",
@@ -107,6 +112,53 @@ func (r Request) fastest(b Batch) (best *plan.Plan, traced *spec.Model, notices 
 		return nil, nil, nil, fit
 	}
 	return nil, nil, nil, err
+}
+
+// inFewestRounds is Plan, with micro-batches in rounds where that takes to fit.
+func (r Request) inFewestRounds() (*plan.Plan, *spec.Model, error) {
+	m, err := r.Trace(r.MicroBatchSize, r.Seq)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := search.Make(m, r.Goal, r.Site)
+	var fit *goal.FitError
+	if !errors.As(err, &fit) {
+		return p, m, err
+	}
+	if p, fit, err = (cut{Request: r, model: m}).inRounds(fit); fit != nil {
+		fit.Options = r.options(fit)
+		return nil, m, fit
+	}
+	return p, m, err
+}
+
+// inRounds has the micro-batches of a cut, which lacks something, pass the blocks in rounds, so that fewer activations wait at
+// once: in as few as fit, since weights stream once more in each. Where none fits it returns what lacks least.
+func (c cut) inRounds(fit *goal.FitError) (*plan.Plan, *goal.FitError, error) {
+	if c.Goal.Optimizer == nil || fit.Tier == plan.OnDisk {
+		return nil, fit, nil
+	}
+	for rounds := 2; rounds/2 < c.Goal.MicroBatches; rounds *= 2 {
+		c.Goal.Bounds.Rounds = min(rounds, c.Goal.MicroBatches)
+		l, err := layout.New(c.model, c.Goal, c.Site)
+		if err != nil {
+			return nil, nil, err
+		}
+		if may, err := search.MayFit(l); err != nil {
+			return nil, nil, err
+		} else if !may && rounds < c.Goal.MicroBatches {
+			continue
+		}
+		p, err := search.Make(c.model, c.Goal, c.Site)
+		var misfit *goal.FitError
+		switch {
+		case !errors.As(err, &misfit):
+			return p, nil, err
+		case misfit.Tier == fit.Tier && misfit.Needed < fit.Needed:
+			fit = misfit
+		}
+	}
+	return nil, fit, nil
 }
 
 // MayFit is false where no number of micro-batches of a batch can fit. It is quick, and says
@@ -129,12 +181,15 @@ func (r Request) MayFit(b Batch) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		l, err := layout.New(m, c.Goal, c.Site)
-		if err != nil {
-			return false, err
-		}
-		if fits, err := search.MayFit(l); err != nil || fits {
-			return fits, err
+		for _, rounds := range []int{0, c.Goal.MicroBatches} {
+			c.Goal.Bounds.Rounds = rounds
+			l, err := layout.New(m, c.Goal, c.Site)
+			if err != nil {
+				return false, err
+			}
+			if fits, err := search.MayFit(l); err != nil || fits {
+				return fits, err
+			}
 		}
 	}
 	return false, nil

@@ -18,8 +18,10 @@ func (q *updater) cpuUpdate(k int) {
 	gradient := s.Gradient
 	if gradient < 0 {
 		gradient = q.buffer(s.Name+" gradients", plan.Gradient, q.host, q.l.GradBytes(k))
-		q.moveOut(owner, state.gradient, gradient, block, -1)
 		landed = append(landed, gradient)
+	}
+	if state.gradient >= 0 { // else it is at home already
+		q.moveOut(owner, state.gradient, gradient, block, -1)
 	}
 	// The CPU writes weights at home, or into a buffer for a copy of those that are stored on a
 	// device. Without master weights an update reads them too.

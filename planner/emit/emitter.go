@@ -24,6 +24,7 @@ type emitter struct {
 
 	groups  *groups // nil unless sums are canonical
 	final   [][]int // by visit: slabs whose gradient it completes
+	paused  []bool  // by slab: the sum so far of its gradient waits at home for the next round
 	rounded [][]int // by visit: slabs whose owner gets what other devices have of its gradient
 }
 
@@ -44,6 +45,7 @@ func (w *Writer) begin(c strategy.Choice) (*emitter, error) {
 	if l.CanonicalSums() {
 		e.groups = newGroups(len(e.p.Slabs))
 	}
+	e.paused = make([]bool, len(e.p.Slabs))
 	e.countGradients()
 	e.updates = newUpdater(e)
 	return e, nil
@@ -70,6 +72,10 @@ func (e *emitter) visit(i int, u visit) error {
 	if e.l.Training() && !e.l.Goal.Optimizer.Clip && len(e.final[i]) > 0 { // an update follows
 		e.updates.fetchAhead()
 	}
+	e.resumeGradients(u)
+	if i+1 < len(e.visits) { // they come while this one runs
+		e.resumeGradients(e.visits[i+1])
+	}
 	for _, k := range e.trainedBy(u) {
 		if here := &e.on[u.device].slabs[k]; here.gradient < 0 && e.groups == nil {
 			here.gradient = e.buffer(e.p.Slabs[k].Name+" gradients", plan.Gradient, u.device, e.l.GradBytes(k))
@@ -90,6 +96,7 @@ func (e *emitter) visit(i int, u visit) error {
 		e.offloadActivations(u, j)
 	}
 	e.returnCaches(u)
+	e.pauseGradients(i, u)
 	for _, k := range e.rounded[i] {
 		e.sumDevices(k)
 	}

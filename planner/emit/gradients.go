@@ -110,3 +110,40 @@ func (e *emitter) squares(k int) error {
 	}
 	return nil
 }
+
+// pauseGradients sends the gradients that a visit has added to home until the next round, where they have a home for that.
+func (e *emitter) pauseGradients(i int, u visit) {
+	if e.c.Rounds < 2 {
+		return
+	}
+	for _, k := range e.trainedBy(u) {
+		home, now := e.p.Slabs[k].Gradient, e.sumOf(k)
+		if home < 0 || *now < 0 || u.device != e.owner[k] || slices.Contains(e.final[i], k) || e.addsNext(i, k) {
+			continue
+		}
+		e.moveOut(u.device, *now, home, u.block, -1)
+		*now, e.paused[k] = -1, true
+	}
+}
+
+// resumeGradients brings the sums that a visit adds to back to their owners.
+func (e *emitter) resumeGradients(u visit) {
+	for _, k := range e.trainedBy(u) {
+		if e.paused[k] {
+			*e.sumOf(k), e.paused[k] = e.moveIn(e.owner[k], e.p.Slabs[k].Gradient, u.block, -1), false
+		}
+	}
+}
+
+// sumOf is where the sum so far of a slab's gradient is, on the slab's owner.
+func (e *emitter) sumOf(k int) *int {
+	if e.groups != nil {
+		return &e.groups.total[k]
+	}
+	return &e.on[e.owner[k]].slabs[k].gradient
+}
+
+// addsNext says whether the next visit adds to the gradient of a slab too.
+func (e *emitter) addsNext(i, k int) bool {
+	return i+1 < len(e.visits) && slices.Contains(e.trainedBy(e.visits[i+1]), k)
+}

@@ -164,7 +164,7 @@ func (h *homes) slabHomes(k int) error {
 	if err := h.pieceHomes(k); err != nil {
 		return err
 	}
-	if h.c.OffloadedState[k] && h.l.Goal.Optimizer.Clip {
+	if h.c.OffloadedState[k] && (h.l.Goal.Optimizer.Clip || h.c.Rounds > 1) {
 		s.Gradient = h.home(s.Name+" gradients", plan.Gradient, h.homeArena(owner, k, true), h.l.GradBytes(k))
 	}
 	return nil

@@ -81,7 +81,7 @@ type group struct {
 	micros []int
 }
 
-// rounds says which micro-batches pass the blocks together: all of them breadth first, else
+// rounds says which micro-batches pass the blocks together: breadth first all of them, or those of a round, else
 // one per device at a time. Data parallel devices take consecutive micro-batches, so that
 // summing over devices keeps their order.
 func (q sequencer) rounds() (rounds [][]group) {
@@ -99,14 +99,16 @@ func (q sequencer) rounds() (rounds [][]group) {
 		all[d].device, all[d].micros = first+d, append(all[d].micros, j)
 	}
 	all = slices.DeleteFunc(all, func(g group) bool { return len(g.micros) == 0 })
+	parts := n
 	if q.c.BreadthFirst {
-		return [][]group{all}
+		parts = max(q.c.Rounds, 1)
 	}
-	for r := range n {
+	each := (n + parts - 1) / parts // the last round may have fewer
+	for from := 0; from < n; from += each {
 		var round []group
 		for _, g := range all {
-			if r < len(g.micros) {
-				round = append(round, group{g.device, g.micros[r : r+1]})
+			if from < len(g.micros) {
+				round = append(round, group{g.device, g.micros[from:min(from+each, len(g.micros))]})
 			}
 		}
 		if len(round) > 0 {

@@ -30,6 +30,7 @@ func (l *Layout) Allowed(c strategy.Choice) strategy.Choice {
 		c.Pipeline = c.Pipeline && !l.entangledSlabs
 	}
 	c.BreadthFirst = l.BreadthFirst(c)
+	c.Rounds = l.allowedRounds(c)
 	c.DelayedUpdates = c.DelayedUpdates && l.Delayable() && strategy.Count(c.OnDisk) == 0
 	if !l.Training() || l.Goal.Optimizer.Rule.WholeParam() { // the CPU updates piece by piece, without scratch memory
 		c.UpdatedByCPU = nil
@@ -38,6 +39,16 @@ func (l *Layout) Allowed(c strategy.Choice) strategy.Choice {
 	c.CPURows = l.allowedCPURows(c)
 	c.HostCaches = (c.HostCaches || l.Goal.HostCaches) && l.Model.Config.Cache != nil && c.DeviceCount() == 1
 	return c
+}
+
+// allowedRounds is in how many rounds micro-batches can pass the blocks: where sums of a gradient can wait with the owner of its
+// slab, and where no gradient is summed block by block over all micro-batches.
+func (l *Layout) allowedRounds(c strategy.Choice) int {
+	alone := c.DeviceCount() == 1 || c.Split != nil
+	if !l.Training() || !c.BreadthFirst || c.Pipeline || !alone || l.entangledSlabs || c.Rounds < 2 {
+		return 0
+	}
+	return min(c.Rounds, l.Goal.MicroBatches)
 }
 
 // allowedCPURows leaves the CPU those blocks of a plan to generate whose weights are in host memory

@@ -177,7 +177,7 @@ func (b *target) weightTraffic(c strategy.Choice) (in, out emit.OffDevice) {
 func (b *target) roundsOf(c strategy.Choice) int {
 	switch {
 	case b.BreadthFirst(c):
-		return 1
+		return max(c.Rounds, 1)
 	case c.Split != nil:
 		return b.Goal.MicroBatches
 	}

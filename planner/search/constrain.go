@@ -42,6 +42,7 @@ func (s *chooser) constrained(c strategy.Choice) strategy.Choice {
 	if depth := s.b.Goal.Bounds.Prefetch; depth > 0 {
 		c.Prefetch = depth
 	}
+	c.Rounds = s.b.Goal.Bounds.Rounds
 	if !want.Any() {
 		return c
 	}

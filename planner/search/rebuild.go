@@ -106,6 +106,8 @@ func readChoice(p *plan.Plan, l *layout.Layout) (c strategy.Choice, err error) {
 		return c, bad("activations that are held for %d runs, and fetched beforehand for %d of %d blocks", c.HeldRuns, len(c.PrefetchActivations), blocks)
 	case c.Prefetch < 0 || c.Prefetch > slabs+1 || c.PrefetchStates < 0 || c.PrefetchStates > 1<<20:
 		return c, bad("prefetch depths of %d and %d for %d slabs", c.Prefetch, c.PrefetchStates, slabs)
+	case c.Rounds < 0 || c.Rounds > l.Goal.MicroBatches:
+		return c, bad("%d rounds of %d micro-batches", c.Rounds, l.Goal.MicroBatches)
 	case c.PieceElements < 0 || c.PieceElements > 0 && elements/c.PieceElements > int64(len(p.Instructions)):
 		return c, bad("pieces of %d elements in a plan of %d instructions", c.PieceElements, len(p.Instructions))
 	}

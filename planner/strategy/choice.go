@@ -68,6 +68,10 @@ type Choice struct {
 	// BreadthFirst: all micro-batches pass a block before the next block; else each
 	// micro-batch passes all blocks before the next micro-batch.
 	BreadthFirst bool `json:"breadth_first,omitempty"`
+	// Rounds is in how many parts the micro-batches pass the blocks breadth first, one part after the other; 0 counts
+	// as 1. Fewer activations wait at once, weights stream once more a round, and gradients of slabs whose state is
+	// stored off the device wait there between rounds.
+	Rounds int `json:"rounds,omitempty"`
 }
 
 // Level says how much of a block's forward is saved for its backward.

@@ -264,6 +264,8 @@ type Bounds struct {
 	// SingleBatch: the batch of the next iteration does not come to the device while one runs, which takes memory
 	// there for a second one.
 	SingleBatch bool
+	// Rounds is in how many rounds micro-batches pass the blocks, see Choice; 0 is one.
+	Rounds int
 	// Without are parallelisms that are not taken.
 	Without []Parallelism
 }

@@ -177,6 +177,9 @@ func Title(c Choice) string {
 	for _, s := range uses(c) {
 		parts = append(parts, s.Describe(c))
 	}
+	if c.Rounds > 1 {
+		parts = append(parts, fmt.Sprintf("micro-batches in %d rounds", c.Rounds))
+	}
 	return strings.Join(parts, ", ")
 }
 
