@@ -245,6 +245,10 @@ func (b *Builder) input(p Port, t op.Type) Value {
 		b.Fail("input %s %s: %w", p.Role, p.Name, err)
 		return 0
 	}
+	if n := t.Shape.Elements(); n == 0 {
+		b.Fail("input %s %s: shape %v has %d elements; tensors have at least 1", p.Role, p.Name, t.Shape, n)
+		return 0
+	}
 	t.Shape = slices.Clone(t.Shape)
 	p.Value = b.value(t)
 	b.program.Inputs = append(b.program.Inputs, p)
@@ -287,6 +291,10 @@ func (b *Builder) Apply(kind op.Kind, attr op.Attr, in ...Value) []Value {
 	}
 	out, given := make([]Value, len(call.Out)), make([]Value, len(call.Out))
 	for i, t := range call.Out {
+		if n := t.Shape.Elements(); n == 0 {
+			b.Fail("%s: its result is %v with %d elements; tensors have at least 1", kind, t, n)
+			return make([]Value, 8)
+		}
 		out[i] = b.value(t)
 		given[i] = out[i] | b.block
 	}

@@ -50,6 +50,10 @@ func AbsoluteError(b *graph.Builder, y, target graph.Value) graph.Value {
 
 // Huber is half the square of the difference up to delta, and a line beyond.
 func Huber(b *graph.Builder, y, target graph.Value, delta float64) graph.Value {
+	if !(delta > 0) {
+		b.Fail("huber: a delta of %v; it is above 0, and 1 in PyTorch", delta)
+		return 0
+	}
 	d := difference(b, y, target)
 	near := b.Clamp(b.Unary(op.Abs, d), 0, delta) // |d| up to delta
 	return b.Plus(b.Scale(b.Unary(op.Square, near), 0.5), b.Scale(b.Sub(b.Unary(op.Abs, d), near), delta))
@@ -59,6 +63,10 @@ func Huber(b *graph.Builder, y, target graph.Value, delta float64) graph.Value {
 func SmoothL1(b *graph.Builder, y, target graph.Value, beta float64) graph.Value {
 	if beta == 0 {
 		return AbsoluteError(b, y, target)
+	}
+	if !(beta > 0) {
+		b.Fail("smooth_l1: a beta of %v; it is 0 or more, and 1 in PyTorch", beta)
+		return 0
 	}
 	return b.Scale(Huber(b, y, target, beta), 1/beta)
 }
@@ -114,8 +122,8 @@ func CrossEntropyOf(b *graph.Builder, logits graph.Value, o CrossEntropyOptions)
 	}
 	classes := s.Last()
 	rows := s.Elements() / classes
-	if o.Weights != nil && int64(len(o.Weights)) != classes || o.Smoothing < 0 || o.Smoothing > 1 {
-		b.Fail("cross-entropy of %d classes with %d weights and a smoothing of %v", classes, len(o.Weights), o.Smoothing)
+	if o.Weights != nil && int64(len(o.Weights)) != classes || !(o.Smoothing >= 0 && o.Smoothing <= 1) {
+		b.Fail("cross_entropy: of %d classes with %d weights and a smoothing of %v; it takes a weight for each class or none, and 0 to 1", classes, len(o.Weights), o.Smoothing)
 		return 0
 	}
 	ids, counts := countedTargets(b, b.Reshape(targets(b, s[:len(s)-1]), rows), classes)
@@ -165,7 +173,7 @@ func SequenceLogProb(b *graph.Builder, logits, targets graph.Value) graph.Value 
 // row [..], multiplied by the square of the temperature.
 func Distillation(b *graph.Builder, student, teacher graph.Value, temperature float64) graph.Value {
 	if !(temperature > 0) {
-		b.Fail("a temperature of %v; it must be above 0", temperature)
+		b.Fail("distillation: a temperature of %v; it must be above 0", temperature)
 		return 0
 	}
 	soft := func(x graph.Value) graph.Value {
@@ -208,7 +216,8 @@ func FlowPoint(b *graph.Builder, dims ...int64) graph.Value {
 // FlowLoss [1] is the mean squared difference of a velocity [B dims..] from data - noise.
 func FlowLoss(b *graph.Builder, velocity graph.Value) graph.Value {
 	s := b.TypeOf(velocity).Shape
-	if b.Err() != nil {
+	if b.Err() != nil || len(s) == 0 {
+		b.Fail("flow loss: the velocity is %v with %d dimensions; it takes [B dims..]", b.TypeOf(velocity), len(s))
 		return 0
 	}
 	data, noise := flowEnds(b, s[1:])
@@ -223,6 +232,10 @@ func flowEnds(b *graph.Builder, dims []int64) (data, noise graph.Value) {
 // DPO is the loss of direct preference optimization by pair [B]: of the log-probabilities of the chosen and the rejected
 // answer under the model and under the reference, all [B].
 func DPO(b *graph.Builder, chosen, rejected, chosenReference, rejectedReference graph.Value, beta, smoothing float64) graph.Value {
+	if !(smoothing >= 0 && smoothing <= 1) {
+		b.Fail("dpo: a smoothing of %v; it is from 0 to 1, and mostly below 0.5", smoothing)
+		return 0
+	}
 	margin := b.Scale(b.Sub(b.Sub(chosen, rejected), b.Sub(chosenReference, rejectedReference)), beta)
 	loss := b.Scale(b.Unary(op.LogSigmoid, margin), -(1 - smoothing))
 	if smoothing > 0 {

@@ -129,8 +129,8 @@ func convolves(s Spatial, x, w shape.Shape) (shape.Shape, error) {
 	y := shape.Shape{x[0]}
 	for i := range n {
 		stride, pad, dilation := at(s.Stride, i, 1), at(s.Padding, i, 0), at(s.Dilation, i, 1)
-		if stride < 1 || pad < 0 || dilation < 1 || w[2+i] < 1 || pad > 1<<30 || dilation > 1<<20 || w[2+i] > 1<<20 {
-			return nil, fmt.Errorf("spatial dimension %d has a window of %d, stride %d, padding %d, dilation %d", i, w[2+i], stride, pad, dilation)
+		if stride < 1 || pad < 0 || dilation < 1 || w[2+i] < 1 || stride > 1<<30 || pad > 1<<30 || dilation > 1<<20 || w[2+i] > 1<<20 {
+			return nil, fmt.Errorf("spatial dimension %d has a window of %d, stride %d, padding %d, dilation %d; padding is at least 0, the others 1", i, w[2+i], stride, pad, dilation)
 		}
 		left := x[1+i] + 2*pad - dilation*(w[2+i]-1) - 1
 		if left < 0 {
@@ -144,7 +144,7 @@ func convolves(s Spatial, x, w shape.Shape) (shape.Shape, error) {
 func lists(s Spatial, n int) error {
 	for _, l := range [][]int64{s.Kernel, s.Stride, s.Padding, s.Dilation} {
 		if len(l) != 0 && len(l) != n {
-			return fmt.Errorf("has %d numbers for %d spatial dimensions", len(l), n)
+			return fmt.Errorf("has %d numbers for %d spatial dimensions; give one for each", len(l), n)
 		}
 	}
 	return nil
