@@ -23,8 +23,8 @@ func (t *Training) setEpochs(text string) error {
 	return nil
 }
 
-// EpochSteps is how many optimizer steps Epochs take, where steps says how many a whole number
-// of passes takes. Of the last pass it takes the share that is asked for, rounded up: where all
+// EpochSteps is how many optimizer steps Epochs take, where steps says how many full passes
+// take. Of the last pass it takes the share that is asked for, rounded up: where all
 // passes have as many steps this is ceil(epochs × steps per epoch), as in transformers.
 func (t Training) EpochSteps(steps func(passes int64) int64) int64 {
 	whole := math.Floor(t.Epochs)

@@ -68,7 +68,7 @@ const diskOverhead = 64 << 20
 // The memory of the whole process is what the plan says and a constant, far less than
 // the training's state.
 func TestDiskTrainingBoundsMemory(t *testing.T) {
-	d := diskTraining{Model: configFile(t, deep(26, 256)), Disk: t.TempDir(), Out: t.TempDir(), Device: 20 << 20, Host: 40 << 20, Iterations: 2}
+	d := diskTraining{Model: configFile(t, deep(32, 256)), Disk: t.TempDir(), Out: t.TempDir(), Device: 20 << 20, Host: 40 << 20, Iterations: 2}
 	out, err := d.command(t).Output()
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -82,13 +83,17 @@ func TestBadLinesAreExplained(t *testing.T) {
 func TestEvalNamesAdapters(t *testing.T) {
 	sandbox(t)
 	works(t, "train", "./model", "--method", "lora", "--data", "book.txt", "--max-steps", "1", "--seq-len", "16", "--out", "tuned", "--device", "cpu", "--tokenizer", "bytes")
+	model, err := filepath.Abs("model")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, flags := range [][]string{{"--data", "book.txt", "--seq-len", "16"}, {"--questions", "questions.jsonl"}} {
 		args := append([]string{"eval", "./tuned", "--device", "cpu", "--tokenizer", "bytes"}, flags...)
-		if out := command(t, args...).out; !strings.Contains(out, "./model with tuned/step-00000001\n") {
+		if out := command(t, args...).out; !strings.Contains(out, " "+model+" with tuned/step-00000001\n") {
 			t.Errorf("%s: %s", flags, out)
 		}
 		v := command(t, append(args, "--json")...).object(t)
-		if at(t, v, "model") != "./model" || at(t, v, "adapters").([]any)[0] != "tuned/step-00000001" {
+		if at(t, v, "model") != model || at(t, v, "adapters").([]any)[0] != "tuned/step-00000001" {
 			t.Errorf("%s: %v", flags, v)
 		}
 	}

@@ -14,9 +14,6 @@ type chooser struct {
 // linesOf lists the lines to search for devices that share the work in one way.
 func (s *chooser) linesOf(p strategy.Parallelism) (list []strategy.Line) {
 	f, st := s.b.Facts(), strategy.Of(p)
-	if p == "" && f.Devices > 1 {
-		return strategy.Standard.Lines(f) // for comparison: the others help
-	}
 	for _, line := range strategy.Candidates(f) {
 		if m := line.Mix(line.Size); st.StaysOnDevice && s.b.Goal.Constraints.Parallelism == "" && m.Streamed+m.OffloadedState+m.OffloadedActivations+m.OnDisk > 0 {
 			continue // something leaves the device along the line

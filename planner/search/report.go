@@ -54,15 +54,30 @@ func (s *search) rejected(best *candidate) ([]plan.Alternative, error) {
 		if err != nil {
 			return nil, err
 		}
-		if strategy.Title(c.choice) == strategy.Title(best.choice) {
-			continue // its line leads to what was taken
-		}
 		if c.written || !c.fits { // else nothing is known
 			list = append(list, s.option(c, best))
 		}
 	}
-	sort.SliceStable(list, func(i, j int) bool { return list[i].Fits && !list[j].Fits })
-	return list, nil
+	return fastestOfEach(list, strategy.Title(best.choice)), nil
+}
+
+// fastestOfEach lists those that fit before the others, and of those with the same title only the fastest: lines may lead to
+// the same plan, also to the one that was taken.
+func fastestOfEach(list []plan.Alternative, taken string) (each []plan.Alternative) {
+	at := map[string]int{}
+	for _, o := range list {
+		i, listed := at[o.Strategy]
+		switch {
+		case o.Strategy == taken:
+		case !listed:
+			at[o.Strategy] = len(each)
+			each = append(each, o)
+		case o.Fits && (!each[i].Fits || o.StepSeconds < each[i].StepSeconds):
+			each[i] = o
+		}
+	}
+	sort.SliceStable(each, func(i, j int) bool { return each[i].Fits && !each[j].Fits })
+	return each
 }
 
 // reported is what a report says of an attempt that was given up: the first of its line that

@@ -17,6 +17,7 @@ package search
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"spillway/plan"
 	"spillway/planner/goal"
@@ -88,15 +89,7 @@ const reportBudget = 20_000
 
 // run searches all lines, then climbs from the best.
 func (s *search) run() (*candidate, error) {
-	var lines, rest []strategy.Line
-	for _, w := range s.parallelisms() {
-		of := s.linesOf(w)
-		// First those in which everything stays on the device, saved or some of it recomputed:
-		// where one fits it is seldom beaten, and estimates rule the others out.
-		stay := min(2, len(of))
-		lines, rest = append(lines, of[:stay]...), append(rest, of[stay:]...)
-	}
-	for _, f := range append(lines, rest...) {
+	for _, f := range s.allLines() {
 		if s.best != nil && s.written > searchBudget {
 			break // something fits, and that must do
 		}
@@ -117,6 +110,23 @@ func (s *search) run() (*candidate, error) {
 		return nil, err
 	}
 	return s.best, s.overlapActivations()
+}
+
+// allLines lists the lines to search: first those in which everything stays on the device, saved or some of it recomputed.
+// Where one fits it is seldom beaten, and estimates rule the others out. One of several devices is seldom faster alone, so
+// what it offers beyond the standard plan comes last.
+func (s *search) allLines() (lines []strategy.Line) {
+	var rest, alone []strategy.Line
+	for _, p := range s.parallelisms() {
+		of := s.linesOf(p)
+		if p == "" && s.b.Facts().Devices > 1 {
+			lines, alone = append(lines, of[0]), of[1:]
+			continue
+		}
+		stay := min(2, len(of))
+		lines, rest = append(lines, of[:stay]...), append(rest, of[stay:]...)
+	}
+	return slices.Concat(lines, rest, alone)
 }
 
 // findSmallest finds the candidate that lacks least memory, now that it is known that none
@@ -225,13 +235,14 @@ func worthOver(a, b *candidate) float64 {
 // better says whether a is faster than b by what is worthwhile; among those about equally fast
 // it prefers the simpler, then the one with less memory.
 func better(a, b *candidate) bool {
+	simpler := a.mix.Simpler(b.mix)
 	switch {
 	case a.seconds < worthOver(a, b)*b.seconds:
 		return true
 	case b.seconds < worthOver(b, a)*a.seconds:
 		return false
-	case a.mix.Effort() != b.mix.Effort():
-		return a.mix.Effort() < b.mix.Effort()
+	case simpler != 0:
+		return simpler < 0
 	case a.seconds != b.seconds:
 		return a.seconds < b.seconds
 	}

@@ -1,5 +1,7 @@
 package strategy
 
+import "cmp"
+
 // Facts are what of a model, a goal and a machine decides which strategies there are.
 type Facts struct {
 	Blocks, Slabs int
@@ -54,13 +56,28 @@ type Mix struct {
 	DelayedUpdates       bool
 }
 
-// Effort is how much a mix does beyond running a model where it is.
-func (m Mix) Effort() int {
-	n := m.Streamed + m.OffloadedState + m.Recompute + m.OffloadedActivations + m.OnDisk + m.UpdatedByCPU
-	if m.DelayedUpdates {
-		n++
+// Simpler is below 0 where a mix does less beyond running a model where it is than another, above 0 where it does more:
+// fewer kinds of things, or of as many kinds fewer things.
+func (m Mix) Simpler(than Mix) int {
+	kinds, things := m.effort()
+	otherKinds, others := than.effort()
+	return cmp.Or(cmp.Compare(kinds, otherKinds), cmp.Compare(things, others))
+}
+
+// effort counts what a mix does beyond running a model where it is.
+func (m Mix) effort() (kinds, things int) {
+	for _, n := range m.Numbers() {
+		things += *n
+		if *n > 0 {
+			kinds++
+		}
 	}
-	return n
+	for _, does := range []bool{m.DelayedUpdates, m.Parallelism != ""} {
+		if does {
+			kinds, things = kinds+1, things+1
+		}
+	}
+	return kinds, things
 }
 
 // Kinds are the sorts of saving that a mix makes use of.

@@ -79,7 +79,7 @@ func TestLinesGrow(t *testing.T) {
 	} {
 		for _, line := range strategy.Candidates(f) {
 			for i := range line.Size {
-				if a, b := line.Mix(i), line.Mix(i+1); a.Effort() >= b.Effort() {
+				if a, b := line.Mix(i), line.Mix(i+1); a.Simpler(b) >= 0 {
 					t.Errorf("%+v comes before %+v", a, b)
 				}
 			}
