@@ -95,12 +95,6 @@ const foreign = "a value of another block: a block returns what the next one nee
 // must be one micro-batch.
 func (b *Builder) NeedWholeBatch() { b.program.WholeBatch = true }
 
-// IsMean says that what is computed is divided by the samples or targets of the whole batch, as nn.Mean does it: the sum over
-// micro-batches is then right.
-func (b *Builder) IsMean() bool {
-	return slices.ContainsFunc(b.program.Inputs, func(p Port) bool { return p.Role == Batch && (p.Name == "scale" || p.Name == "sample_scale") })
-}
-
 // Results makes one result of several tensors, each with the samples of the micro-batch as its first
 // dimension: [B ..], a row for each sample. Names say which is which.
 func (b *Builder) Results(names []string, values ...Value) Value {

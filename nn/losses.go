@@ -36,7 +36,7 @@ func Mean(b *graph.Builder, x graph.Value) graph.Value {
 }
 
 // SampleScale [1] is 1 / the samples of the batch, counted over all micro-batches.
-func SampleScale(b *graph.Builder) graph.Value { return b.Part("sample_scale", dtype.F32, 1) }
+func SampleScale(b *graph.Builder) graph.Value { return b.Part(graph.SampleScalePart, dtype.F32, 1) }
 
 // SquaredError, AbsoluteError, Huber and SmoothL1 are of each element, as PyTorch's with reduction none.
 func SquaredError(b *graph.Builder, y, target graph.Value) graph.Value {
