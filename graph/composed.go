@@ -139,6 +139,20 @@ func (b *Builder) TopK(x Value, axis int, k int64) (values, ids Value) {
 	return b.Gather(x, dim, ids), ids
 }
 
+// CumProd multiplies all up to each along an axis. It doubles how many are multiplied until it is all of them, so that gradients of products with zeros are right too; what
+// the backward pass needs is as many tensors as the axis has bits.
+func (b *Builder) CumProd(x Value, axis int) Value {
+	at, ok := b.fromLast(x, axis)
+	if !ok {
+		return 0
+	}
+	_, n, _ := b.TypeOf(x).Shape.Around(at, 1)
+	for by := int64(1); by < n; by *= 2 {
+		x = b.Mul(x, b.PadConstant(b.Slice(x, axis, 0, n-by, 1), axis, by, 0, 1))
+	}
+	return x
+}
+
 // Var is the variance over axes, which are left out of the shape, divided by the elements less the correction: 1 as PyTorch's default, 0
 // for that of norms. All axes where none are named.
 func (b *Builder) Var(x Value, correction float64, axes ...int) Value {

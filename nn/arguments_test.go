@@ -109,6 +109,7 @@ func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
 		{"slice of no value", "is no value", func(b *B) V { return b.Slice(0, 0, 0, 1, 1) }},
 		{"softmax axis", "has no axis 3", func(b *B) V { return b.Softmax(floats(b, 2, 3), 3) }},
 		{"cumsum axis", "has no axis -3", func(b *B) V { return b.CumSum(floats(b, 2, 3), -3) }},
+		{"cumprod axis", "has no axis 2", func(b *B) V { return b.CumProd(floats(b, 2, 3), 2) }},
 		{"argmax axis", "has no axis 2", func(b *B) V { return b.ArgMax(floats(b, 2, 3), 2) }},
 		{"var of one", "var: 1 numbers with a correction of 1", func(b *B) V { return b.Var(floats(b, 2, 1), 1, 1) }},
 		{"var correction", "var: 3 numbers with a correction of NaN", func(b *B) V { return b.Std(floats(b, 2, 3), nan, 1) }},

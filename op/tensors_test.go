@@ -205,6 +205,8 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 		x := b.real("x")
 		return b.MaskedFill(x, b.Compare(op.Greater, x, b.Number(x, 0.3)), -2.5)
 	},
+	"cumprod":           func(b *trial) graph.Value { return b.CumProd(b.real("x"), 1) },
+	"cumprod_one":       func(b *trial) graph.Value { return b.CumProd(b.real("x"), -1) },
 	"var":               func(b *trial) graph.Value { return b.Var(b.real("x"), 1, 0, 2) },
 	"var_all":           func(b *trial) graph.Value { return b.Var(b.real("x"), 0) },
 	"std":               func(b *trial) graph.Value { return b.Std(b.real("x"), 1, 1) },

@@ -228,6 +228,10 @@ def composed():
     one("topk_infinite", lambda x: x.gather(1, hidden.topk(3, 1)[1]), x=normal("o.i", 2, 3))
     one("one_hot", lambda x, ids: x[None] * F.one_hot(ids, 6), x=normal("o.h", 6), ids=torch.tensor([5, 0, 0, 2]))
     one("masked_fill", lambda x: x.masked_fill(x > 0.3, -2.5), x=x)
+    gone = x.clone()
+    gone[0, 2, 1] = gone[1, 1, 0] = gone[1, 3, 0] = 0
+    one("cumprod", lambda x: x.cumprod(1), x=gone)
+    one("cumprod_one", lambda x: x.cumprod(-1), x=x[:, :, :1])
     one("var", lambda x: x.var((0, 2)), x=x)
     one("var_all", lambda x: x.var(correction=0).reshape(1), x=x)
     one("std", lambda x: x.std(1), x=x)
