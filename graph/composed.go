@@ -139,7 +139,7 @@ func (b *Builder) TopK(x Value, axis int, k int64) (values, ids Value) {
 	return b.Gather(x, dim, ids), ids
 }
 
-// CumProd multiplies all up to each along an axis. It doubles how many are multiplied until it is all of them, so that gradients of products with zeros are right too; what
+// CumProd multiplies all up to each along an axis. It doubles how many are multiplied until it is all of them, so that gradients are right where factors are zero too; what
 // the backward pass needs is as many tensors as the axis has bits.
 func (b *Builder) CumProd(x Value, axis int) Value {
 	at, ok := b.fromLast(x, axis)
