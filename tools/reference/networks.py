@@ -242,6 +242,26 @@ class Graph(nn.Module):
         return self.head(x).topk(2, 1)[0].mean(1)
 
 
+class Translator(nn.Module):
+    """Layers of an encoder over the first four words, in which 0 is padding, and of a decoder that looks at them over the others."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(23, 12)
+        self.encoder = nn.ModuleList([nn.TransformerEncoderLayer(12, 2, 20, 0.0, "gelu", batch_first=True) for _ in range(3)])
+        self.decoder = nn.ModuleList([nn.TransformerDecoderLayer(12, 2, 20, 0.0, "relu", batch_first=True, norm_first=i > 0) for i in range(4)])
+        self.head = nn.Linear(12, 5)
+
+    def forward(self, x):
+        padding, memory, y = x[:, :4] == 0, self.embed(x[:, :4]), self.embed(x[:, 4:])
+        hidden = torch.ones(5, 5, dtype=torch.bool).triu(1)
+        for layer in self.encoder:
+            memory = layer(memory, src_key_padding_mask=padding)
+        for layer in self.decoder:
+            y = layer(y, memory, tgt_mask=hidden, memory_key_padding_mask=padding)
+        return self.head(y)
+
+
 def train(name, net, x, target):
     torch.manual_seed(0)
     generator = fixture.stream("network " + name)
@@ -285,7 +305,10 @@ def main():
     train("relative", Relative(), words, classes)
     train("wavenet", WaveNet(), words, words % 5)
     train("graph", Graph(), torch.randn(6, 6, 5, generator=fixture.stream("networks graphs")), classes)
-    print("10 networks")
+    padded = words.clone()
+    padded[:, 0], padded[1, 2:4], padded[4, 3] = 1, 0, 0
+    train("translator", Translator(), padded, words[:, 4:] % 5)
+    print("11 networks")
 
 
 if __name__ == "__main__":
