@@ -166,6 +166,9 @@ func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
 		{"cross-entropy weights", "of 3 classes with 2 weights", func(b *B) V {
 			return nn.CrossEntropyOf(b, floats(b, 2, 3), nn.CrossEntropyOptions{Weights: []float32{1, 2}})
 		}},
+		{"cross-entropy targets", "cross_entropy: of logits f32[2 3] and targets i32[3]", func(b *B) V {
+			return nn.CrossEntropyEach(b, floats(b, 2, 3), ids(b, 3), nn.CrossEntropyOptions{})
+		}},
 		{"cross-entropy smoothing NaN", "a smoothing of NaN", func(b *B) V { return nn.CrossEntropyOf(b, floats(b, 2, 3), nn.CrossEntropyOptions{Smoothing: nan}) }},
 		{"dpo smoothing", "dpo: ", func(b *B) V { x := floats(b, 2); return nn.DPO(b, x, x, x, x, 0.1, 1.7) }},
 		{"ctc blank", "ctc: ", func(b *B) V {

@@ -114,40 +114,57 @@ type CrossEntropyOptions struct {
 
 // CrossEntropyOf is the cross-entropy [1] of logits [.. C] against batch part "targets" [..], of which
 // op.IgnoreIndex counts for nothing. With weights it is divided by the sum of the weights of the targets, and a batch must be
-// one micro-batch.
+// one micro-batch. CrossEntropyEach takes targets of any name.
 func CrossEntropyOf(b *graph.Builder, logits graph.Value, o CrossEntropyOptions) graph.Value {
 	s := b.TypeOf(logits).Shape
 	if b.Err() != nil {
 		return 0
 	}
-	classes := s.Last()
-	rows := s.Elements() / classes
-	if o.Weights != nil && int64(len(o.Weights)) != classes || !(o.Smoothing >= 0 && o.Smoothing <= 1) {
-		b.Fail("cross_entropy: of %d classes with %d weights and a smoothing of %v; it takes a weight for each class or none, and 0 to 1", classes, len(o.Weights), o.Smoothing)
-		return 0
-	}
-	ids, counts := countedTargets(b, b.Reshape(targets(b, s[:len(s)-1]), rows), classes)
-	logp := b.LogSoftmax(b.Cast(b.Reshape(logits, rows, classes), dtype.F32), -1)
-	picked := b.Reshape(b.Gather(logp, -1, b.Reshape(ids, rows, 1)), rows)
-	weight := counts
-	if o.Weights != nil {
-		b.NeedWholeBatch() // the sum is over all targets
-		table := b.Floats("class weights", o.Weights)
-		weight = b.Times(counts, b.Reshape(b.Embedding(ids, b.Reshape(table, classes, 1)), rows))
-	}
-	loss := b.Scale(b.Sum(b.Times(weight, picked)), -(1 - o.Smoothing))
-	if o.Smoothing > 0 {
-		each := logp
-		if o.Weights != nil {
-			each = b.Times(logp, b.Floats("class weights", o.Weights))
-		}
-		loss = b.Sub(loss, b.Scale(b.Sum(b.Times(counts, b.Sum(each, -1))), o.Smoothing/float64(classes)))
-	}
+	rows, weight, counts := crossEntropies(b, logits, targets(b, s[:len(s)-1]), o)
+	loss := b.Sum(rows)
 	if o.Weights != nil { // the scale divides by the number of targets
+		b.NeedWholeBatch() // the sum is over all targets
 		total := b.Maximum(b.Sum(weight), b.Floats("least", []float32{1e-30}))
 		loss = b.Div(b.Times(loss, b.Sum(counts)), total)
 	}
 	return b.Mul(loss, scale(b))
+}
+
+// CrossEntropyEach is the cross-entropy [..] of each row of logits [.. C] against targets [..] i32, PyTorch's with reduction none: 0 for
+// op.IgnoreIndex. Mean over it divides by all targets, ignored ones too.
+func CrossEntropyEach(b *graph.Builder, logits, targets graph.Value, o CrossEntropyOptions) graph.Value {
+	rows, _, _ := crossEntropies(b, logits, targets, o)
+	return b.Reshape(rows, b.TypeOf(targets).Shape...)
+}
+
+// crossEntropies are those of all rows [N], with the weight of each and whether it counts.
+func crossEntropies(b *graph.Builder, logits, targets graph.Value, o CrossEntropyOptions) (loss, weight, counts graph.Value) {
+	s, t := b.TypeOf(logits).Shape, b.TypeOf(targets).Shape
+	if b.Err() != nil || len(s) == 0 || !t.Equal(s[:len(s)-1]) {
+		b.Fail("cross_entropy: of logits %v and targets %v; it takes [.. C] and [..]", b.TypeOf(logits), b.TypeOf(targets))
+		return 0, 0, 0
+	}
+	classes, rows := s.Last(), s.Rows()
+	if o.Weights != nil && int64(len(o.Weights)) != classes || !(o.Smoothing >= 0 && o.Smoothing <= 1) {
+		b.Fail("cross_entropy: of %d classes with %d weights and a smoothing of %v; it takes a weight for each class or none, and 0 to 1", classes, len(o.Weights), o.Smoothing)
+		return 0, 0, 0
+	}
+	ids, counts := countedTargets(b, b.Reshape(targets, rows), classes)
+	logp := b.LogSoftmax(b.Cast(b.Reshape(logits, rows, classes), dtype.F32), -1)
+	picked := b.Reshape(b.Gather(logp, -1, b.Reshape(ids, rows, 1)), rows)
+	weight = counts
+	if o.Weights != nil {
+		table := b.Floats("class weights", o.Weights)
+		weight = b.Times(counts, b.Reshape(b.Embedding(ids, b.Reshape(table, classes, 1)), rows))
+		if o.Smoothing > 0 {
+			logp = b.Times(logp, table)
+		}
+	}
+	loss = b.Scale(b.Times(weight, picked), -(1 - o.Smoothing))
+	if o.Smoothing > 0 {
+		loss = b.Sub(loss, b.Scale(b.Times(counts, b.Sum(logp, -1)), o.Smoothing/float64(classes)))
+	}
+	return loss, weight, counts
 }
 
 // countedTargets are ids with 0 for ignored ones, and 1 or 0 for whether they count.

@@ -217,6 +217,12 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 	"embedding_padding": func(b *trial) graph.Value { return paddedTable(b).Forward(b.Builder, b.integers("ids")) },
 	"embedding_bag_sum": bags(op.ReduceSum), "embedding_bag_mean": bags(op.ReduceMean), "embedding_bag_max": bags(op.ReduceMax),
 	"lstm_packed": recurrent(nn.NewLSTM(3, 4, 2, true)), "gru_packed": recurrent(nn.NewGRU(3, 4, 2, true)),
+	"cross_entropy_each": func(b *trial) graph.Value {
+		return nn.CrossEntropyEach(b.Builder, b.real("x"), b.integers("ids"), nn.CrossEntropyOptions{})
+	},
+	"cross_entropy_smoothed": func(b *trial) graph.Value {
+		return nn.CrossEntropyEach(b.Builder, b.real("x"), b.integers("ids"), nn.CrossEntropyOptions{Weights: []float32{0.5, 2, 1, 1.5}, Smoothing: 0.2})
+	},
 	"triplet_margin": func(b *trial) graph.Value {
 		return nn.TripletMargin(b.Builder, b.real("a"), b.real("b"), b.real("c"), 0.7)
 	},

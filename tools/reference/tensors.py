@@ -301,6 +301,10 @@ def pairs():
     variance[1, 2] = 0.0
     one("gaussian_nll", lambda a, b, v: F.gaussian_nll_loss(a, b, v, eps=0.3, reduction="none"), a=a, b=b, v=variance)
     one("poisson_nll", lambda a, b: F.poisson_nll_loss(a, b.abs(), reduction="none"), a=a, b=b)
+    classes, weights = torch.tensor([[3, 0, -100], [1, 1, 2]]), torch.tensor([0.5, 2.0, 1.0, 1.5]).double()
+    logits = normal("p.logits", 2, 3, 4)
+    one("cross_entropy_each", lambda x, ids: F.cross_entropy(x.flatten(0, 1), ids.flatten(), reduction="none").view(2, 3), x=logits, ids=classes)
+    one("cross_entropy_smoothed", lambda x, ids: F.cross_entropy(x.flatten(0, 1), ids.flatten(), weights, reduction="none", label_smoothing=0.2).view(2, 3), x=logits, ids=classes)
     labels = torch.tensor([[1, 2, 2, 4], [3, 1, 0, 0], [4, 0, 0, 0], [0, 0, 0, 0]])
 
     def ctc(x, labels, times, lengths):
