@@ -109,8 +109,10 @@ func (b *Builder) Embedding(ids, table Value) Value {
 	return b.Apply(op.Embedding, op.Attr{}, ids, table)[0]
 }
 
-// Add and Mul broadcast, as in PyTorch. Where y is as x, or as its last dimensions, ops of their own are faster.
+// Add and Mul broadcast, as in PyTorch. Where y is as x, or as its last dimensions, ops of their own are faster. Real numbers of two types are f32
+// together, as in PyTorch; so it is in all ops on elements, and in Concat.
 func (b *Builder) Add(x, y Value) Value {
+	x, y = b.promoted(x, y)
 	if b.endsWith(x, y) {
 		return b.Apply(op.Add, op.Attr{}, x, y)[0]
 	}
@@ -119,10 +121,20 @@ func (b *Builder) Add(x, y Value) Value {
 
 // Mul multiplies elementwise.
 func (b *Builder) Mul(x, y Value) Value {
+	x, y = b.promoted(x, y)
 	if b.endsWith(x, y) {
 		return b.Apply(op.Mul, op.Attr{}, x, y)[0]
 	}
 	return b.Times(x, y)
+}
+
+// promoted casts real numbers of two types to f32, which holds both.
+func (b *Builder) promoted(x, y Value) (Value, Value) {
+	s, t := b.TypeOf(x).DType, b.TypeOf(y).DType
+	if s == t || !s.IsPlain() || !t.IsPlain() {
+		return x, y // an op refuses what are no real numbers
+	}
+	return b.Cast(x, dtype.F32), b.Cast(y, dtype.F32)
 }
 
 // endsWith says that y has the last dimensions of x.
@@ -144,6 +156,7 @@ func (b *Builder) Unary(f op.Func, x Value) Value { return b.Apply(op.Unary, op.
 
 // Gated is f(gate)·up.
 func (b *Builder) Gated(f op.Func, gate, up Value) Value {
+	gate, up = b.promoted(gate, up)
 	return b.Apply(op.Gated, op.Attr{Func: f}, gate, up)[0]
 }
 

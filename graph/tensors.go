@@ -260,6 +260,13 @@ func (b *Builder) ConcatAxis(axis int, xs ...Value) Value {
 	if !ok {
 		return 0
 	}
+	xs = slices.Clone(xs)
+	for i := range xs { // the first is f32 then, where they differ
+		xs[0], xs[i] = b.promoted(xs[0], xs[i])
+	}
+	for i := range xs {
+		_, xs[i] = b.promoted(xs[0], xs[i])
+	}
 	return b.Apply(op.Concat, op.Attr{Axis: at}, xs...)[0]
 }
 
@@ -330,7 +337,13 @@ func (b *Builder) IndexSelect(x Value, axis int, ids Value) Value {
 
 // Binary is f(x, y) with shapes broadcast.
 func (b *Builder) Binary(f op.Func2, x, y Value) Value {
-	return b.Apply(op.Binary, op.Attr{Func2: f}, x, y)[0]
+	t := b.TypeOf(y).DType
+	x, y = b.promoted(x, y)
+	out := b.Apply(op.Binary, op.Attr{Func2: f}, x, y)[0]
+	if f == op.If || f == op.Unless { // x is a condition
+		return b.Cast(out, t)
+	}
+	return out
 }
 
 // Sub, Div, Pow, Maximum, Minimum, Plus and Times broadcast.
@@ -344,6 +357,7 @@ func (b *Builder) Times(x, y Value) Value   { return b.Binary(op.Times, x, y) }
 
 // Compare is 1 where x and y compare as f says, else 0. No gradient passes through it.
 func (b *Builder) Compare(f op.Func2, x, y Value) Value {
+	x, y = b.promoted(x, y)
 	return b.Apply(op.Compare, op.Attr{Func2: f}, x, y)[0]
 }
 

@@ -159,7 +159,7 @@ func inferConv(a Attr, in []Type) ([]Type, error) {
 	}
 	y, err := convolves(a.Spatial, in[0].Shape, in[1].Shape)
 	if err == nil && in[0].DType != in[1].DType {
-		err = fmt.Errorf("%v convolved with %v: element types differ", in[0], in[1])
+		err = fmt.Errorf("%v convolved with %v: element types differ; cast one of them", in[0], in[1])
 	}
 	if err == nil && a.Bias {
 		err = check(float(in, 2), vector(in, 2, in[1].Shape[0]))
@@ -195,7 +195,7 @@ func inferConvGrad(a Attr, in []Type, x, w, y shape.Shape) ([]Type, error) {
 		err = fmt.Errorf("the convolution of %v with %v is %v, got %v", x, w, made, y)
 	}
 	if err == nil && in[0].DType != in[1].DType {
-		err = fmt.Errorf("%v and %v: element types differ", in[0], in[1])
+		err = fmt.Errorf("%v and %v: element types differ; cast one of them", in[0], in[1])
 	}
 	return []Type{{in[0].DType, a.Shape}}, err
 }
