@@ -224,8 +224,15 @@ const worthwhile = 0.999
 // in the other plan: forecasts of such plans are less exact.
 const worthLeaving = 0.95
 
+// worthSharing is the same where several devices share what one alone can do: they wait for each other more than forecasts say, and
+// others may want them.
+const worthSharing = 0.9
+
 // worthOver is the share of the time of b that a may take to be worth it.
 func worthOver(a, b *candidate) float64 {
+	if a.choice.Devices > 1 && b.choice.Devices <= 1 {
+		return worthSharing
+	}
 	if strategy.Count(a.choice.OnDisk) > 0 && strategy.Count(b.choice.OnDisk) == 0 || !a.choice.StaysOnDevice() && b.choice.StaysOnDevice() {
 		return worthLeaving
 	}
