@@ -262,6 +262,29 @@ class Translator(nn.Module):
         return self.head(y)
 
 
+class Experts(nn.Module):
+    """Two of four experts for each word, by a router, with a loss that balances the experts over the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(23, 8)
+        self.routers = nn.ModuleList([nn.Linear(8, 4) for _ in range(6)])
+        self.up, self.down = (nn.ParameterList([torch.randn(*s) * 0.3 for _ in range(6)]) for s in ((4, 8, 12), (4, 12, 8)))
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        x, self.extra = self.embed(x), 0
+        for router, up, down in zip(self.routers, self.up, self.down):
+            p = router(x).softmax(-1)
+            top, ids = p.topk(2, -1)
+            gates = torch.zeros_like(p).scatter_add(-1, ids, top / top.sum(-1, keepdim=True))
+            y = torch.einsum("beth,ehd->betd", F.gelu(torch.einsum("btd,edh->beth", x, up)), down)
+            share = F.one_hot(ids, 4).to(p).sum(2).mean((0, 1))
+            self.extra = self.extra + 0.1 * 4 * (share * p.mean((0, 1))).sum()
+            x = x + torch.einsum("bte,betd->btd", gates, y)
+        return self.head(x)
+
+
 def train(name, net, x, target):
     torch.manual_seed(0)
     generator = fixture.stream("network " + name)
@@ -271,7 +294,7 @@ def train(name, net, x, target):
     tensors = {"start." + k: v.clone() for k, v in net.state_dict().items() if v.is_floating_point()}
     net.double().train()
     wide = x.double() if x.is_floating_point() else x
-    loss = lambda y: F.mse_loss(y, target.double()) if target.is_floating_point() else F.cross_entropy(y.flatten(0, -2), target.flatten())
+    loss = lambda y: F.mse_loss(y, target.double()) if target.is_floating_point() else F.cross_entropy(y.flatten(0, -2), target.flatten()) + getattr(net, "extra", 0)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     losses = []
     for _ in range(10):
@@ -308,7 +331,8 @@ def main():
     padded = words.clone()
     padded[:, 0], padded[1, 2:4], padded[4, 3] = 1, 0, 0
     train("translator", Translator(), padded, words[:, 4:] % 5)
-    print("11 networks")
+    train("experts", Experts(), words, words % 5)
+    print("12 networks")
 
 
 if __name__ == "__main__":
