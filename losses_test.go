@@ -193,12 +193,74 @@ func TestOwnMeansAreOfTheWholeBatch(t *testing.T) {
 		losses[mine] = step(t, w, in, 1)[0]
 		c.MicroBatches = 4
 		_, err := wrap(t, &lossNet{nn.NewLinear(5, 4), loss}, c).Step(in)
-		if refused := err != nil && strings.Contains(err.Error(), "does not end in nn.Mean"); refused != mine {
+		if refused := err != nil && strings.Contains(err.Error(), "does not end in nn.Mean with every term"); refused != mine {
 			t.Errorf("a mean of one's own %v in 4 micro-batches: %v", mine, err)
 		}
 	}
 	if math.Abs(losses[true]-losses[false]) > 1e-6*losses[false] {
 		t.Errorf("a mean of one's own is %v, nn.Mean %v", losses[true], losses[false])
+	}
+}
+
+// balanced has a loss of a block before in addition to that of the last, as routers of experts have.
+type balanced struct {
+	Hidden *nn.Linear `hf:"hidden"`
+	Head   *nn.Linear `hf:"head"`
+	aux    func(b *graph.Builder, h graph.Value) graph.Value
+	loss   func(b *graph.Builder, mean, aux graph.Value) graph.Value
+}
+
+func (m *balanced) Blocks() []nn.Block {
+	var c chain
+	c.add("hidden", func(b *graph.Builder, _ []graph.Value) []graph.Value {
+		h := m.Hidden.Forward(b, nn.Input(b, 5))
+		return []graph.Value{h, m.aux(b, h)}
+	})
+	c.add("head", func(b *graph.Builder, in []graph.Value) []graph.Value {
+		return []graph.Value{m.loss(b, nn.Mean(b, b.Unary(op.Square, m.Head.Forward(b, in[0]))), in[1])}
+	})
+	return c
+}
+
+// A loss of which a term is not divided by the samples of the whole batch would count that term once for each micro-batch: such a batch is one.
+func TestEachTermOfALossIsOfTheWholeBatch(t *testing.T) {
+	type builder = *graph.Builder
+	type value = graph.Value
+	in := spillway.Batch{"input": spillway.Floats(make([]float32, 32*5), 32, 5)}
+	for i := range in["input"].Floats {
+		in["input"].Floats[i] = float32(i%7) - 3
+	}
+	mean := func(b builder, h value) value { return nn.Mean(b, b.Unary(op.Abs, h)) }
+	own := func(b builder, h value) value { return b.Mean(b.Unary(op.Abs, h)) }
+	sum := func(b builder, mean, aux value) value { return b.Add(mean, b.Scale(aux, 0.3)) }
+	for _, c := range []struct {
+		name  string
+		aux   func(b builder, h value) value
+		loss  func(b builder, mean, aux value) value
+		whole bool
+	}{
+		{"means", mean, sum, false},
+		{"difference of means", mean, func(b builder, mean, aux value) value { return b.Sub(mean, b.Div(aux, b.Number(aux, 3))) }, false},
+		{"a mean of one's own", own, sum, true},
+		{"a constant", mean, func(b builder, mean, aux value) value { return b.PlusConstant(mean, 1) }, true},
+		{"a product of means", mean, func(b builder, mean, aux value) value { return b.Mul(mean, aux) }, true},
+		{"a ratio of means", mean, func(b builder, mean, aux value) value { return b.Div(mean, aux) }, true},
+		{"a root", mean, func(b builder, mean, aux value) value { return b.Unary(op.Sqrt, mean) }, true},
+		{"the larger one", mean, func(b builder, mean, aux value) value { return b.Maximum(mean, aux) }, true},
+	} {
+		var losses [2]float64
+		for i, micro := range []int{1, 4} {
+			conf := described(t)
+			conf.MicroBatches = micro
+			loss, err := wrap(t, &balanced{nn.NewLinear(5, 4), nn.NewLinear(4, 3), c.aux, c.loss}, conf).Step(in)
+			if refused := err != nil && strings.Contains(err.Error(), "is of all samples of a batch together"); refused != (c.whole && micro > 1) || err != nil && !refused {
+				t.Errorf("%s in %d micro-batches: %v", c.name, micro, err)
+			}
+			losses[i] = loss
+		}
+		if !c.whole && math.Abs(losses[0]-losses[1]) > 1e-6*losses[0] {
+			t.Errorf("%s: %v in one, %v in 4 micro-batches", c.name, losses[0], losses[1])
+		}
 	}
 }
 

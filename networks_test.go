@@ -23,7 +23,7 @@ import (
 // Small networks for images and tokens, trained for ten iterations as PyTorch does (tools/reference/networks.py),
 // and with the same bits where memory is less than half of what they need.
 func TestNetworksTrainAsTorch(t *testing.T) {
-	for name, net := range map[string]func() nn.Model{"resnet": newSmallResNet, "convnext": newSmallConvNeXt, "unet": newSmallUNet, "average": newAverage, "tagger": newTagger, "volume": newVolume, "bags": newBags, "relative": newRelative, "wavenet": newWaveNet, "graph": newGraphNet} {
+	for name, net := range map[string]func() nn.Model{"resnet": newSmallResNet, "convnext": newSmallConvNeXt, "unet": newSmallUNet, "average": newAverage, "tagger": newTagger, "volume": newVolume, "bags": newBags, "relative": newRelative, "wavenet": newWaveNet, "graph": newGraphNet, "translator": newTranslator, "experts": newExperts} {
 		t.Run(name, func(t *testing.T) {
 			file := readNetwork(t, name)
 			c := described(t)
@@ -517,6 +517,93 @@ func (m *graphNet) Blocks() []nn.Block {
 		best, _ := b.TopK(m.Head.Forward(b, x), 1, 2)
 		return nn.CrossEntropy.Forward(b, b.Mean(best, 1))
 	}))
+	return c
+}
+
+type translator struct {
+	Embed   *nn.Embedding                 `hf:"embed"`
+	Encoder []*nn.TransformerEncoderLayer `hf:"encoder"`
+	Decoder []*nn.TransformerDecoderLayer `hf:"decoder"`
+	Head    *nn.Linear                    `hf:"head"`
+}
+
+func newTranslator() nn.Model {
+	c := nn.EncoderConfig{Width: 12, Heads: 2, Inner: 20, Eps: 1e-5, Func: nn.GELU}
+	m := &translator{Embed: nn.NewEmbedding(23, 12), Encoder: times(3, func() *nn.TransformerEncoderLayer { return nn.NewTransformerEncoderLayer(c) }), Head: nn.NewLinear(12, 5)}
+	c.Func, c.Masks.Causal = nn.ReLU, true
+	for i := range 4 {
+		c.NormFirst = i > 0
+		m.Decoder = append(m.Decoder, nn.NewTransformerDecoderLayer(c))
+	}
+	return m
+}
+
+func (m *translator) Blocks() []nn.Block {
+	var c chain
+	words := func(b *graph.Builder) graph.Value { return b.Part("tokens", dtype.I32, b.MicroBatchSize, 9) }
+	source := func(b *graph.Builder) graph.Value { return b.Slice(words(b), 1, 0, 4, 1) }
+	c.add("source", one(func(b *graph.Builder, _ graph.Value) graph.Value { return m.Embed.Forward(b, source(b)) }))
+	for i, l := range m.Encoder {
+		c.add("encoder."+strconv.Itoa(i), one(func(b *graph.Builder, x graph.Value) graph.Value {
+			return l.ForwardMasked(b, x, graph.AttentionMasks{KeyMask: source(b)})
+		}))
+	}
+	c.add("target", func(b *graph.Builder, in []graph.Value) []graph.Value {
+		return []graph.Value{m.Embed.Forward(b, b.Slice(words(b), 1, 4, 9, 1)), in[0]}
+	})
+	for i, l := range m.Decoder {
+		c.add("decoder."+strconv.Itoa(i), func(b *graph.Builder, in []graph.Value) []graph.Value {
+			return []graph.Value{l.Forward(b, in[0], in[1], graph.AttentionMasks{}, graph.AttentionMasks{KeyMask: source(b)}), in[1]}
+		})
+	}
+	c.add("head", one(func(b *graph.Builder, x graph.Value) graph.Value {
+		return nn.CrossEntropy.Forward(b, m.Head.Forward(b, x))
+	}))
+	return c
+}
+
+type expertNet struct {
+	Embed   *nn.Embedding `hf:"embed"`
+	Routers []*nn.Linear  `hf:"routers"`
+	Up      []*nn.Param   `hf:"up"`
+	Down    []*nn.Param   `hf:"down"`
+	Head    *nn.Linear    `hf:"head"`
+}
+
+func newExperts() nn.Model {
+	stacked := func(in, out int64) []*nn.Param {
+		return times(6, func() *nn.Param { return nn.NewParam(nn.Normal(0.3), 4, in, out) })
+	}
+	return &expertNet{nn.NewEmbedding(23, 8), times(6, func() *nn.Linear { return nn.NewLinear(8, 4) }), stacked(8, 12), stacked(12, 8), nn.NewLinear(8, 5)}
+}
+
+// layer gives x with what two experts make of it, and how unevenly the words of the batch are shared out.
+func (m *expertNet) layer(b *graph.Builder, i int, x graph.Value) (y, balance graph.Value) {
+	p := b.Softmax(m.Routers[i].Forward(b, x), -1)
+	top, ids := b.TopK(p, -1, 2)
+	gates := b.ScatterAdd(b.Div(top, b.Reduce(op.ReduceSum, top, true, -1)), -1, ids, 4)
+	each := nn.GELU.Forward(b, b.BatchMatMul(b.Reshape(x, -1, 1, b.Seq, 8), m.Up[i].Value(b), false, false)) // [B experts T 12]
+	each = b.BatchMatMul(each, m.Down[i].Value(b), false, false)
+	share := b.Mean(b.Sum(b.OneHot(ids, 4), 2), 0, 1)
+	balance = b.Scale(b.Sum(b.Mul(share, b.Mean(p, 0, 1))), 0.1*4)
+	return b.Add(x, b.Sum(b.Mul(each, b.Reshape(b.Transpose(gates, 1, 2), -1, 4, b.Seq, 1)), 1)), balance
+}
+
+func (m *expertNet) Blocks() []nn.Block {
+	var c chain
+	c.add("embed", one(func(b *graph.Builder, _ graph.Value) graph.Value { return m.Embed.Forward(b, nn.Tokens(b)) }))
+	for i := range m.Routers {
+		c.add("layers."+strconv.Itoa(i), func(b *graph.Builder, in []graph.Value) []graph.Value {
+			x, balance := m.layer(b, i, in[0])
+			if i > 0 {
+				balance = b.Add(balance, in[1])
+			}
+			return []graph.Value{x, balance}
+		})
+	}
+	c.add("head", func(b *graph.Builder, in []graph.Value) []graph.Value {
+		return []graph.Value{b.Add(nn.CrossEntropy.Forward(b, m.Head.Forward(b, in[0])), in[1])}
+	})
 	return c
 }
 

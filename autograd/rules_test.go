@@ -68,7 +68,7 @@ func TestWhatHasNoGradientIsAnError(t *testing.T) {
 		}},
 		{"three dimensions", "the gradient of a f32[2 2 3] would be f32[4 3]", graph.Carry, func(b *graph.Builder) graph.Value {
 			w := op.Type{DType: dtype.F32, Shape: []int64{2, 2, 3}}
-			return b.MatMul(b.Part("x", f.DType, 2, 4), b.Param("w", w, false), 0)
+			return b.Apply(op.MatMul, op.Attr{}, b.Part("x", f.DType, 2, 4), b.Param("w", w, false))[0]
 		}},
 	} {
 		b := graph.NewBuilder(c.name, graph.Config{})

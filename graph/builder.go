@@ -95,12 +95,6 @@ const foreign = "a value of another block: a block returns what the next one nee
 // must be one micro-batch.
 func (b *Builder) NeedWholeBatch() { b.program.WholeBatch = true }
 
-// IsMean says that what is computed is divided by the samples or targets of the whole batch, as nn.Mean does it: the sum over
-// micro-batches is then right.
-func (b *Builder) IsMean() bool {
-	return slices.ContainsFunc(b.program.Inputs, func(p Port) bool { return p.Role == Batch && (p.Name == "scale" || p.Name == "sample_scale") })
-}
-
 // Results makes one result of several tensors, each with the samples of the micro-batch as its first
 // dimension: [B ..], a row for each sample. Names say which is which.
 func (b *Builder) Results(names []string, values ...Value) Value {
@@ -245,6 +239,10 @@ func (b *Builder) input(p Port, t op.Type) Value {
 		b.Fail("input %s %s: %w", p.Role, p.Name, err)
 		return 0
 	}
+	if n := t.Shape.Elements(); n == 0 {
+		b.Fail("input %s %s: shape %v has %d elements; tensors have at least 1", p.Role, p.Name, t.Shape, n)
+		return 0
+	}
 	t.Shape = slices.Clone(t.Shape)
 	p.Value = b.value(t)
 	b.program.Inputs = append(b.program.Inputs, p)
@@ -287,6 +285,10 @@ func (b *Builder) Apply(kind op.Kind, attr op.Attr, in ...Value) []Value {
 	}
 	out, given := make([]Value, len(call.Out)), make([]Value, len(call.Out))
 	for i, t := range call.Out {
+		if n := t.Shape.Elements(); n == 0 {
+			b.Fail("%s: its result is %v with %d elements; tensors have at least 1", kind, t, n)
+			return make([]Value, 8)
+		}
 		out[i] = b.value(t)
 		given[i] = out[i] | b.block
 	}

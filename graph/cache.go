@@ -106,6 +106,7 @@ func (b *Builder) CachedAttention(a op.Attr, q, k, v Value) Value {
 		b.Fail("attention with a cache, and the task %s has none", b.Task)
 		return 0
 	}
+	a = b.attentionDefaults(a, q)
 	a.Causal, a.Prob, a.Document = false, 0, b.Cache.Filled
 	c := b.Cache
 	pages := c.Pages(a.Window)

@@ -7,6 +7,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/shape"
 )
 
 // What PyTorch has under one name and here is made of other ops.
@@ -37,7 +38,11 @@ func (b *Builder) IndexAdd(x Value, axis int, ids Value, n int64) Value {
 	if !ok {
 		return 0
 	}
-	s := b.TypeOf(x).Shape
+	s, t := b.TypeOf(x).Shape, b.TypeOf(ids)
+	if _, n, _ := s.Around(at, 1); len(t.Shape) != 1 || t.Shape[0] != n {
+		b.Fail("index_add: ids are %v, want one for each of the %d places along axis %d of %v", t, n, axis, b.TypeOf(x))
+		return 0
+	}
 	column := slices.Repeat([]int64{1}, int(at)+1)
 	column[0] = -1
 	return b.ScatterAdd(x, axis, b.Expand(b.Reshape(ids, column...), s...), n)
@@ -70,33 +75,37 @@ func (b *Builder) Flip(x Value, axis int) Value {
 	return b.IndexSelect(x, axis, b.Integers("backward", order))
 }
 
-// Chunk cuts along an axis into so many equal parts.
+// Chunk cuts along an axis into so many equal parts. Where they do not divide it, parts are as large as makes at most so many, and the last
+// is what is left, as in PyTorch: 5 places in 4 parts are 2, 2 and 1.
 func (b *Builder) Chunk(x Value, axis int, parts int64) []Value {
 	at, ok := b.fromLast(x, axis)
 	if !ok {
-		return make([]Value, max(parts, 1))
+		return make([]Value, min(max(parts, 1), 1<<10))
 	}
 	_, n, _ := b.TypeOf(x).Shape.Around(at, 1)
-	if parts < 1 || n%parts != 0 {
-		b.Fail("%d equal parts of axis %d of %v, which has %d places; SplitAxis takes sizes", parts, axis, b.TypeOf(x), n)
-		return make([]Value, max(parts, 1))
+	if parts < 1 {
+		b.Fail("chunk: %d parts of axis %d of %v, which has %d places; it takes 1 or more", parts, axis, b.TypeOf(x), n)
+		return make([]Value, 1)
 	}
-	return b.SplitAxis(x, axis, slices.Repeat([]int64{n / parts}, int(parts))...)
+	size := (n-1)/parts + 1
+	sizes := slices.Repeat([]int64{size}, int(n/size))
+	if rest := n % size; rest > 0 {
+		sizes = append(sizes, rest)
+	}
+	return b.SplitAxis(x, axis, sizes...)
 }
 
-// OneHot is 1 at the class of each of ids [..] and else 0: [.. classes], in the program's element type.
+// OneHot is 1 at the class of each of ids [..] and else 0: [.. classes], in the program's element type. An id that is no class is an
+// error, as for Embedding.
 func (b *Builder) OneHot(ids Value, classes int64) Value {
-	s := b.TypeOf(ids).Shape
-	if b.err != nil || classes < 1 {
-		b.Fail("%d classes of %v", classes, b.TypeOf(ids))
+	t := b.TypeOf(ids)
+	if b.err != nil || classes < 1 || t.DType != dtype.I32 {
+		b.Fail("one_hot: %d classes of %v; it takes 1 or more of ids in i32", classes, t)
 		return 0
 	}
-	all := make([]float32, classes)
-	for i := range all {
-		all[i] = float32(i)
-	}
-	of := b.Reshape(b.Cast(ids, dtype.F32), append(slices.Clone(s), 1)...)
-	return b.Cast(b.Compare(op.Equal, of, b.Floats("classes", all)), b.DType)
+	each := append(slices.Clone(t.Shape), 1)
+	one := b.Cast(b.Floats("one", []float32{1}), b.DType)
+	return b.ScatterAdd(b.Expand(one, each...), -1, b.Reshape(ids, each...), classes)
 }
 
 // TopK gives the k largest elements along an axis, the largest first, and where they are. Of equal ones the first comes first. It is k
@@ -109,7 +118,7 @@ func (b *Builder) TopK(x Value, axis int, k int64) (values, ids Value) {
 	s := slices.Clone(b.TypeOf(x).Shape)
 	dim := len(s) - 1 - int(at)
 	if k < 1 || k > s[dim] {
-		b.Fail("the %d largest along axis %d of %v, which has %d", k, axis, b.TypeOf(x), s[dim])
+		b.Fail("topk: the %d largest along axis %d of %v, which has %d; take 1 to %d", k, axis, b.TypeOf(x), s[dim], s[dim])
 		return 0, 0
 	}
 	order := make([]float32, s[dim])
@@ -130,6 +139,20 @@ func (b *Builder) TopK(x Value, axis int, k int64) (values, ids Value) {
 	return b.Gather(x, dim, ids), ids
 }
 
+// CumProd multiplies all up to each along an axis. It doubles how many are multiplied until it is all of them, so that gradients are right where factors are zero too; what
+// the backward pass needs is as many tensors as the axis has bits.
+func (b *Builder) CumProd(x Value, axis int) Value {
+	at, ok := b.fromLast(x, axis)
+	if !ok {
+		return 0
+	}
+	_, n, _ := b.TypeOf(x).Shape.Around(at, 1)
+	for by := int64(1); by < n; by *= 2 {
+		x = b.Mul(x, b.PadConstant(b.Slice(x, axis, 0, n-by, 1), axis, by, 0, 1))
+	}
+	return x
+}
+
 // Var is the variance over axes, which are left out of the shape, divided by the elements less the correction: 1 as PyTorch's default, 0
 // for that of norms. All axes where none are named.
 func (b *Builder) Var(x Value, correction float64, axes ...int) Value {
@@ -139,8 +162,8 @@ func (b *Builder) Var(x Value, correction float64, axes ...int) Value {
 		return 0
 	}
 	n := float64(b.TypeOf(x).Shape.Elements() / max(b.TypeOf(mean).Shape.Elements(), 1))
-	if n <= correction {
-		b.Fail("the variance of %v numbers with a correction of %v", n, correction)
+	if !(n > correction) {
+		b.Fail("var: %v numbers with a correction of %v, which must be less", n, correction)
 		return 0
 	}
 	return b.Scale(mean, n/(n-correction))
@@ -169,7 +192,15 @@ func (b *Builder) Normalize(x Value, axis int, eps float64) Value {
 }
 
 // CosineSimilarity is the cosine of the angle between x and y along an axis, which is left out of the shape. Lengths are at least
-// eps, 1e-8 in PyTorch.
+// eps, 1e-8 in PyTorch. Shapes broadcast; the axis is that of both together.
 func (b *Builder) CosineSimilarity(x, y Value, axis int, eps float64) Value {
+	if s, t := b.TypeOf(x).Shape, b.TypeOf(y).Shape; b.err == nil && !s.Equal(t) {
+		both, err := shape.Broadcast(s, t)
+		if err != nil {
+			b.Fail("cosine_similarity: %w", err)
+			return 0
+		}
+		x, y = b.Expand(x, both...), b.Expand(y, both...)
+	}
 	return b.Sum(b.Times(b.Normalize(x, axis, eps), b.Normalize(y, axis, eps)), axis)
 }

@@ -217,3 +217,26 @@ func TestSlicesBelongToTheCaller(t *testing.T) {
 		t.Errorf("%v is split to %v, and %v is joined", x, split.Out, joined.In)
 	}
 }
+
+// Real numbers of two types are f32 together, as by torch.promote_types; a condition does not count.
+func TestTypesArePromotedAsInTorch(t *testing.T) {
+	for name, make := range map[string]func(b *Builder, x, y Value) Value{
+		"add": (*Builder).Add, "mul": (*Builder).Mul, "sub": (*Builder).Sub, "div": (*Builder).Div, "maximum": (*Builder).Maximum,
+		"gated":  func(b *Builder, x, y Value) Value { return b.Gated(op.SiLU, x, y) },
+		"concat": func(b *Builder, x, y Value) Value { return b.Slice(b.ConcatAxis(0, x, x, y, x), 0, 0, 2, 1) },
+		"where":  func(b *Builder, x, y Value) Value { return b.Where(b.Compare(op.Less, x, y), x, y) },
+		"if":     func(b *Builder, x, y Value) Value { return b.Binary(op.If, y, x) },
+	} {
+		for _, types := range [][3]dtype.Type{{dtype.F32, dtype.BF16, dtype.F32}, {dtype.BF16, dtype.F32, dtype.F32}, {dtype.BF16, dtype.F16, dtype.F32}, {dtype.F16, dtype.F16, dtype.F16}} {
+			b := NewBuilder(name, Config{DType: dtype.BF16})
+			out := make(b, b.Part("x", types[0], 2, 3), b.Part("y", types[1], 2, 3))
+			want := op.Type{DType: types[2], Shape: shape.Of(2, 3)}
+			if name == "if" {
+				want.DType = types[0]
+			}
+			if _, err := b.Program(Carry, out); err != nil || !b.TypeOf(out).Equal(want) {
+				t.Errorf("%s of %v and %v is %v, want %v: %v", name, types[0], types[1], b.TypeOf(out), want, err)
+			}
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"math"
 	"slices"
 
 	"spillway/dtype"
@@ -12,11 +13,19 @@ import (
 
 // Linear is x·Wᵀ (+ bias), W [out in]. A bias of no value is left out.
 func (b *Builder) Linear(x, w, bias Value) Value {
-	return b.matmul(op.Attr{TransB: true}, x, w, bias)
+	return b.matmul(op.Attr{TransB: true}, x, b.matrix(w), bias)
 }
 
 // MatMul is x·w (+ bias), w [in out].
-func (b *Builder) MatMul(x, w, bias Value) Value { return b.matmul(op.Attr{}, x, w, bias) }
+func (b *Builder) MatMul(x, w, bias Value) Value { return b.matmul(op.Attr{}, x, b.matrix(w), bias) }
+
+// matrix refuses a weight of other than two dimensions, whose rows the op would count as those of one matrix.
+func (b *Builder) matrix(w Value) Value {
+	if t := b.TypeOf(w); w != 0 && b.err == nil && len(t.Shape) != 2 {
+		b.Fail("%s: the weight is %v with %d dimensions, want 2; BatchMatMul multiplies several matrices", op.MatMul, t, len(t.Shape))
+	}
+	return w
+}
 
 // BatchMatMul is PyTorch's torch.matmul: the product of the matrices in the last two dimensions of x and y,
 // or of their transposes, for all batches before them, which broadcast. A vector is a row on the left and a
@@ -76,7 +85,7 @@ func (b *Builder) matmul(a op.Attr, x, w, bias Value) Value {
 
 // LinearPlus is x·Wᵀ + y, W [out in].
 func (b *Builder) LinearPlus(x, w, y Value) Value {
-	return b.Apply(op.MatMul, op.Attr{TransB: true, Plus: true}, x, w, y)[0]
+	return b.Apply(op.MatMul, op.Attr{TransB: true, Plus: true}, x, b.matrix(w), y)[0]
 }
 
 // InverseNorm is 1 over the norm of each output's weights in w + scale·b·a; w is [out in]
@@ -100,8 +109,10 @@ func (b *Builder) Embedding(ids, table Value) Value {
 	return b.Apply(op.Embedding, op.Attr{}, ids, table)[0]
 }
 
-// Add and Mul broadcast, as in PyTorch. Where y is as x, or as its last dimensions, ops of their own are faster.
+// Add and Mul broadcast, as in PyTorch. Where y is as x, or as its last dimensions, ops of their own are faster. Real numbers of two types are f32
+// together, as in PyTorch; so it is in all ops on elements, and in Concat.
 func (b *Builder) Add(x, y Value) Value {
+	x, y = b.promoted(x, y)
 	if b.endsWith(x, y) {
 		return b.Apply(op.Add, op.Attr{}, x, y)[0]
 	}
@@ -110,10 +121,20 @@ func (b *Builder) Add(x, y Value) Value {
 
 // Mul multiplies elementwise.
 func (b *Builder) Mul(x, y Value) Value {
+	x, y = b.promoted(x, y)
 	if b.endsWith(x, y) {
 		return b.Apply(op.Mul, op.Attr{}, x, y)[0]
 	}
 	return b.Times(x, y)
+}
+
+// promoted casts real numbers of two types to f32, which holds both.
+func (b *Builder) promoted(x, y Value) (Value, Value) {
+	s, t := b.TypeOf(x).DType, b.TypeOf(y).DType
+	if s == t || !s.IsPlain() || !t.IsPlain() {
+		return x, y // an op refuses what are no real numbers
+	}
+	return b.Cast(x, dtype.F32), b.Cast(y, dtype.F32)
 }
 
 // endsWith says that y has the last dimensions of x.
@@ -135,13 +156,21 @@ func (b *Builder) Unary(f op.Func, x Value) Value { return b.Apply(op.Unary, op.
 
 // Gated is f(gate)·up.
 func (b *Builder) Gated(f op.Func, gate, up Value) Value {
+	gate, up = b.promoted(gate, up)
 	return b.Apply(op.Gated, op.Attr{Func: f}, gate, up)[0]
 }
 
-// Dropout drops elements while training and is nothing otherwise.
+// Dropout drops elements while training and is nothing otherwise. A p of 1 makes zeros of all.
 func (b *Builder) Dropout(x Value, p float64) Value {
+	if !(p >= 0 && p <= 1) {
+		b.Fail("%s: a probability of %v; it is from 0 to 1", op.Dropout, p)
+		return 0
+	}
 	if p == 0 || b.Task != Train && !b.Outputs {
 		return x
+	}
+	if p == 1 {
+		return b.Scale(x, 0)
 	}
 	return b.Apply(op.Dropout, op.Attr{Prob: p, Stream: b.Stream()}, x)[0]
 }
@@ -164,11 +193,11 @@ func (b *Builder) Dequantize(w Value) Value {
 
 // Split cuts the last dimension.
 func (b *Builder) Split(x Value, sizes ...int64) []Value {
-	return b.Apply(op.Split, op.Attr{Sizes: sizes}, x)
+	return b.SplitAxis(x, -1, sizes...)
 }
 
 // Concat joins along the last dimension.
-func (b *Builder) Concat(xs ...Value) Value { return b.Apply(op.Concat, op.Attr{}, xs...)[0] }
+func (b *Builder) Concat(xs ...Value) Value { return b.ConcatAxis(-1, xs...) }
 
 // RMSNorm normalizes by the root mean square of groups of len(w) elements.
 func (b *Builder) RMSNorm(x, w Value, eps float64) Value {
@@ -193,11 +222,16 @@ func (b *Builder) Rope(x, positions, freq Value, heads int64, scale float64) Val
 // attn_mask is. A mask that is learned, such as a bias by relative position, gets its gradient.
 type AttentionMasks struct{ Segments, KeyMask, Mask Value }
 
-// Attention of the given heads. Attr needs Heads, KVHeads, Scale and, as wanted,
-// Causal, Window and Prob.
+// Attention of the given heads. Attr needs Heads and, as wanted, KVHeads (0: as many), Scale (0: 1/√width of a head, as in PyTorch),
+// Causal, Window and Prob. Causal takes as many queries as keys: PyTorch's is_causal aligns the first of both and other libraries the last, so that a mask must say it.
 func (b *Builder) Attention(a op.Attr, q, k, v Value, m AttentionMasks) Value {
+	a = b.attentionDefaults(a, q)
 	if b.Task == Generate {
 		b.Fail("this attention has no cache, so the model cannot generate; causal models call nn.CausalAttention")
+		return 0
+	}
+	if s, t := b.TypeOf(q).Shape, b.TypeOf(k).Shape; a.Causal && len(s) == 3 && len(t) == 3 && s[1] != t[1] {
+		b.Fail("%s: causal with %d queries and %d keys, want as many of both; a Mask says which keys a query sees", op.Attention, s[1], t[1])
 		return 0
 	}
 	if m.Mask != 0 && b.TypeOf(m.Mask).DType.Float() {
@@ -223,6 +257,28 @@ func (b *Builder) Attention(a op.Attr, q, k, v Value, m AttentionMasks) Value {
 		a.Stream = b.Stream()
 	}
 	return b.Apply(op.Attention, a, in...)[0]
+}
+
+// attentionDefaults fills in what a call of attention left out, and refuses numbers that no attention has.
+func (b *Builder) attentionDefaults(a op.Attr, q Value) op.Attr {
+	if a.KVHeads == 0 {
+		a.KVHeads = a.Heads
+	}
+	width := b.TypeOf(q).Shape.Last()
+	if b.err != nil || q == 0 {
+		return a
+	}
+	if a.Heads < 1 || width%a.Heads != 0 {
+		b.Fail("%s: %d heads do not divide the %d elements of %v; take a divisor", op.Attention, a.Heads, width, b.TypeOf(q))
+		return a
+	}
+	if a.Scale == 0 {
+		a.Scale = 1 / math.Sqrt(float64(width/a.Heads))
+	}
+	if math.IsNaN(a.Scale) || math.IsInf(a.Scale, 0) || !(a.Prob >= 0 && a.Prob < 1) {
+		b.Fail("%s: a scale of %v and dropout of %v; want a finite number, and 0 to less than 1", op.Attention, a.Scale, a.Prob)
+	}
+	return a
 }
 
 // ofPairs repeats a mask that is the same for all queries or all keys.

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"math"
 	"slices"
 
 	"spillway/op"
@@ -13,11 +14,11 @@ import (
 // no such axis.
 func (b *Builder) fromLast(x Value, axis int) (int64, bool) {
 	rank := len(b.TypeOf(x).Shape)
-	if b.err != nil {
+	if !b.isValue(x) {
 		return 0, false
 	}
 	if axis < -rank || axis >= rank {
-		b.Fail("%v has no axis %d", b.TypeOf(x), axis)
+		b.Fail("%v has no axis %d; its axes are %d to %d, or from the last -1 to %d", b.TypeOf(x), axis, 0, rank-1, -rank)
 		return 0, false
 	}
 	if axis < 0 {
@@ -26,14 +27,25 @@ func (b *Builder) fromLast(x Value, axis int) (int64, bool) {
 	return int64(rank - 1 - axis), true
 }
 
+// isValue is false, and the mistake kept, where x is no value.
+func (b *Builder) isValue(x Value) bool {
+	if x == 0 {
+		b.Fail("an operand is no value: what a call that failed gives, a param that is nil, or a result that is not there")
+	}
+	return b.err == nil
+}
+
 // Reshape gives the same elements another shape; one dimension may be -1.
 func (b *Builder) Reshape(x Value, dims ...int64) Value {
 	s := shape.Shape(slices.Clone(dims))
-	if i := slices.Index(s, -1); i >= 0 {
+	if i := slices.Index(s, -1); i >= 0 && b.err == nil {
 		s[i] = 1
-		if n := s.Elements(); n > 0 {
-			s[i] = b.TypeOf(x).Shape.Elements() / n
+		n := b.TypeOf(x).Shape.Elements()
+		if slices.Min(s) < 1 || s.Check() != nil || n%s.Elements() != 0 {
+			b.Fail("%s: the %d elements of %v as %v; one dimension may be -1, and those given must be positive and divide the elements", op.Reshape, n, b.TypeOf(x), shape.Shape(dims))
+			return 0
 		}
+		s[i] = n / s.Elements()
 	}
 	if b.err == nil && s.Equal(b.TypeOf(x).Shape) {
 		return x
@@ -47,7 +59,7 @@ func (b *Builder) Flatten(x Value, start, end int) Value {
 	last, also := b.fromLast(x, end)
 	s := b.TypeOf(x).Shape
 	if !ok || !also || first < last {
-		b.Fail("flattening axes %d to %d of %v", start, end, b.TypeOf(x))
+		b.Fail("flatten: axes %d to %d of %v; the second must not be before the first", start, end, b.TypeOf(x))
 		return 0
 	}
 	from, to := int64(len(s))-1-first, int64(len(s))-last
@@ -56,7 +68,13 @@ func (b *Builder) Flatten(x Value, start, end int) Value {
 
 // Permute puts the dimensions into another order.
 func (b *Builder) Permute(x Value, axes ...int64) Value {
-	return b.Apply(op.Permute, op.Attr{Axes: slices.Clone(axes)}, x)[0]
+	order, rank := slices.Clone(axes), int64(len(b.TypeOf(x).Shape))
+	for i, axis := range order {
+		if axis < 0 {
+			order[i] += rank
+		}
+	}
+	return b.Apply(op.Permute, op.Attr{Axes: order}, x)[0]
 }
 
 // Transpose exchanges two dimensions.
@@ -75,32 +93,55 @@ func (b *Builder) Transpose(x Value, i, j int) Value {
 	return b.Permute(x, axes...)
 }
 
-// Slice takes elements from start to before end along an axis, each step; negative ones count from
-// behind.
+// Slice takes elements from start to before end along an axis, each step: Python's x[start:end:step]. Negative ones count from
+// behind, and those outside stop at the ends; math.MaxInt64 is "to the end". A slice without elements is refused.
 func (b *Builder) Slice(x Value, axis int, start, end, step int64) Value {
 	at, ok := b.fromLast(x, axis)
 	if !ok {
 		return 0
 	}
 	_, n, _ := b.TypeOf(x).Shape.Around(at, 1)
-	if start < 0 {
-		start += n
+	within := func(i int64) int64 {
+		if i < 0 {
+			i += n
+		}
+		return min(max(i, 0), n)
 	}
-	if end < 0 {
-		end += n
+	first, last := within(start), within(end)
+	if step < 1 || first >= last {
+		b.Fail("%s: from %d to before %d by a step of %d along axis %d of %v, which has %d places; a step is at least 1, and a slice has elements", op.Slice, start, end, step, axis, b.TypeOf(x), n)
+		return 0
 	}
-	step = max(step, 1)
-	return b.Apply(op.Slice, op.Attr{Axis: at, Start: start, Step: step, Length: (end - start + step - 1) / step}, x)[0]
+	return b.Apply(op.Slice, op.Attr{Axis: at, Start: first, Step: step, Length: (last-first-1)/step + 1}, x)[0]
 }
 
-// Pad puts zeros before and behind along an axis.
+// Pad puts zeros before and behind along an axis; less than zero of them takes places away, as in PyTorch.
 func (b *Builder) Pad(x Value, axis int, before, behind int64) Value {
+	x, before, behind = b.cropped(x, axis, before, behind)
 	at, ok := b.fromLast(x, axis)
 	if !ok || before == 0 && behind == 0 {
 		return x
 	}
 	_, n, _ := b.TypeOf(x).Shape.Around(at, 1)
 	return b.Apply(op.Pad, op.Attr{Axis: at, Start: before, Length: before + n + behind}, x)[0]
+}
+
+// cropped takes away what a padding of less than zero does, and gives the padding that is left.
+func (b *Builder) cropped(x Value, axis int, before, behind int64) (Value, int64, int64) {
+	at, ok := b.fromLast(x, axis)
+	if !ok {
+		return 0, 0, 0
+	}
+	_, n, _ := b.TypeOf(x).Shape.Around(at, 1)
+	first, last := max(-before, 0), n-max(-behind, 0)
+	if most := int64(math.MaxInt64) / 4; max(before, behind) > most || min(before, behind) < -most || first >= last {
+		b.Fail("%s: %d before and %d behind axis %d of %v, which has %d places; some must be left, and fewer than %d", op.Pad, before, behind, axis, b.TypeOf(x), n, most)
+		return 0, 0, 0
+	}
+	if first > 0 || last < n {
+		x = b.Slice(x, axis, first, last, 1)
+	}
+	return x, max(before, 0), max(behind, 0)
 }
 
 // PadMode is what Padded puts around a tensor.
@@ -129,7 +170,7 @@ func (b *Builder) Padded(mode PadMode, x Value, axis int, before, behind int64) 
 	n := s[axis]
 	most := map[PadMode]int64{PadReflect: n - 1, PadReplicate: max(before, behind), PadCircular: n}
 	if limit, known := most[mode]; !known || before < 0 || behind < 0 || max(before, behind) > limit || n < 1 {
-		b.Fail("padding %s of %d before and %d behind %d places; it is %s, %s, %s or %s, and within the tensor", mode, before, behind, n, PadZeros, PadReflect, PadReplicate, PadCircular)
+		b.Fail("%s: %q of %d before and %d behind %d places; it is %s, %s, %s or %s, and within the tensor; Slice takes places away", op.Pad, mode, before, behind, n, PadZeros, PadReflect, PadReplicate, PadCircular)
 		return x
 	}
 	part := func(first, count int64) []Value { // places of x
@@ -162,8 +203,9 @@ func (b *Builder) Padded(mode PadMode, x Value, axis int, before, behind int64) 
 	return b.ConcatAxis(axis, slices.Concat(front, []Value{x}, back)...)
 }
 
-// PadConstant puts a number before and behind x along an axis.
+// PadConstant puts a number before and behind x along an axis; less than zero of them takes places away.
 func (b *Builder) PadConstant(x Value, axis int, before, behind int64, number float64) Value {
+	x, before, behind = b.cropped(x, axis, before, behind)
 	at, ok := b.fromLast(x, axis)
 	if !ok || before == 0 && behind == 0 || b.err != nil {
 		return x
@@ -184,38 +226,55 @@ func (b *Builder) PadConstant(x Value, axis int, before, behind int64, number fl
 	return b.ConcatAxis(axis, parts...)
 }
 
-// Expand repeats dimensions of 1, and x as a whole, to a shape.
+// Expand repeats dimensions of 1, and x as a whole, to a shape. A dimension of -1 stays as it is.
 func (b *Builder) Expand(x Value, dims ...int64) Value {
-	if b.err == nil && b.TypeOf(x).Shape.Equal(dims) {
+	s, to := b.TypeOf(x).Shape, slices.Clone(dims)
+	for i := range to {
+		if own := i - len(to) + len(s); to[i] == -1 && own >= 0 {
+			to[i] = s[own]
+		}
+	}
+	if b.err == nil && s.Equal(to) {
 		return x
 	}
-	return b.Apply(op.Expand, op.Attr{Shape: slices.Clone(dims)}, x)[0]
+	return b.Apply(op.Expand, op.Attr{Shape: to}, x)[0]
 }
 
 // SplitAxis cuts along an axis into parts of the given sizes.
 func (b *Builder) SplitAxis(x Value, axis int, sizes ...int64) []Value {
-	at, ok := b.fromLast(x, axis)
-	if !ok {
-		return make([]Value, len(sizes))
+	if at, ok := b.fromLast(x, axis); ok {
+		if parts := b.Apply(op.Split, op.Attr{Axis: at, Sizes: sizes}, x); b.err == nil {
+			return parts
+		}
 	}
-	return b.Apply(op.Split, op.Attr{Axis: at, Sizes: sizes}, x)
+	return make([]Value, len(sizes)) // as many as model code counts with
 }
 
 // ConcatAxis joins along an axis.
 func (b *Builder) ConcatAxis(axis int, xs ...Value) Value {
 	if len(xs) == 0 {
-		b.Fail("nothing is joined")
+		b.Fail("%s: joins 0 tensors; it takes 1 or more", op.Concat)
 		return 0
 	}
 	at, ok := b.fromLast(xs[0], axis)
 	if !ok {
 		return 0
 	}
+	xs = slices.Clone(xs)
+	for i := range xs { // the first is f32 then, where they differ
+		xs[0], xs[i] = b.promoted(xs[0], xs[i])
+	}
+	for i := range xs {
+		_, xs[i] = b.promoted(xs[0], xs[i])
+	}
 	return b.Apply(op.Concat, op.Attr{Axis: at}, xs...)[0]
 }
 
 // Stack joins along a new axis.
 func (b *Builder) Stack(axis int, xs ...Value) Value {
+	if b.err != nil {
+		return 0
+	}
 	parts := make([]Value, len(xs))
 	for i, x := range xs {
 		s := b.TypeOf(x).Shape
@@ -224,7 +283,7 @@ func (b *Builder) Stack(axis int, xs ...Value) Value {
 			at += len(s) + 1
 		}
 		if at < 0 || at > len(s) {
-			b.Fail("%v has no place for an axis %d", b.TypeOf(x), axis)
+			b.Fail("stack: %v has no place for an axis %d; a new one is at 0 to %d, or from the last -1 to %d", b.TypeOf(x), axis, len(s), -len(s)-1)
 			return 0
 		}
 		parts[i] = b.Reshape(x, slices.Insert(slices.Clone(s), at, 1)...)
@@ -232,11 +291,17 @@ func (b *Builder) Stack(axis int, xs ...Value) Value {
 	return b.ConcatAxis(axis, parts...)
 }
 
-// Gather takes x[.. ids[.. i ..] ..] along an axis; ids have the shape of x but for that axis.
+// Gather takes x[.. ids[.. i ..] ..] along an axis; the other axes of ids are as long as those of x, or shorter, as in PyTorch.
 func (b *Builder) Gather(x Value, axis int, ids Value) Value {
 	at, ok := b.fromLast(x, axis)
 	if !ok {
 		return 0
+	}
+	s, t := b.TypeOf(x).Shape, b.TypeOf(ids).Shape
+	for i := range t {
+		if len(t) == len(s) && int64(i) != int64(len(s))-1-at && t[i] < s[i] && b.err == nil {
+			x = b.Slice(x, i, 0, t[i], 1)
+		}
 	}
 	return b.Apply(op.Gather, op.Attr{Axis: at}, x, ids)[0]
 }
@@ -245,6 +310,10 @@ func (b *Builder) Gather(x Value, axis int, ids Value) Value {
 func (b *Builder) IndexSelect(x Value, axis int, ids Value) Value {
 	at, ok := b.fromLast(x, axis)
 	if !ok {
+		return 0
+	}
+	if t := b.TypeOf(ids); len(t.Shape) > 1 {
+		b.Fail("index_select: ids are %v with %d dimensions, want 1; Embedding takes ids of any shape, Gather one for each place", t, len(t.Shape))
 		return 0
 	}
 	s, n := b.TypeOf(x).Shape, b.TypeOf(ids).Shape.Elements()
@@ -268,7 +337,13 @@ func (b *Builder) IndexSelect(x Value, axis int, ids Value) Value {
 
 // Binary is f(x, y) with shapes broadcast.
 func (b *Builder) Binary(f op.Func2, x, y Value) Value {
-	return b.Apply(op.Binary, op.Attr{Func2: f}, x, y)[0]
+	t := b.TypeOf(y).DType
+	x, y = b.promoted(x, y)
+	out := b.Apply(op.Binary, op.Attr{Func2: f}, x, y)[0]
+	if f == op.If || f == op.Unless { // x is a condition
+		return b.Cast(out, t)
+	}
+	return out
 }
 
 // Sub, Div, Pow, Maximum, Minimum, Plus and Times broadcast.
@@ -282,6 +357,7 @@ func (b *Builder) Times(x, y Value) Value   { return b.Binary(op.Times, x, y) }
 
 // Compare is 1 where x and y compare as f says, else 0. No gradient passes through it.
 func (b *Builder) Compare(f op.Func2, x, y Value) Value {
+	x, y = b.promoted(x, y)
 	return b.Apply(op.Compare, op.Attr{Func2: f}, x, y)[0]
 }
 
@@ -295,8 +371,14 @@ func (b *Builder) Map(f op.Func, alpha, beta float64, x Value) Value {
 	return b.Apply(op.Unary, op.Attr{Func: f, Alpha: alpha, Beta: beta}, x)[0]
 }
 
-// Clamp bounds x.
-func (b *Builder) Clamp(x Value, low, high float64) Value { return b.Map(op.Clamp, low, high, x) }
+// Clamp bounds x; infinite bounds are none.
+func (b *Builder) Clamp(x Value, low, high float64) Value {
+	if math.IsNaN(low) || math.IsNaN(high) {
+		b.Fail("clamp: from %v to %v; bounds are numbers, or infinite", low, high)
+		return 0
+	}
+	return b.Map(op.Clamp, low, high, x)
+}
 
 // Power is x to a constant power.
 func (b *Builder) Power(x Value, exponent float64) Value { return b.Map(op.Power, exponent, 0, x) }
@@ -309,16 +391,27 @@ func (b *Builder) PlusConstant(x Value, c float64) Value {
 // Reduce makes one number of all along some axes, of all axes where none are named; then it is [1].
 func (b *Builder) Reduce(r op.Reduction, x Value, keep bool, axes ...int) Value {
 	rank := len(b.TypeOf(x).Shape)
+	if !b.isValue(x) {
+		return 0
+	}
 	reduced := make([]bool, rank)
 	for _, axis := range axes {
 		at, ok := b.fromLast(x, axis)
 		if !ok {
 			return 0
 		}
-		reduced[rank-1-int(at)] = true
+		if i := rank - 1 - int(at); reduced[i] {
+			b.Fail("%s: axis %d of %v appears twice in %v; name each once", op.Reduce, i, b.TypeOf(x), axes)
+			return 0
+		} else {
+			reduced[i] = true
+		}
 	}
 	for i := range reduced {
 		reduced[i] = reduced[i] || len(axes) == 0
+	}
+	if r == op.ReduceMax || r == op.ReduceMin {
+		return b.extreme(r, x, keep, reduced)
 	}
 	for end := rank; end > 0; {
 		if !reduced[end-1] {
@@ -333,6 +426,31 @@ func (b *Builder) Reduce(r op.Reduction, x Value, keep bool, axes ...int) Value 
 		end = first
 	}
 	return x
+}
+
+// extreme is the largest or smallest number over axes. They are brought together first, so that equal ones have equal shares of the gradient.
+func (b *Builder) extreme(r op.Reduction, x Value, keep bool, reduced []bool) Value {
+	var front, back []int64
+	s := slices.Clone(b.TypeOf(x).Shape)
+	for i, is := range reduced {
+		if is {
+			back, s[i] = append(back, int64(i)), 1
+		} else {
+			front = append(front, int64(i))
+		}
+	}
+	if len(back) == 0 {
+		return x
+	}
+	axis := int64(len(reduced)) - 1 - back[len(back)-1]
+	if apart := back[len(back)-1]-back[0] >= int64(len(back)); apart {
+		x, axis = b.Permute(x, slices.Concat(front, back)...), 0
+	}
+	y := b.Apply(op.Reduce, op.Attr{Reduction: r, Axis: axis, Dims: int64(len(back)), KeepDims: keep}, x)[0]
+	if keep && b.err == nil {
+		return b.Reshape(y, s...)
+	}
+	return y
 }
 
 // Sum, Mean, Max and Min are over axes, which are left out of the shape; all where none are named.

@@ -53,7 +53,7 @@ type (
 // Forward keeps the shape: max(0, x) + min(0, alpha·(exp(x/alpha) - 1)).
 func (alpha CELU) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	if alpha == 0 {
-		b.Fail("a CELU with an alpha of 0, which divides")
+		b.Fail("celu: an alpha of %v, which divides; 1 is PyTorch's", float64(alpha))
 		return 0
 	}
 	return b.Scale(b.Map(op.ELU, 1, 0, b.Scale(x, 1/float64(alpha))), float64(alpha))
@@ -61,6 +61,10 @@ func (alpha CELU) Forward(b *graph.Builder, x graph.Value) graph.Value {
 
 // Forward keeps the shape: x, by lambda nearer to 0.
 func (lambda Softshrink) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	if !(lambda >= 0) {
+		b.Fail("softshrink: a lambda of %v; it is 0 or more, and 0.5 in PyTorch", float64(lambda))
+		return 0
+	}
 	return b.Sub(x, b.Clamp(x, -float64(lambda), float64(lambda)))
 }
 
@@ -82,7 +86,7 @@ func (axis GLU) Forward(b *graph.Builder, x graph.Value) graph.Value {
 		at += len(s)
 	}
 	if b.Err() != nil || at < 0 || at >= len(s) || s[at]%2 != 0 {
-		b.Fail("the halves of axis %d of %v", axis, b.TypeOf(x))
+		b.Fail("glu: the halves of axis %d of %v; it takes an axis of even length", axis, b.TypeOf(x))
 		return 0
 	}
 	half := b.SplitAxis(x, at, s[at]/2, s[at]/2)
@@ -104,6 +108,10 @@ func NewPReLU(channels int64) *PReLU { return &PReLU{NewParam(Constant(0.25), ch
 
 // Forward keeps the shape [.. C].
 func (p *PReLU) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	if n, c := p.Weight.Shape.Elements(), b.TypeOf(x).Shape.Last(); n != 1 && n != c && b.Err() == nil {
+		b.Fail("prelu: %d slopes of %v, which has %d channels; take 1 or %d", n, b.TypeOf(x), c, c)
+		return 0
+	}
 	return b.Binary(op.PReLU, x, p.Weight.Value(b))
 }
 

@@ -74,4 +74,4 @@ func targets(b *graph.Builder, dims shape.Shape) graph.Value {
 
 // scale [1] is 1 / what the loss is the mean over, counted over all micro-batches
 // of the iteration: targets that are not ignored, or numbers of the target.
-func scale(b *graph.Builder) graph.Value { return b.Part("scale", dtype.F32, 1) }
+func scale(b *graph.Builder) graph.Value { return b.Part(graph.ScalePart, dtype.F32, 1) }

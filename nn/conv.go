@@ -54,8 +54,12 @@ func (c *Conv) WithoutBias() *Conv {
 // Forward maps [B S.. in] to [B S'.. out].
 func (c *Conv) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	return c.In(b, x, func(x graph.Value) graph.Value {
-		s := c.Spatial
+		s, dims := c.Spatial, len(c.Weight.Shape)-2
 		if c.PaddingMode != "" && c.PaddingMode != graph.PadZeros {
+			if len(s.Padding) != dims {
+				b.Fail("conv: %d numbers of padding by %q for %d spatial dimensions; give one for each", len(s.Padding), c.PaddingMode, dims)
+				return 0
+			}
 			for i, n := range s.Padding {
 				x = b.Padded(c.PaddingMode, x, 1+i, n, n)
 			}
@@ -71,6 +75,7 @@ type ConvTranspose struct {
 	Bias   *Param `hf:"bias,optional"` // [out]
 	op.Spatial
 	OutputPadding []int64 // places more at the end of each dimension
+	out           int64   // channels that NewConvTranspose was asked for
 	Precision
 }
 
@@ -82,7 +87,7 @@ func NewConvTranspose(in, out, groups int64, kernel ...int64) *ConvTranspose {
 		seen *= n
 	}
 	init := Uniform(1 / math.Sqrt(float64(max(seen, 1))))
-	return &ConvTranspose{Weight: NewParam(init, dims...), Bias: NewParam(init, out), Spatial: op.Spatial{Groups: groups}}
+	return &ConvTranspose{Weight: NewParam(init, dims...), Bias: NewParam(init, out), Spatial: op.Spatial{Groups: groups}, out: out}
 }
 
 // Strided is the layer with a stride and a padding, the same in all dimensions.
@@ -95,6 +100,10 @@ func (c *ConvTranspose) Strided(stride, padding int64) *ConvTranspose {
 // Forward maps [B S.. in] to [B S'.. out].
 func (c *ConvTranspose) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	return c.In(b, x, func(x graph.Value) graph.Value {
+		if groups := max(c.Groups, 1); c.out%groups != 0 {
+			b.Fail("%s: %d channels in %d groups; take a divisor", op.ConvInput, c.out, groups)
+			return 0
+		}
 		return b.ConvTranspose(c.Spatial, c.OutputPadding, x, c.Weight.Value(b), c.Bias.Value(b))
 	})
 }
@@ -177,6 +186,10 @@ type Upsample struct {
 func (u Upsample) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	u.Mode = cmp.Or(u.Mode, op.Nearest)
 	sizes, s := u.Sizes, b.TypeOf(x).Shape
+	if sizes != nil && u.Scale != 0 {
+		b.Fail("%s: sizes %v and a scale of %v; give one of them", op.Resample, sizes, u.Scale)
+		return 0
+	}
 	if sizes != nil || len(s) <= 2 {
 		return b.Interpolate(u.Mode, u.AlignCorners, x, sizes, nil)
 	}

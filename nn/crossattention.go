@@ -54,6 +54,14 @@ func NewEmbeddingBag(rows, width int64) *EmbeddingBag {
 
 // Forward maps ids [B N] i32 to [B width].
 func (e *EmbeddingBag) Forward(b *graph.Builder, ids graph.Value) graph.Value {
+	if t := b.TypeOf(ids); len(t.Shape) != 2 && b.Err() == nil {
+		b.Fail("embedding_bag: ids are %v with %d dimensions, want [B N]", t, len(t.Shape))
+		return 0
+	}
+	if e.Mode != op.ReduceSum && e.Mode != op.ReduceMean && e.Mode != op.ReduceMax {
+		b.Fail("embedding_bag: bags reduced by %v, want %v, %v or %v", e.Mode, op.ReduceSum, op.ReduceMean, op.ReduceMax)
+		return 0
+	}
 	rows := e.Embedding.Forward(b, ids)
 	if e.padding == nil || b.Err() != nil {
 		return b.Reduce(e.Mode, rows, false, -2)
@@ -65,10 +73,7 @@ func (e *EmbeddingBag) Forward(b *graph.Builder, ids graph.Value) graph.Value {
 		return b.Sum(b.MaskedFill(rows, pads, 0), -2)
 	case op.ReduceMean:
 		return b.Div(b.Sum(b.MaskedFill(rows, pads, 0), -2), b.Maximum(count, b.Number(rows, 1)))
-	case op.ReduceMax: // that of an empty bag is 0
-		most := b.Max(b.MaskedFill(rows, pads, math.Inf(-1)), -2)
-		return b.Binary(op.If, count, most)
 	}
-	b.Fail("bags reduced by %v, want the sum, the mean or the largest", e.Mode)
-	return 0
+	most := b.Max(b.MaskedFill(rows, pads, math.Inf(-1)), -2)
+	return b.Binary(op.If, count, most) // that of an empty bag is 0
 }

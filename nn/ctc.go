@@ -17,8 +17,12 @@ const impossible = -1e30
 // divides each by its label length first. A program has the steps of all times one after the other.
 func CTC(b *graph.Builder, logp, labels, logpLengths, labelLengths graph.Value, blank int32) graph.Value {
 	s, l := b.TypeOf(logp).Shape, b.TypeOf(labels).Shape
-	if b.Err() != nil || len(s) != 3 || len(l) != 2 || l[0] != s[0] || s[1] < 1 || l[1] < 1 {
-		b.Fail("CTC of %v with labels %v, want [B T C] and [B L]", b.TypeOf(logp), b.TypeOf(labels))
+	if b.Err() != nil || len(s) != 3 || len(l) != 2 || l[0] != s[0] {
+		b.Fail("ctc: %v with labels %v, want [B T C] and [B L]", b.TypeOf(logp), b.TypeOf(labels))
+		return 0
+	}
+	if blank < 0 || int64(blank) >= s[2] {
+		b.Fail("ctc: the blank is class %d of %d; it is 0 to %d", blank, s[2], s[2]-1)
 		return 0
 	}
 	n, times, places := s[0], s[1], 2*l[1]+1
@@ -29,7 +33,7 @@ func CTC(b *graph.Builder, logp, labels, logpLengths, labelLengths graph.Value, 
 	first := slices.Repeat([]float32{impossible}, int(places))
 	first[0], first[1] = 0, 0
 	alpha := b.Plus(steps[0], b.Floats("ctc start", first))
-	ends := b.Reshape(b.Cast(logpLengths, dtype.F32), n, 1, 1)
+	ends := b.Reshape(counts(b, "ctc", logpLengths, n, times), n, 1, 1)
 	for t := 1; t < len(steps); t++ {
 		before := b.PadConstant(b.Slice(alpha, -1, 0, places-1, 1), -1, 1, 0, impossible)
 		two := b.PadConstant(b.Slice(alpha, -1, 0, places-2, 1), -1, 2, 0, impossible)
@@ -37,7 +41,7 @@ func CTC(b *graph.Builder, logp, labels, logpLengths, labelLengths graph.Value, 
 		next := b.Plus(steps[t], b.LogSumExp(b.Stack(0, alpha, before, two), 0))
 		alpha = b.Where(b.Compare(op.Greater, ends, b.Number(ends, float64(t))), next, alpha)
 	}
-	last := b.Scale(b.Reshape(b.Cast(labelLengths, dtype.F32), n, 1, 1), 2) // the blank behind the last label, or that label
+	last := b.Scale(b.Reshape(counts(b, "ctc", labelLengths, n, l[1]), n, 1, 1), 2) // the blank behind the last label, or that label
 	place := make([]float32, places)
 	for i := range place {
 		place[i] = float32(i)
@@ -45,6 +49,19 @@ func CTC(b *graph.Builder, logp, labels, logpLengths, labelLengths graph.Value, 
 	behind := b.Sub(last, b.Floats("ctc places", place))
 	final := b.Times(b.Compare(op.GreaterEqual, behind, b.Number(behind, 0)), b.Compare(op.LessEqual, behind, b.Number(behind, 1)))
 	return b.Scale(b.Reshape(b.LogSumExp(b.Where(final, alpha, b.Number(alpha, impossible)), -1), n), -1)
+}
+
+// counts are lengths [B] i32 as numbers, looked up in a table of 0 to most: so that one out of range is refused as other ids are.
+func counts(b *graph.Builder, of string, lengths graph.Value, n, most int64) graph.Value {
+	if t := b.TypeOf(lengths); b.Err() == nil && (t.DType != dtype.I32 || len(t.Shape) != 1 || t.Shape[0] != n) {
+		b.Fail("%s: lengths are %v, want i32[%d] for as many samples", of, t, n)
+		return 0
+	}
+	table := make([]float32, most+1)
+	for i := range table {
+		table[i] = float32(i)
+	}
+	return b.Embedding(lengths, b.Floats("counts", table, most+1, 1))
 }
 
 // withBlanks are labels [B L] with a blank before, between and behind them [B 2·L+1].

@@ -47,7 +47,7 @@ func (e *Embedding) Forward(b *graph.Builder, ids graph.Value) graph.Value {
 	y := b.Embedding(ids, e.Weight.Value(b))
 	if e.padding != nil {
 		if rows := e.Weight.Shape.Rows(); *e.padding < 0 || *e.padding >= rows {
-			b.Fail("the padding %d of an embedding of %d rows", *e.padding, rows)
+			b.Fail("%s: the padding %d of an embedding of %d rows; it is 0 to %d", op.Embedding, *e.padding, rows, rows-1)
 			return 0
 		}
 		y = b.Where(e.pads(b, ids, b.TypeOf(y).DType), b.Detach(y), y)

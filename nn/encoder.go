@@ -18,7 +18,7 @@ type EncoderMasks struct {
 	Keys bool
 }
 
-// MultiheadAttention is PyTorch's, of a sequence to itself.
+// MultiheadAttention is PyTorch's, of a sequence to itself or, by Attend, to another of its width.
 type MultiheadAttention struct {
 	InWeight *Param  `hf:"in_proj_weight"`        // [3·D D]: queries, keys, values
 	InBias   *Param  `hf:"in_proj_bias,optional"` // [3·D]
@@ -41,24 +41,48 @@ func NewMultiheadAttention(width, heads int64) *MultiheadAttention {
 	return a
 }
 
-// Forward maps x [B T D] to the same shape.
+// Forward maps x [B T D] to the same shape, with the masks of the batch that Masks names.
 func (a *MultiheadAttention) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	return a.Attend(b, x, x, a.Masks.ofBatch(b))
+}
+
+// Attend is attention of x [B T D] to other [B S D], which may be x, with masks that are given; of Masks it heeds Causal.
+func (a *MultiheadAttention) Attend(b *graph.Builder, x, other graph.Value, masks graph.AttentionMasks) graph.Value {
+	itself := x == other
 	return a.In(b, x, func(x graph.Value) graph.Value {
-		width := b.TypeOf(x).Shape.Last()
-		qkv := b.Split(b.Linear(x, a.InWeight.Value(b), a.InBias.Value(b)), width, width, width)
-		attr := op.Attr{
-			Heads: a.Heads, KVHeads: a.Heads, Scale: 1 / math.Sqrt(float64(width)/float64(max(a.Heads, 1))),
-			Causal: a.Masks.Causal, Prob: a.Dropout,
+		of := x
+		if !itself {
+			of = b.Cast(other, b.DType)
 		}
-		var masks graph.AttentionMasks
-		if a.Masks.Scores {
-			masks.Mask = Mask(b)
-		}
-		if a.Masks.Keys {
-			masks.KeyMask = KeyMask(b)
-		}
+		qkv := a.projected(b, x, of)
+		attr := op.Attr{Heads: a.Heads, Causal: a.Masks.Causal, Prob: a.Dropout}
 		return a.Output.Forward(b, b.Attention(attr, qkv[0], qkv[1], qkv[2], masks))
 	})
+}
+
+// projected are queries of x, and keys and values of other: by one matmul where they are the same.
+func (a *MultiheadAttention) projected(b *graph.Builder, x, other graph.Value) []graph.Value {
+	width := b.TypeOf(x).Shape.Last()
+	w, bias := a.InWeight.Value(b), a.InBias.Value(b)
+	if x == other {
+		return b.Split(b.Linear(x, w, bias), width, width, width)
+	}
+	rows, biases := b.SplitAxis(w, 0, width, 2*width), []graph.Value{0, 0}
+	if bias != 0 {
+		biases = b.SplitAxis(bias, 0, width, 2*width)
+	}
+	return append([]graph.Value{b.Linear(x, rows[0], biases[0])}, b.Split(b.Linear(other, rows[1], biases[1]), width, width)...)
+}
+
+// ofBatch are the masks that are tensors of the batch.
+func (m EncoderMasks) ofBatch(b *graph.Builder) (masks graph.AttentionMasks) {
+	if m.Scores {
+		masks.Mask = Mask(b)
+	}
+	if m.Keys {
+		masks.KeyMask = KeyMask(b)
+	}
+	return masks
 }
 
 // TransformerEncoderLayer is PyTorch's layer of the same name.
@@ -108,25 +132,55 @@ func NewTransformerEncoderLayer(c EncoderConfig) *TransformerEncoderLayer {
 	return l
 }
 
-// Forward maps x [B T D] to the same shape.
+// Forward maps x [B T D] to the same shape, with the masks of the batch that Attention.Masks names.
 func (l *TransformerEncoderLayer) Forward(b *graph.Builder, x graph.Value) graph.Value {
+	return l.ForwardMasked(b, x, l.Attention.Masks.ofBatch(b))
+}
+
+// ForwardMasked is Forward with masks that are given, as for sequences of another length than b.Seq.
+func (l *TransformerEncoderLayer) ForwardMasked(b *graph.Builder, x graph.Value, masks graph.AttentionMasks) graph.Value {
 	return l.In(b, x, func(x graph.Value) graph.Value {
-		if l.NormFirst {
-			x = b.Add(x, l.attend(b, l.Norm1.Forward(b, x)))
-			return b.Add(x, l.feed(b, l.Norm2.Forward(b, x)))
-		}
-		x = l.Norm1.Forward(b, b.Add(x, l.attend(b, x)))
-		return l.Norm2.Forward(b, b.Add(x, l.feed(b, x)))
+		x = l.added(b, l.Norm1, x, func(x graph.Value) graph.Value { return l.Attention.Attend(b, x, x, masks) })
+		return l.added(b, l.Norm2, x, func(x graph.Value) graph.Value { return l.feed(b, x) })
 	})
 }
 
-func (l *TransformerEncoderLayer) attend(b *graph.Builder, x graph.Value) graph.Value {
-	return l.Dropout.Forward(b, l.Attention.Forward(b, x))
+// added is x with what a part of the layer makes of it, and a norm before that part or behind the sum.
+func (l *TransformerEncoderLayer) added(b *graph.Builder, norm *LayerNorm, x graph.Value, part func(x graph.Value) graph.Value) graph.Value {
+	if l.NormFirst {
+		return b.Add(x, l.Dropout.Forward(b, part(norm.Forward(b, x))))
+	}
+	return norm.Forward(b, b.Add(x, l.Dropout.Forward(b, part(x))))
 }
 
 func (l *TransformerEncoderLayer) feed(b *graph.Builder, x graph.Value) graph.Value {
-	h := l.Dropout.Forward(b, l.Func.Forward(b, l.Linear1.Forward(b, x)))
-	return l.Dropout.Forward(b, l.Linear2.Forward(b, h))
+	return l.Linear2.Forward(b, l.Dropout.Forward(b, l.Func.Forward(b, l.Linear1.Forward(b, x))))
+}
+
+// TransformerDecoderLayer is PyTorch's layer of the same name: an encoder's, that looks at the memory of an encoder between its attention and its MLP.
+type TransformerDecoderLayer struct {
+	TransformerEncoderLayer `hf:""`
+	Cross                   *MultiheadAttention `hf:"multihead_attn"`
+	Norm3                   *LayerNorm          `hf:"norm3"`
+}
+
+// NewTransformerDecoderLayer makes a layer that starts as PyTorch's. Masks of the config are those of its attention to itself: Causal mostly.
+func NewTransformerDecoderLayer(c EncoderConfig) *TransformerDecoderLayer {
+	l := &TransformerDecoderLayer{*NewTransformerEncoderLayer(c), NewMultiheadAttention(c.Width, c.Heads), NewLayerNorm(c.Width, c.Eps)}
+	if l.Cross.Dropout = c.Dropout; c.NoBias {
+		l.Cross.InBias, l.Cross.Output.Bias, l.Norm3.Bias = nil, nil, nil
+	}
+	return l
+}
+
+// Forward maps x [B T D] and a memory [B S D] to [B T D]. Masks are those of x and of the memory: PyTorch's tgt_mask and tgt_key_padding_mask, memory_mask and
+// memory_key_padding_mask, of which the second says the opposite of KeyMask.
+func (l *TransformerDecoderLayer) Forward(b *graph.Builder, x, memory graph.Value, own, other graph.AttentionMasks) graph.Value {
+	return l.In(b, x, func(x graph.Value) graph.Value {
+		x = l.added(b, l.Norm1, x, func(x graph.Value) graph.Value { return l.Attention.Attend(b, x, x, own) })
+		x = l.added(b, l.Norm2, x, func(x graph.Value) graph.Value { return l.Cross.Attend(b, x, memory, other) })
+		return l.added(b, l.Norm3, x, func(x graph.Value) graph.Value { return l.feed(b, x) })
+	})
 }
 
 // TransformerEncoder is PyTorch's stack of layers. It is a layer, and a whole model

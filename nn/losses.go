@@ -36,7 +36,7 @@ func Mean(b *graph.Builder, x graph.Value) graph.Value {
 }
 
 // SampleScale [1] is 1 / the samples of the batch, counted over all micro-batches.
-func SampleScale(b *graph.Builder) graph.Value { return b.Part("sample_scale", dtype.F32, 1) }
+func SampleScale(b *graph.Builder) graph.Value { return b.Part(graph.SampleScalePart, dtype.F32, 1) }
 
 // SquaredError, AbsoluteError, Huber and SmoothL1 are of each element, as PyTorch's with reduction none.
 func SquaredError(b *graph.Builder, y, target graph.Value) graph.Value {
@@ -50,6 +50,10 @@ func AbsoluteError(b *graph.Builder, y, target graph.Value) graph.Value {
 
 // Huber is half the square of the difference up to delta, and a line beyond.
 func Huber(b *graph.Builder, y, target graph.Value, delta float64) graph.Value {
+	if !(delta > 0) {
+		b.Fail("huber: a delta of %v; it is above 0, and 1 in PyTorch", delta)
+		return 0
+	}
 	d := difference(b, y, target)
 	near := b.Clamp(b.Unary(op.Abs, d), 0, delta) // |d| up to delta
 	return b.Plus(b.Scale(b.Unary(op.Square, near), 0.5), b.Scale(b.Sub(b.Unary(op.Abs, d), near), delta))
@@ -59,6 +63,10 @@ func Huber(b *graph.Builder, y, target graph.Value, delta float64) graph.Value {
 func SmoothL1(b *graph.Builder, y, target graph.Value, beta float64) graph.Value {
 	if beta == 0 {
 		return AbsoluteError(b, y, target)
+	}
+	if !(beta > 0) {
+		b.Fail("smooth_l1: a beta of %v; it is 0 or more, and 1 in PyTorch", beta)
+		return 0
 	}
 	return b.Scale(Huber(b, y, target, beta), 1/beta)
 }
@@ -106,40 +114,57 @@ type CrossEntropyOptions struct {
 
 // CrossEntropyOf is the cross-entropy [1] of logits [.. C] against batch part "targets" [..], of which
 // op.IgnoreIndex counts for nothing. With weights it is divided by the sum of the weights of the targets, and a batch must be
-// one micro-batch.
+// one micro-batch. CrossEntropyEach takes targets of any name.
 func CrossEntropyOf(b *graph.Builder, logits graph.Value, o CrossEntropyOptions) graph.Value {
 	s := b.TypeOf(logits).Shape
 	if b.Err() != nil {
 		return 0
 	}
-	classes := s.Last()
-	rows := s.Elements() / classes
-	if o.Weights != nil && int64(len(o.Weights)) != classes || o.Smoothing < 0 || o.Smoothing > 1 {
-		b.Fail("cross-entropy of %d classes with %d weights and a smoothing of %v", classes, len(o.Weights), o.Smoothing)
-		return 0
-	}
-	ids, counts := countedTargets(b, b.Reshape(targets(b, s[:len(s)-1]), rows), classes)
-	logp := b.LogSoftmax(b.Cast(b.Reshape(logits, rows, classes), dtype.F32), -1)
-	picked := b.Reshape(b.Gather(logp, -1, b.Reshape(ids, rows, 1)), rows)
-	weight := counts
-	if o.Weights != nil {
-		b.NeedWholeBatch() // the sum is over all targets
-		table := b.Floats("class weights", o.Weights)
-		weight = b.Times(counts, b.Reshape(b.Embedding(ids, b.Reshape(table, classes, 1)), rows))
-	}
-	loss := b.Scale(b.Sum(b.Times(weight, picked)), -(1 - o.Smoothing))
-	if o.Smoothing > 0 {
-		each := logp
-		if o.Weights != nil {
-			each = b.Times(logp, b.Floats("class weights", o.Weights))
-		}
-		loss = b.Sub(loss, b.Scale(b.Sum(b.Times(counts, b.Sum(each, -1))), o.Smoothing/float64(classes)))
-	}
+	rows, weight, counts := crossEntropies(b, logits, targets(b, s[:len(s)-1]), o)
+	loss := b.Sum(rows)
 	if o.Weights != nil { // the scale divides by the number of targets
+		b.NeedWholeBatch() // the sum is over all targets
 		total := b.Maximum(b.Sum(weight), b.Floats("least", []float32{1e-30}))
 		loss = b.Div(b.Times(loss, b.Sum(counts)), total)
 	}
 	return b.Mul(loss, scale(b))
+}
+
+// CrossEntropyEach is the cross-entropy [..] of each row of logits [.. C] against targets [..] i32, PyTorch's with reduction none: 0 for
+// op.IgnoreIndex. Mean over it divides by all targets, ignored ones too.
+func CrossEntropyEach(b *graph.Builder, logits, targets graph.Value, o CrossEntropyOptions) graph.Value {
+	rows, _, _ := crossEntropies(b, logits, targets, o)
+	return b.Reshape(rows, b.TypeOf(targets).Shape...)
+}
+
+// crossEntropies are those of all rows [N], with the weight of each and whether it counts.
+func crossEntropies(b *graph.Builder, logits, targets graph.Value, o CrossEntropyOptions) (loss, weight, counts graph.Value) {
+	s, t := b.TypeOf(logits).Shape, b.TypeOf(targets).Shape
+	if b.Err() != nil || len(s) == 0 || !t.Equal(s[:len(s)-1]) {
+		b.Fail("cross_entropy: of logits %v and targets %v; it takes [.. C] and [..]", b.TypeOf(logits), b.TypeOf(targets))
+		return 0, 0, 0
+	}
+	classes, rows := s.Last(), s.Rows()
+	if o.Weights != nil && int64(len(o.Weights)) != classes || !(o.Smoothing >= 0 && o.Smoothing <= 1) {
+		b.Fail("cross_entropy: of %d classes with %d weights and a smoothing of %v; it takes a weight for each class or none, and 0 to 1", classes, len(o.Weights), o.Smoothing)
+		return 0, 0, 0
+	}
+	ids, counts := countedTargets(b, b.Reshape(targets, rows), classes)
+	logp := b.LogSoftmax(b.Cast(b.Reshape(logits, rows, classes), dtype.F32), -1)
+	picked := b.Reshape(b.Gather(logp, -1, b.Reshape(ids, rows, 1)), rows)
+	weight = counts
+	if o.Weights != nil {
+		table := b.Floats("class weights", o.Weights)
+		weight = b.Times(counts, b.Reshape(b.Embedding(ids, b.Reshape(table, classes, 1)), rows))
+		if o.Smoothing > 0 {
+			logp = b.Times(logp, table)
+		}
+	}
+	loss = b.Scale(b.Times(weight, picked), -(1 - o.Smoothing))
+	if o.Smoothing > 0 {
+		loss = b.Sub(loss, b.Scale(b.Times(counts, b.Sum(logp, -1)), o.Smoothing/float64(classes)))
+	}
+	return loss, weight, counts
 }
 
 // countedTargets are ids with 0 for ignored ones, and 1 or 0 for whether they count.
@@ -165,7 +190,7 @@ func SequenceLogProb(b *graph.Builder, logits, targets graph.Value) graph.Value 
 // row [..], multiplied by the square of the temperature.
 func Distillation(b *graph.Builder, student, teacher graph.Value, temperature float64) graph.Value {
 	if !(temperature > 0) {
-		b.Fail("a temperature of %v; it must be above 0", temperature)
+		b.Fail("distillation: a temperature of %v; it must be above 0", temperature)
 		return 0
 	}
 	soft := func(x graph.Value) graph.Value {
@@ -208,7 +233,8 @@ func FlowPoint(b *graph.Builder, dims ...int64) graph.Value {
 // FlowLoss [1] is the mean squared difference of a velocity [B dims..] from data - noise.
 func FlowLoss(b *graph.Builder, velocity graph.Value) graph.Value {
 	s := b.TypeOf(velocity).Shape
-	if b.Err() != nil {
+	if b.Err() != nil || len(s) == 0 {
+		b.Fail("flow loss: the velocity is %v with %d dimensions; it takes [B dims..]", b.TypeOf(velocity), len(s))
 		return 0
 	}
 	data, noise := flowEnds(b, s[1:])
@@ -223,6 +249,10 @@ func flowEnds(b *graph.Builder, dims []int64) (data, noise graph.Value) {
 // DPO is the loss of direct preference optimization by pair [B]: of the log-probabilities of the chosen and the rejected
 // answer under the model and under the reference, all [B].
 func DPO(b *graph.Builder, chosen, rejected, chosenReference, rejectedReference graph.Value, beta, smoothing float64) graph.Value {
+	if !(smoothing >= 0 && smoothing <= 1) {
+		b.Fail("dpo: a smoothing of %v; it is from 0 to 1, and mostly below 0.5", smoothing)
+		return 0
+	}
 	margin := b.Scale(b.Sub(b.Sub(chosen, rejected), b.Sub(chosenReference, rejectedReference)), beta)
 	loss := b.Scale(b.Unary(op.LogSigmoid, margin), -(1 - smoothing))
 	if smoothing > 0 {

@@ -169,3 +169,15 @@ func TestStorage(t *testing.T) {
 		t.Error("a trained weight is stored in 4 bits")
 	}
 }
+
+// A layer of a model that computes in 16 bits takes real numbers of another type, as under PyTorch's autocast: they are rounded first.
+func TestLayersCastTheirInputs(t *testing.T) {
+	build := func(input func(b *graph.Builder) graph.Value) []float64 {
+		l := nn.NewLinear(5, 4)
+		m := &oneBlock{l, func(b *graph.Builder) graph.Value { return l.Forward(b, input(b)) }}
+		s, in := traced(t, m, graph.Config{MicroBatchSize: 2, Seq: 1, DType: dtype.BF16, Task: graph.Infer}, 1)
+		return result(t, s, in)
+	}
+	wide := func(b *graph.Builder) graph.Value { return floats(b, 2, 5) }
+	same(t, "a layer of f32", build(wide), build(func(b *graph.Builder) graph.Value { return b.Cast(wide(b), b.DType) }))
+}

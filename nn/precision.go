@@ -14,10 +14,14 @@ type Precision struct {
 	DType dtype.Type
 }
 
-// In runs a layer in its own type: its input is cast on the way in, its result on the way out.
+// In runs a layer in its own type: its input is cast on the way in, its result on the way out. A layer without one casts real numbers of
+// another type to that of the model, as PyTorch's autocast does.
 func (p Precision) In(b *graph.Builder, x graph.Value, layer func(x graph.Value) graph.Value) graph.Value {
 	outer := b.DType
 	if p.DType == dtype.Invalid || p.DType == outer {
+		if t := b.TypeOf(x).DType; t.IsPlain() {
+			x = b.Cast(x, outer)
+		}
 		return layer(x)
 	}
 	return b.Cast(p.last(b, x, layer), outer)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"spillway/dtype"
 	"spillway/graph"
 	"spillway/op"
 )
@@ -97,6 +96,9 @@ func (r *Recurrent) ForwardFrom(b *graph.Builder, x, h, c graph.Value) (y, hn, c
 func (r *Recurrent) ForwardPacked(b *graph.Builder, x, h, c, lengths graph.Value) (y, hn, cn graph.Value) {
 	y = r.Precision.In(b, x, func(x graph.Value) graph.Value {
 		states := make([]state, len(r.weights))
+		if !r.valid(b, x, h, c) {
+			return 0
+		}
 		for i := range states {
 			at := func(v graph.Value) graph.Value {
 				if v == 0 {
@@ -121,8 +123,7 @@ func (r *Recurrent) ForwardPacked(b *graph.Builder, x, h, c, lengths graph.Value
 
 // forward leaves the states at the end in states.
 func (r *Recurrent) forward(b *graph.Builder, x graph.Value, states []state, lengths graph.Value) graph.Value {
-	if s := b.TypeOf(x).Shape; b.Err() == nil && (len(s) != 3 || s[2] != r.In || s[1] < 1) {
-		b.Fail("%v of %v, want [B T %d]", r.Cell, b.TypeOf(x), r.In)
+	if !r.valid(b, x, 0, 0) {
 		return 0
 	}
 	within := r.within(b, x, lengths)
@@ -143,13 +144,38 @@ func (r *Recurrent) forward(b *graph.Builder, x graph.Value, states []state, len
 	return b.Permute(x, 1, 0, 2)
 }
 
+// valid is false, and the mistake kept, for numbers that no recurrent layer has, and for inputs and states that do not fit it.
+func (r *Recurrent) valid(b *graph.Builder, x, h, c graph.Value) bool {
+	s, directions := b.TypeOf(x).Shape, 1
+	if r.Bidirectional {
+		directions = 2
+	}
+	switch {
+	case b.Err() != nil:
+	case r.Cell.gates() == 0 || r.Layers < 1 || len(r.weights) != r.Layers*directions:
+		b.Fail("%s: %d layers in %d directions with weights of %d; NewLSTM, NewGRU and NewRNN make it, of 1 layer or more", r.Cell, r.Layers, directions, len(r.weights))
+	case len(s) != 3 || s[2] != r.In:
+		b.Fail("%s: %v, want [B T %d]", r.Cell, b.TypeOf(x), r.In)
+	case r.Dropout != 0 && r.Layers == 1 || !(r.Dropout >= 0 && r.Dropout <= 1):
+		b.Fail("%s: a dropout of %v between %d layers; it is from 0 to 1, and 0 where there is one layer", r.Cell, r.Dropout, r.Layers)
+	case c != 0 && r.Cell != LSTMCell:
+		b.Fail("%s: states c %v, which only %s has", r.Cell, b.TypeOf(c), LSTMCell)
+	}
+	for _, v := range []graph.Value{h, c} {
+		if want := []int64{int64(len(r.weights)), s[0], r.Hidden}; v != 0 && b.Err() == nil && !b.TypeOf(v).Shape.Equal(want) {
+			b.Fail("%s: states are %v, want %v: layers·directions, samples, hidden", r.Cell, b.TypeOf(v), want)
+		}
+	}
+	return b.Err() == nil
+}
+
 // within says for each position of x [B T in] whether sequences have it, 1 or 0 [1 B 1]; nil where all have all.
 func (r *Recurrent) within(b *graph.Builder, x, lengths graph.Value) []graph.Value {
 	s := b.TypeOf(x).Shape
 	if lengths == 0 || b.Err() != nil {
 		return nil
 	}
-	ends, list := b.Reshape(b.Cast(lengths, dtype.F32), 1, s[0], 1), make([]graph.Value, s[1])
+	ends, list := b.Reshape(counts(b, string(r.Cell), lengths, s[0], s[1]), 1, s[0], 1), make([]graph.Value, s[1])
 	for t := range list {
 		list[t] = b.Cast(b.Compare(op.Greater, ends, b.Number(ends, float64(t))), b.TypeOf(x).DType)
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"spillway/graph"
+	"spillway/op"
 )
 
 // Rope are rotary positions.
@@ -13,8 +14,11 @@ type Rope struct {
 	Scale float64
 }
 
-// NewRope has the frequencies of the original: theta^(-2i/dims), rounded to float32 where transformers rounds.
+// NewRope has the frequencies of the original for an even number of dimensions: theta^(-2i/dims), rounded to float32 where transformers rounds.
 func NewRope(theta float64, dims int64) *Rope {
+	if dims < 2 || dims%2 != 0 {
+		return &Rope{} // which Forward refuses
+	}
 	freq := make([]float32, dims/2)
 	for i := range freq {
 		exponent := float32(2*i) / float32(dims)
@@ -25,6 +29,10 @@ func NewRope(theta float64, dims int64) *Rope {
 
 // Forward rotates the heads of x [B T H·D].
 func (r *Rope) Forward(b *graph.Builder, x graph.Value, heads int64) graph.Value {
+	if len(r.Freq) == 0 {
+		b.Fail("%s: %d frequencies for %d heads of %v; NewRope takes an even number of dimensions, 2 or more", op.Rope, len(r.Freq), heads, b.TypeOf(x))
+		return 0
+	}
 	return b.Rope(x, Positions(b), b.Floats("rope", r.Freq), heads, r.Scale)
 }
 
@@ -37,10 +45,18 @@ const (
 	InterleavedRope RopeForm = "interleaved" // neighbours: GPT-J, the original
 )
 
+// known is false, and the mistake kept, for a form that is none of them.
+func (form RopeForm) known(b *graph.Builder) bool {
+	if form != HalfRope && form != InterleavedRope {
+		b.Fail("%s: the form %q; it is %q or %q", op.Rope, form, HalfRope, InterleavedRope)
+	}
+	return b.Err() == nil
+}
+
 // RotatePartly rotates the first dims elements of each head of x [B T H·D] in a form, and leaves the others.
 func RotatePartly(b *graph.Builder, r *Rope, form RopeForm, x graph.Value, heads, dims int64) graph.Value {
 	s := b.TypeOf(x).Shape
-	if b.Err() != nil {
+	if !form.known(b) {
 		return 0
 	}
 	if len(s) != 3 || heads < 1 || s[2]%heads != 0 || dims < 2 || dims%2 != 0 || dims > s[2]/heads || int64(len(r.Freq)) != dims/2 {
@@ -82,7 +98,7 @@ func RotateSections(b *graph.Builder, form RopeForm, x graph.Value, heads int64,
 		sizes[i] = int64(len(part.Freq))
 		half += sizes[i]
 	}
-	if b.Err() != nil {
+	if !form.known(b) {
 		return 0
 	}
 	if len(s) != 3 || heads < 1 || half < 1 || s[2] != 2*half*heads {

@@ -88,7 +88,7 @@ func attentionOperands(a Attr, in []Type, fixed int) error {
 		return err
 	}
 	if in[0].DType != in[1].DType {
-		return fmt.Errorf("q %v and k %v: element types differ", in[0], in[1])
+		return fmt.Errorf("q %v and k %v: element types differ; cast one of them", in[0], in[1])
 	}
 	q, k := in[0].Shape, in[1].Shape
 	switch {

@@ -28,7 +28,7 @@ func inferBatchMatMul(a Attr, in []Type) ([]Type, error) {
 		return nil, fmt.Errorf("%v times %v: inner dimensions %d and %d differ", in[0], in[1], ka, kb)
 	}
 	if in[0].DType != in[1].DType {
-		return nil, fmt.Errorf("%v times %v: element types differ", in[0], in[1])
+		return nil, fmt.Errorf("%v times %v: element types differ; cast one of them", in[0], in[1])
 	}
 	batch, err := shape.Broadcast(batchOf(in[0].Shape), batchOf(in[1].Shape))
 	if err != nil {

@@ -100,7 +100,7 @@ func broadcast(in []Type) ([]Type, error) {
 	case err != nil:
 		return nil, err
 	case in[0].DType != in[1].DType:
-		return nil, fmt.Errorf("%v and %v: element types differ", in[0], in[1])
+		return nil, fmt.Errorf("%v and %v: element types differ; cast one of them", in[0], in[1])
 	case len(s) > maxRank:
 		return nil, fmt.Errorf("%v has %d dimensions, %d is the most", s, len(s), maxRank)
 	}

@@ -46,7 +46,7 @@ func inferCachedAttention(a Attr, in []Type) ([]Type, error) {
 	q, k, pages := in[0].Shape, in[1].Shape, in[7].Shape
 	switch {
 	case in[0].DType != in[1].DType:
-		return nil, fmt.Errorf("q %v and k %v: element types differ", in[0], in[1])
+		return nil, fmt.Errorf("q %v and k %v: element types differ; cast one of them", in[0], in[1])
 	case len(q) != 3 || len(k) != 3 || q[0] != 1 || k[0] != 1 || q[1] != k[1]:
 		return nil, fmt.Errorf("q %v and k %v, want [1 R H·D] and [1 R K·D]", in[0], in[1])
 	case a.Heads < 1 || a.KVHeads < 1 || a.Heads%a.KVHeads != 0 || q[2]%a.Heads != 0 || k[2]%a.KVHeads != 0 || q[2]/a.Heads != k[2]/a.KVHeads:

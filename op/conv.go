@@ -129,8 +129,8 @@ func convolves(s Spatial, x, w shape.Shape) (shape.Shape, error) {
 	y := shape.Shape{x[0]}
 	for i := range n {
 		stride, pad, dilation := at(s.Stride, i, 1), at(s.Padding, i, 0), at(s.Dilation, i, 1)
-		if stride < 1 || pad < 0 || dilation < 1 || w[2+i] < 1 || pad > 1<<30 || dilation > 1<<20 || w[2+i] > 1<<20 {
-			return nil, fmt.Errorf("spatial dimension %d has a window of %d, stride %d, padding %d, dilation %d", i, w[2+i], stride, pad, dilation)
+		if stride < 1 || pad < 0 || dilation < 1 || w[2+i] < 1 || stride > 1<<30 || pad > 1<<30 || dilation > 1<<20 || w[2+i] > 1<<20 {
+			return nil, fmt.Errorf("spatial dimension %d has a window of %d, stride %d, padding %d, dilation %d; padding is at least 0, the others 1", i, w[2+i], stride, pad, dilation)
 		}
 		left := x[1+i] + 2*pad - dilation*(w[2+i]-1) - 1
 		if left < 0 {
@@ -144,7 +144,7 @@ func convolves(s Spatial, x, w shape.Shape) (shape.Shape, error) {
 func lists(s Spatial, n int) error {
 	for _, l := range [][]int64{s.Kernel, s.Stride, s.Padding, s.Dilation} {
 		if len(l) != 0 && len(l) != n {
-			return fmt.Errorf("has %d numbers for %d spatial dimensions", len(l), n)
+			return fmt.Errorf("has %d numbers for %d spatial dimensions; give one for each", len(l), n)
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ func inferConv(a Attr, in []Type) ([]Type, error) {
 	}
 	y, err := convolves(a.Spatial, in[0].Shape, in[1].Shape)
 	if err == nil && in[0].DType != in[1].DType {
-		err = fmt.Errorf("%v convolved with %v: element types differ", in[0], in[1])
+		err = fmt.Errorf("%v convolved with %v: element types differ; cast one of them", in[0], in[1])
 	}
 	if err == nil && a.Bias {
 		err = check(float(in, 2), vector(in, 2, in[1].Shape[0]))
@@ -195,7 +195,7 @@ func inferConvGrad(a Attr, in []Type, x, w, y shape.Shape) ([]Type, error) {
 		err = fmt.Errorf("the convolution of %v with %v is %v, got %v", x, w, made, y)
 	}
 	if err == nil && in[0].DType != in[1].DType {
-		err = fmt.Errorf("%v and %v: element types differ", in[0], in[1])
+		err = fmt.Errorf("%v and %v: element types differ; cast one of them", in[0], in[1])
 	}
 	return []Type{{in[0].DType, a.Shape}}, err
 }

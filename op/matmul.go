@@ -37,7 +37,7 @@ func inferMatMul(a Attr, in []Type) ([]Type, error) {
 		return nil, fmt.Errorf("%v times %v: inner dimensions %d and %d differ", in[0], in[1], ka, kb)
 	}
 	if in[0].DType != in[1].DType {
-		return nil, fmt.Errorf("%v times %v: element types differ", in[0], in[1])
+		return nil, fmt.Errorf("%v times %v: element types differ; cast one of them", in[0], in[1])
 	}
 	if a.Bias {
 		if err := check(float(in, 2), vector(in, 2, n)); err != nil {

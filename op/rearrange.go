@@ -27,8 +27,8 @@ func inferSplit(a Attr, in []Type) ([]Type, error) {
 	var sum int64
 	out := make([]Type, len(a.Sizes))
 	for i, n := range a.Sizes {
-		if n <= 0 {
-			return nil, fmt.Errorf("part %d has size %d", i, n)
+		if n <= 0 || n > whole {
+			return nil, fmt.Errorf("part %d has size %d, want 1 to the %d of that dimension of %v", i, n, whole, in[0])
 		}
 		sum += n
 		out[i] = Type{in[0].DType, in[0].Shape.With(a.Axis, n)}

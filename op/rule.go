@@ -27,6 +27,9 @@ func arity(in []Type, want int, optional ...bool) error {
 func float(in []Type, which ...int) error {
 	for _, i := range which {
 		if !in[i].DType.Float() || in[i].DType.Block() {
+			if in[i].DType == dtype.I32 {
+				return fmt.Errorf("operand %d is %v, want real numbers; cast ids to f32 first", i, in[i])
+			}
 			return fmt.Errorf("operand %d is %v, want real numbers", i, in[i])
 		}
 	}

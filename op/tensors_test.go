@@ -3,6 +3,7 @@ package op_test
 import (
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"spillway/dtype"
@@ -61,8 +62,8 @@ func multiplied(trans bool) func(b *trial) graph.Value {
 
 func masked(causal bool) func(b *trial) graph.Value {
 	return func(b *trial) graph.Value {
-		a := op.Attr{Heads: 4, KVHeads: 2, Scale: 0.6, Causal: causal}
-		return b.Attention(a, b.real("q"), b.real("k"), b.real("v"), graph.AttentionMasks{Mask: b.real("mask")})
+		a := op.Attr{Heads: 4, KVHeads: 2, Scale: 0.6, Causal: causal, Mask: true}
+		return b.Apply(op.Attention, a, b.real("q"), b.real("k"), b.real("v"), b.real("mask"))[0]
 	}
 }
 
@@ -204,6 +205,8 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 		x := b.real("x")
 		return b.MaskedFill(x, b.Compare(op.Greater, x, b.Number(x, 0.3)), -2.5)
 	},
+	"cumprod":           func(b *trial) graph.Value { return b.CumProd(b.real("x"), 1) },
+	"cumprod_one":       func(b *trial) graph.Value { return b.CumProd(b.real("x"), -1) },
 	"var":               func(b *trial) graph.Value { return b.Var(b.real("x"), 1, 0, 2) },
 	"var_all":           func(b *trial) graph.Value { return b.Var(b.real("x"), 0) },
 	"std":               func(b *trial) graph.Value { return b.Std(b.real("x"), 1, 1) },
@@ -214,6 +217,12 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 	"embedding_padding": func(b *trial) graph.Value { return paddedTable(b).Forward(b.Builder, b.integers("ids")) },
 	"embedding_bag_sum": bags(op.ReduceSum), "embedding_bag_mean": bags(op.ReduceMean), "embedding_bag_max": bags(op.ReduceMax),
 	"lstm_packed": recurrent(nn.NewLSTM(3, 4, 2, true)), "gru_packed": recurrent(nn.NewGRU(3, 4, 2, true)),
+	"cross_entropy_each": func(b *trial) graph.Value {
+		return nn.CrossEntropyEach(b.Builder, b.real("x"), b.integers("ids"), nn.CrossEntropyOptions{})
+	},
+	"cross_entropy_smoothed": func(b *trial) graph.Value {
+		return nn.CrossEntropyEach(b.Builder, b.real("x"), b.integers("ids"), nn.CrossEntropyOptions{Weights: []float32{0.5, 2, 1, 1.5}, Smoothing: 0.2})
+	},
 	"triplet_margin": func(b *trial) graph.Value {
 		return nn.TripletMargin(b.Builder, b.real("a"), b.real("b"), b.real("c"), 0.7)
 	},
@@ -235,6 +244,37 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 	"ctc": func(b *trial) graph.Value {
 		return nn.CTC(b.Builder, b.LogSoftmax(b.real("x"), -1), b.integers("labels"), b.integers("times"), b.integers("lengths"), 0)
 	},
+
+	"slice_outside":    func(b *trial) graph.Value { return b.Slice(b.Slice(b.real("x"), 0, -9, 9, 1), 1, -3, math.MaxInt64, 2) },
+	"permute_negative": func(b *trial) graph.Value { return b.Permute(b.real("x"), -1, 0, -2) },
+	"stack_negative": func(b *trial) graph.Value {
+		x := b.real("x")
+		return b.Stack(-2, x, b.Mul(x, x))
+	},
+	"expand_kept": func(b *trial) graph.Value {
+		return b.Reshape(b.Expand(b.Slice(b.real("x"), 1, 0, 1, 1), 4, 2, -1, -1), 4, 2, 3)
+	},
+	"pad_away":          func(b *trial) graph.Value { return b.Pad(b.Pad(b.real("x"), -1, 1, -1), 1, -2, 1) },
+	"pad_away_constant": func(b *trial) graph.Value { return b.PadConstant(b.real("x"), 1, -1, 2, -1.5) },
+	"chunk_uneven": func(b *trial) graph.Value {
+		p := b.Chunk(b.real("x"), 1, 4)
+		slices.Reverse(p)
+		return b.ConcatAxis(1, p...)
+	},
+	"gather_fewer":     func(b *trial) graph.Value { return b.Gather(b.real("x"), 1, b.integers("ids")) },
+	"cosine_broadcast": func(b *trial) graph.Value { return b.CosineSimilarity(b.real("x"), b.real("y"), 1, 1e-8) },
+	"max_apart_equal":  func(b *trial) graph.Value { return b.Max(b.real("x"), 2, 0) },
+	"min_apart_kept":   func(b *trial) graph.Value { return b.Reduce(op.ReduceMin, b.real("x"), true, 0, 2) },
+	"max_all_equal":    func(b *trial) graph.Value { return b.Max(b.real("x")) },
+	"dropout_all":      func(b *trial) graph.Value { return b.Dropout(b.real("x"), 1) },
+	"clamp_crossed":    mapped(op.Clamp, 0.5, -0.5),
+	"attention_defaults": func(b *trial) graph.Value {
+		x := b.real("x")
+		return b.Attention(op.Attr{Heads: 1, Causal: true}, x, x, x, graph.AttentionMasks{})
+	},
+	"group_norm_weight": func(b *trial) graph.Value { return b.GroupNorm(b.real("x"), 3, b.real("w"), 0, 1e-5) },
+	"group_norm_bias":   func(b *trial) graph.Value { return b.GroupNorm(b.real("x"), 3, 0, b.real("b"), 1e-5) },
+	"batch_norm_weight": func(b *trial) graph.Value { return b.BatchNorm(b.real("x"), b.real("w"), 0, 0, 0, 1e-5) },
 
 	"conv2d":           convolved(op.Spatial{Padding: two(1)}),
 	"conv2d_strided":   convolved(op.Spatial{Stride: two(2), Padding: []int64{2, 1}, Dilation: []int64{2, 1}}),
@@ -290,7 +330,7 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 	"batch_norm": func(b *trial) graph.Value { return b.BatchNorm(b.real("x"), b.real("w"), b.real("b"), 0, 0, 1e-5) },
 	"group_norm": func(b *trial) graph.Value { return b.GroupNorm(b.real("x"), 2, b.real("w"), b.real("b"), 1e-5) },
 	"instance_norm": func(b *trial) graph.Value {
-		return b.GroupNorm(b.real("x"), 0, 0, 0, 1e-5)
+		return b.GroupNorm(b.real("x"), 4, 0, 0, 1e-5)
 	},
 	"interpolate_nearest": resized(op.Nearest, false), "interpolate_nearest-exact": resized(op.NearestExact, false),
 	"interpolate_bilinear": resized(op.Linear, false), "interpolate_bilinear_corners": resized(op.Linear, true),

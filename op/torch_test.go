@@ -116,11 +116,11 @@ var torchPrograms = map[string]func(b *trial) graph.Value{
 	"attention": func(b *trial) graph.Value {
 		o := b.Options
 		a := op.Attr{Heads: b.Inputs["q"][2], KVHeads: b.Inputs["k"][2], Scale: o.Scale, Causal: o.Causal, Window: o.Window}
-		var masks graph.AttentionMasks
-		if o.Documents != nil {
-			masks.Segments = b.given("segments", op.Array{Type: op.Type{DType: dtype.I32, Shape: b.Inputs["k"][:2]}, I: o.Documents})
+		in := []graph.Value{b.real("q"), b.real("k"), b.real("v")}
+		if a.Segments = o.Documents != nil; a.Segments {
+			in = append(in, b.given("segments", op.Array{Type: op.Type{DType: dtype.I32, Shape: b.Inputs["k"][:2]}, I: o.Documents}))
 		}
-		return b.Attention(a, b.real("q"), b.real("k"), b.real("v"), masks)
+		return b.Apply(op.Attention, a, in...)[0]
 	},
 }
 

@@ -232,7 +232,7 @@ func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 	}
 	for _, k := range s.Kinds {
 		if k.Program.WholeBatch && p.MicroBatches > 1 {
-			return nil, fmt.Errorf("planning %s: its loss is of all samples of a batch together, since it compares them or does not end in nn.Mean, and the batch is cut into %d micro-batches; plan with one (MicroBatches 1)", p.Model, p.MicroBatches)
+			return nil, fmt.Errorf("planning %s: its loss is of all samples of a batch together, since it compares them or does not end in nn.Mean with every term, and the batch is cut into %d micro-batches; plan with one (MicroBatches 1)", p.Model, p.MicroBatches)
 		}
 	}
 	o.MicroBatchSize, o.Seq, o.MicroBatches = p.MicroBatchSize, p.Seq, p.MicroBatches

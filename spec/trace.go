@@ -90,6 +90,7 @@ func checkConfig(c graph.Config) error {
 
 func (t *tracer) blocks(blocks []nn.Block) error {
 	var carry []op.Type
+	var adds []bool // of the values that are carried: see graph.Program.AddUp
 	seen := map[string]bool{}
 	for i, b := range blocks {
 		if seen[b.Name] {
@@ -104,12 +105,21 @@ func (t *tracer) blocks(blocks []nn.Block) error {
 		if err != nil {
 			return err
 		}
+		if adds = p.AddUp(adds); role == graph.Result && t.hasLoss() && !slices.Equal(adds, []bool{true}) {
+			p.WholeBatch = true // or some of it would be of each micro-batch, and their sum the loss
+		}
 		if err := t.add(b.Name, p); err != nil {
 			return fmt.Errorf("block %s: %w", b.Name, err)
 		}
 		carry = outputTypes(p)
 	}
 	return nil
+}
+
+// hasLoss says that the last block ends in a loss.
+func (t *tracer) hasLoss() bool {
+	c := t.model.Config
+	return c.Task == graph.Eval || c.Task == graph.Train && !c.Outputs
 }
 
 // program runs the code of one block.
@@ -129,9 +139,6 @@ func (t *tracer) program(block nn.Block, place int, role graph.Role, carry []op.
 	}
 	if c.Task != t.model.Config.Task && len(out) == 1 {
 		out[0] = b.Cast(out[0], dtype.F32) // whose gradient comes with the batch
-	}
-	if role == graph.Result && (c.Task == graph.Train || c.Task == graph.Eval) && !b.IsMean() {
-		b.NeedWholeBatch() // or a mean of its own would be one of each micro-batch, and their sum the loss
 	}
 	p, err := b.Program(role, out...)
 	if err != nil {

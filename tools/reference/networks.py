@@ -242,6 +242,49 @@ class Graph(nn.Module):
         return self.head(x).topk(2, 1)[0].mean(1)
 
 
+class Translator(nn.Module):
+    """Layers of an encoder over the first four words, in which 0 is padding, and of a decoder that looks at them over the others."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(23, 12)
+        self.encoder = nn.ModuleList([nn.TransformerEncoderLayer(12, 2, 20, 0.0, "gelu", batch_first=True) for _ in range(3)])
+        self.decoder = nn.ModuleList([nn.TransformerDecoderLayer(12, 2, 20, 0.0, "relu", batch_first=True, norm_first=i > 0) for i in range(4)])
+        self.head = nn.Linear(12, 5)
+
+    def forward(self, x):
+        padding, memory, y = x[:, :4] == 0, self.embed(x[:, :4]), self.embed(x[:, 4:])
+        hidden = torch.ones(5, 5, dtype=torch.bool).triu(1)
+        for layer in self.encoder:
+            memory = layer(memory, src_key_padding_mask=padding)
+        for layer in self.decoder:
+            y = layer(y, memory, tgt_mask=hidden, memory_key_padding_mask=padding)
+        return self.head(y)
+
+
+class Experts(nn.Module):
+    """Two of four experts for each word, by a router, with a loss that balances the experts over the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(23, 8)
+        self.routers = nn.ModuleList([nn.Linear(8, 4) for _ in range(6)])
+        self.up, self.down = (nn.ParameterList([torch.randn(*s) * 0.3 for _ in range(6)]) for s in ((4, 8, 12), (4, 12, 8)))
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        x, self.extra = self.embed(x), 0
+        for router, up, down in zip(self.routers, self.up, self.down):
+            p = router(x).softmax(-1)
+            top, ids = p.topk(2, -1)
+            gates = torch.zeros_like(p).scatter_add(-1, ids, top / top.sum(-1, keepdim=True))
+            y = torch.einsum("beth,ehd->betd", F.gelu(torch.einsum("btd,edh->beth", x, up)), down)
+            share = F.one_hot(ids, 4).to(p).sum(2).mean((0, 1))
+            self.extra = self.extra + 0.1 * 4 * (share * p.mean((0, 1))).sum()
+            x = x + torch.einsum("bte,betd->btd", gates, y)
+        return self.head(x)
+
+
 def train(name, net, x, target):
     torch.manual_seed(0)
     generator = fixture.stream("network " + name)
@@ -251,7 +294,7 @@ def train(name, net, x, target):
     tensors = {"start." + k: v.clone() for k, v in net.state_dict().items() if v.is_floating_point()}
     net.double().train()
     wide = x.double() if x.is_floating_point() else x
-    loss = lambda y: F.mse_loss(y, target.double()) if target.is_floating_point() else F.cross_entropy(y.flatten(0, -2), target.flatten())
+    loss = lambda y: F.mse_loss(y, target.double()) if target.is_floating_point() else F.cross_entropy(y.flatten(0, -2), target.flatten()) + getattr(net, "extra", 0)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     losses = []
     for _ in range(10):
@@ -285,7 +328,11 @@ def main():
     train("relative", Relative(), words, classes)
     train("wavenet", WaveNet(), words, words % 5)
     train("graph", Graph(), torch.randn(6, 6, 5, generator=fixture.stream("networks graphs")), classes)
-    print("10 networks")
+    padded = words.clone()
+    padded[:, 0], padded[1, 2:4], padded[4, 3] = 1, 0, 0
+    train("translator", Translator(), padded, words[:, 4:] % 5)
+    train("experts", Experts(), words, words % 5)
+    print("12 networks")
 
 
 if __name__ == "__main__":

@@ -228,6 +228,10 @@ def composed():
     one("topk_infinite", lambda x: x.gather(1, hidden.topk(3, 1)[1]), x=normal("o.i", 2, 3))
     one("one_hot", lambda x, ids: x[None] * F.one_hot(ids, 6), x=normal("o.h", 6), ids=torch.tensor([5, 0, 0, 2]))
     one("masked_fill", lambda x: x.masked_fill(x > 0.3, -2.5), x=x)
+    gone = x.clone()
+    gone[0, 2, 1] = gone[1, 1, 0] = gone[1, 3, 0] = 0
+    one("cumprod", lambda x: x.cumprod(1), x=gone)
+    one("cumprod_one", lambda x: x.cumprod(-1), x=x[:, :, :1])
     one("var", lambda x: x.var((0, 2)), x=x)
     one("var_all", lambda x: x.var(correction=0).reshape(1), x=x)
     one("std", lambda x: x.std(1), x=x)
@@ -238,6 +242,31 @@ def composed():
     one("cosine_similarity", lambda x, y: F.cosine_similarity(x, y, 1), x=x, y=normal("o.y", 2, 5, 3))
     one("layer_norm_plain", lambda x: F.layer_norm(x, (3,), eps=1e-5), x=x)
     one("rms_norm_plain", lambda x: F.rms_norm(x, (3,), eps=1e-5), x=x)
+
+
+def edges():
+    """Arguments at the edge of what PyTorch takes: slices that reach outside, negative axes and padding, parts that do not divide."""
+    x = normal("e.x", 2, 5, 3)
+    one("slice_outside", lambda x: x[-9:9, -3:99:2], x=x)
+    one("permute_negative", lambda x: x.permute(-1, 0, -2), x=x)
+    one("stack_negative", lambda x: torch.stack((x, x * x), -2), x=x)
+    one("expand_kept", lambda x: x[:, :1].expand(4, 2, -1, -1)[:, :, 0], x=x)
+    one("pad_away", lambda x: F.pad(x, (1, -1, -2, 1)), x=x)
+    one("pad_away_constant", lambda x: F.pad(x, (0, 0, -1, 2), value=-1.5), x=x)
+    one("chunk_uneven", lambda x: torch.cat(x.chunk(4, 1)[::-1], 1), x=x)
+    one("gather_fewer", lambda x, ids: x.gather(1, ids), x=x, ids=torch.tensor([[[4, 0], [3, 3], [0, 4]]]))
+    one("cosine_broadcast", lambda x, y: F.cosine_similarity(x, y, 1), x=x, y=normal("e.y", 5, 1))
+    equal = x.round()
+    one("max_apart_equal", lambda x: x.amax((0, 2)), x=equal)
+    one("min_apart_kept", lambda x: x.amin((0, 2), keepdim=True), x=equal)
+    one("max_all_equal", lambda x: x.amax().reshape(1), x=equal)
+    one("dropout_all", lambda x: F.dropout(x, 1.0), x=x)
+    one("clamp_crossed", lambda x: x.clamp(0.5, -0.5), x=x)
+    one("attention_defaults", lambda x: F.scaled_dot_product_attention(*[x.reshape(2, 5, 1, 3).transpose(1, 2)] * 3, is_causal=True).transpose(1, 2).flatten(2), x=x)
+    image, weight = normal("e.i", 2, 4, 3, 6), normal("e.w", 6)
+    one("group_norm_weight", lambda x, w: last(F.group_norm(first(x), 3, w)), x=image, w=weight)
+    one("group_norm_bias", lambda x, b: last(F.group_norm(first(x), 3, None, b)), x=image, b=weight)
+    one("batch_norm_weight", lambda x, w: last(F.batch_norm(first(x), None, None, w, None, True)), x=image, w=weight)
 
 
 def padded_ids():
@@ -272,6 +301,10 @@ def pairs():
     variance[1, 2] = 0.0
     one("gaussian_nll", lambda a, b, v: F.gaussian_nll_loss(a, b, v, eps=0.3, reduction="none"), a=a, b=b, v=variance)
     one("poisson_nll", lambda a, b: F.poisson_nll_loss(a, b.abs(), reduction="none"), a=a, b=b)
+    classes, weights = torch.tensor([[3, 0, -100], [1, 1, 2]]), torch.tensor([0.5, 2.0, 1.0, 1.5]).double()
+    logits = normal("p.logits", 2, 3, 4)
+    one("cross_entropy_each", lambda x, ids: F.cross_entropy(x.flatten(0, 1), ids.flatten(), reduction="none").view(2, 3), x=logits, ids=classes)
+    one("cross_entropy_smoothed", lambda x, ids: F.cross_entropy(x.flatten(0, 1), ids.flatten(), weights, reduction="none", label_smoothing=0.2).view(2, 3), x=logits, ids=classes)
     labels = torch.tensor([[1, 2, 2, 4], [3, 1, 0, 0], [4, 0, 0, 0], [0, 0, 0, 0]])
 
     def ctc(x, labels, times, lengths):
@@ -284,7 +317,7 @@ def main():
     fixture.repeatable()
     ops.tensors.clear()
     ops.cases.clear()
-    for make in (functions, tensors, matmuls, masks, windows, layers, composed, padded_ids, pairs):
+    for make in (functions, tensors, matmuls, masks, windows, layers, composed, edges, padded_ids, pairs):
         make()
     fixture.write_tensors(fixture.ROOT / "tensors.safetensors", ops.tensors)
     fixture.write_json(fixture.ROOT / "tensors.json", {"cases": ops.cases, "versions": fixture.versions()})

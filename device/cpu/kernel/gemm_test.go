@@ -180,6 +180,40 @@ func TestGemmRowsDoNotDependOnTheRest(t *testing.T) {
 	})
 }
 
+// A column of C must have the same bits alone as in company: tiles of few columns compute those that exist only, and write to no other.
+func TestGemmColumnsDoNotDependOnTheRest(t *testing.T) {
+	pool := NewPool(1)
+	defer pool.Close()
+	const n, k = 80, 37
+	eachPath(t, func(t *testing.T) {
+		for _, m := range []int{1, 2, 3, 13, 16, 60} {
+			for mode := range 8 { // A transposed, rows longer than they need be, and what is added
+				g := newGemm(newRand(), m, n, k, mode&1|mode&2<<1)
+				if g.Accumulate = mode&4 != 0; !g.Accumulate && mode&2 != 0 {
+					g.Bias = random(newRand(), n)
+				}
+				before := slices.Clone(g.C)
+				g.Run(pool)
+				for _, cols := range []int{1, 5, 15, 16, 17, 31, 32, 33, 64} {
+					s := *g
+					s.N, s.C = cols, slices.Clone(before)
+					s.Work = make([]float32, s.Workspace(1))
+					s.Run(pool)
+					for i, v := range s.C {
+						want := before[i]
+						if i%g.CStep < cols {
+							want = g.C[i]
+						}
+						if v != want {
+							t.Fatalf("%d rows, mode %03b, %d columns: element %d of row %d is %v, want %v", m, mode, cols, i%g.CStep, i/g.CStep, v, want)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
 // Workers that help each other leave the bits of one that works alone, also where there
 // are many of them for few pieces, and where matmuls of several callers take turns.
 func TestHelpersLeaveTheBits(t *testing.T) {

@@ -16,11 +16,12 @@
 //	CX  k left       K1 to K4  columns that exist
 
 // acc += a * row of B, for one row of A.
-#define FMA2(at, c0, c1)         VBROADCASTSS at, Z28; VFMADD231PS Z24, Z28, c0; VFMADD231PS Z25, Z28, c1
+#define FMA1(at, c0)             VBROADCASTSS at, Z28; VFMADD231PS Z24, Z28, c0
+#define FMA2(at, c0, c1)         FMA1(at, c0); VFMADD231PS Z25, Z28, c1
 #define FMA4(at, c0, c1, c2, c3) FMA2(at, c0, c1); VFMADD231PS Z26, Z28, c2; VFMADD231PS Z27, Z28, c3
 
 // One k for h rows when A is stored column by column (packed panels), and this column at
-// x: whole rows of B, or the half.
+// x: whole rows of B, the half, or the quarter.
 #define COL1(x) FMA4(0 x, Z0, Z1, Z2, Z3)
 #define COL2(x) COL1(x); FMA4(4 x, Z4, Z5, Z6, Z7)
 #define COL4(x) COL2(x); FMA4(8 x, Z8, Z9, Z10, Z11); FMA4(12 x, Z12, Z13, Z14, Z15)
@@ -29,6 +30,10 @@
 #define COL2_HALF COL1_HALF; FMA2(4(SI), Z4, Z5)
 #define COL4_HALF COL2_HALF; FMA2(8(SI), Z8, Z9); FMA2(12(SI), Z12, Z13)
 #define COL6_HALF COL4_HALF; FMA2(16(SI), Z16, Z17); FMA2(20(SI), Z20, Z21)
+#define COL1_QUARTER FMA1(0(SI), Z0)
+#define COL2_QUARTER COL1_QUARTER; FMA1(4(SI), Z4)
+#define COL4_QUARTER COL2_QUARTER; FMA1(8(SI), Z8); FMA1(12(SI), Z12)
+#define COL6_QUARTER COL4_QUARTER; FMA1(16(SI), Z16); FMA1(20(SI), Z20)
 
 // The same when A is stored row by row, and this column at byte o of the rows. Rows 0 to
 // 2 are at SI, 3 to 5 at R12.
@@ -40,14 +45,40 @@
 #define ROW2_HALF ROW1_HALF; FMA2((SI)(R8*1), Z4, Z5)
 #define ROW4_HALF ROW2_HALF; FMA2((SI)(R8*2), Z8, Z9); FMA2((R12), Z12, Z13)
 #define ROW6_HALF ROW4_HALF; FMA2((R12)(R8*1), Z16, Z17); FMA2((R12)(R8*2), Z20, Z21)
+#define ROW1_QUARTER FMA1((SI), Z0)
+#define ROW2_QUARTER ROW1_QUARTER; FMA1((SI)(R8*1), Z4)
+#define ROW4_QUARTER ROW2_QUARTER; FMA1((SI)(R8*2), Z8); FMA1((R12), Z12)
+#define ROW6_QUARTER ROW4_QUARTER; FMA1((R12)(R8*1), Z16); FMA1((R12)(R8*2), Z20)
 
-// A tile: with packed columns, with whole rows of a B that is not packed, or with some of the columns.
-#define TILE(ZERO, FOUR, ONE, HALF, NEXT, ADD, OUT) \
+// What is added to and stored of the first quarter alone: stores of which a mask leaves nothing take as long as others.
+#define ADD_ROW_QUARTER(c0) VMOVUPS.Z (DX), K1, Z24; VADDPS Z24, c0, c0; ADDQ R11, DX
+#define ADD1_QUARTER ADD_ROW_QUARTER(Z0)
+#define ADD2_QUARTER ADD1_QUARTER; ADD_ROW_QUARTER(Z4)
+#define ADD4_QUARTER ADD2_QUARTER; ADD_ROW_QUARTER(Z8); ADD_ROW_QUARTER(Z12)
+#define ADD6_QUARTER ADD4_QUARTER; ADD_ROW_QUARTER(Z16); ADD_ROW_QUARTER(Z20)
+#define OUT_ROW_QUARTER(c0) VMOVUPS c0, K1, (DI); ADDQ R10, DI
+#define OUT1_QUARTER OUT_ROW_QUARTER(Z0)
+#define OUT2_QUARTER OUT1_QUARTER; OUT_ROW_QUARTER(Z4)
+#define OUT4_QUARTER OUT2_QUARTER; OUT_ROW_QUARTER(Z8); OUT_ROW_QUARTER(Z12)
+#define OUT6_QUARTER OUT4_QUARTER; OUT_ROW_QUARTER(Z16); OUT_ROW_QUARTER(Z20)
+
+// A tile: with packed columns, with whole rows of a B that is not packed, or with some of the columns: up to all, 32 or 16.
+#define TILE(ZERO, FOUR, ONE, HALF, QUARTER, NEXT, ADD, OUT, ADD_QUARTER, OUT_QUARTER) \
 	ARGUMENTS; \
 	ZERO; \
 	TESTQ CX, CX; JZ sum; \
 	CMPQ AX, $64; JEQ whole; \
 	CMPQ AX, $32; JGT masked; \
+	CMPQ AX, $16; JGT half; \
+quarter: \
+	VMOVUPS.Z (BX), K1, Z24; QUARTER; NEXT; DECQ CX; JNZ quarter; \
+	MOVQ add+64(FP), DX; MOVQ addStep+72(FP), R11; SHLQ $2, R11; \
+	TESTQ DX, DX; JZ quarterOut; \
+	ADD_QUARTER; \
+quarterOut: \
+	OUT_QUARTER; \
+	VZEROUPPER; \
+	RET; \
 half: \
 	B_HALF; HALF; NEXT; DECQ CX; JNZ half; \
 	JMP sum; \
@@ -101,28 +132,28 @@ out: \
 	RET
 
 TEXT ·tileCols6AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO6, COLS4(COL6), COL6((SI)), COL6_HALF, COL_NEXT, ADD6, OUT6)
+	TILE(ZERO6, COLS4(COL6), COL6((SI)), COL6_HALF, COL6_QUARTER, COL_NEXT, ADD6, OUT6, ADD6_QUARTER, OUT6_QUARTER)
 
 TEXT ·tileCols4AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO4, COLS4(COL4), COL4((SI)), COL4_HALF, COL_NEXT, ADD4, OUT4)
+	TILE(ZERO4, COLS4(COL4), COL4((SI)), COL4_HALF, COL4_QUARTER, COL_NEXT, ADD4, OUT4, ADD4_QUARTER, OUT4_QUARTER)
 
 TEXT ·tileCols2AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO2, COLS4(COL2), COL2((SI)), COL2_HALF, COL_NEXT, ADD2, OUT2)
+	TILE(ZERO2, COLS4(COL2), COL2((SI)), COL2_HALF, COL2_QUARTER, COL_NEXT, ADD2, OUT2, ADD2_QUARTER, OUT2_QUARTER)
 
 TEXT ·tileCols1AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO1, COLS4(COL1), COL1((SI)), COL1_HALF, COL_NEXT, ADD1, OUT1)
+	TILE(ZERO1, COLS4(COL1), COL1((SI)), COL1_HALF, COL1_QUARTER, COL_NEXT, ADD1, OUT1, ADD1_QUARTER, OUT1_QUARTER)
 
 TEXT ·tileRows6AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO6, ROWS4(ROW6), ROW6(0), ROW6_HALF, ROW_NEXT, ADD6, OUT6)
+	TILE(ZERO6, ROWS4(ROW6), ROW6(0), ROW6_HALF, ROW6_QUARTER, ROW_NEXT, ADD6, OUT6, ADD6_QUARTER, OUT6_QUARTER)
 
 TEXT ·tileRows4AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO4, ROWS4(ROW4), ROW4(0), ROW4_HALF, ROW_NEXT, ADD4, OUT4)
+	TILE(ZERO4, ROWS4(ROW4), ROW4(0), ROW4_HALF, ROW4_QUARTER, ROW_NEXT, ADD4, OUT4, ADD4_QUARTER, OUT4_QUARTER)
 
 TEXT ·tileRows2AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO2, ROWS4(ROW2), ROW2(0), ROW2_HALF, ROW_NEXT, ADD2, OUT2)
+	TILE(ZERO2, ROWS4(ROW2), ROW2(0), ROW2_HALF, ROW2_QUARTER, ROW_NEXT, ADD2, OUT2, ADD2_QUARTER, OUT2_QUARTER)
 
 TEXT ·tileRows1AVX512(SB), NOSPLIT, $0-104
-	TILE(ZERO1, ROWS4(ROW1), ROW1(0), ROW1_HALF, ROW_NEXT, ADD1, OUT1)
+	TILE(ZERO1, ROWS4(ROW1), ROW1(0), ROW1_HALF, ROW1_QUARTER, ROW_NEXT, ADD1, OUT1, ADD1_QUARTER, OUT1_QUARTER)
 
 // func lineColsAVX512(k int, a *float32, aStep int, b *float32, c *float32, cStep int, add *float32, addStep, panels int, ahead later)
 TEXT ·lineColsAVX512(SB), NOSPLIT, $0-112
