@@ -8,6 +8,7 @@ import (
 	"spillway"
 	"spillway/machine"
 	"spillway/optim"
+	"spillway/plan"
 	"spillway/planner"
 	"spillway/units"
 )
@@ -174,6 +175,18 @@ func (p *Plan) memory(o spillway.Options, fit *planner.FitError, described strin
 			text += "@" + figures
 		}
 		add(strings.Replace(described, parts[0], text, 1))
+	}
+	for _, part := range parts { // the disk by its size
+		kind, size, _ := strings.Cut(part, ":")
+		if strings.EqualFold(kind, "disk") && fit.Tier == plan.OnDisk && fit.Budget > 0 {
+			_, figures, rated := strings.Cut(size, "@")
+			copies := float64(o.Machine.Disk.Free) / float64(fit.Budget) // of everything, so that a kill loses nothing
+			text := fmt.Sprintf("%s:%dGiB", kind, int64(copies*float64(fit.Needed))/int64(units.GiB)+1)
+			if rated {
+				text += "@" + figures
+			}
+			add(strings.Replace(described, part, text, 1))
+		}
 	}
 	share := float64(o.Machine.Host.Usable) / float64(o.Machine.Host.Memory)
 	host := int64(float64(fit.NeededHost)/share)/int64(units.GiB) + 1
