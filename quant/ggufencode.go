@@ -10,8 +10,12 @@ import (
 // one that just holds all numbers, the one with the least sum of squared errors is
 // taken, after a least-squares fit to the codes it gives.
 
-// roundAway rounds to the nearest integer, halves away from zero.
-func roundAway(f float32) float32 { return float32(math.Round(float64(f))) }
+// roundAway rounds to the nearest integer, halves away from zero: math.Round of an f32, by instructions that
+// most CPUs have.
+func roundAway(f float32) float32 {
+	y := float64(f) // has more digits than f, so that the sum is exact wherever it matters
+	return float32(math.Trunc(y + math.Copysign(0.5, y)))
+}
 
 // furthest is the number of the largest magnitude, with its sign.
 func furthest(src []float32) (most float32) {
@@ -33,8 +37,16 @@ func inverse(x float32) float32 {
 	return 1 / x
 }
 
-// clampCode is a number as a code from 0 to most.
-func clampCode(f float32, most int) int { return min(max(int(f), 0), most) }
+// clampCode is a number as a code from 0 to most, 0 of NaN.
+func clampCode(f float32, most int) int {
+	switch {
+	case !(f > 0):
+		return 0
+	case f >= float32(most): // may be more than an int holds
+		return most
+	}
+	return int(f)
+}
 
 func encodeQ8_0(b []byte, src []float32) {
 	d := AbsMax(src) / 127
@@ -97,6 +109,22 @@ func encodeQ5_1(b []byte, src []float32) {
 	putFifths(b[4:], b[8:], func(i int) int { return clampCode((src[i]-least)*inverse(d)+0.5, 31) })
 }
 
+// Blocks whose scale is searched for have up to mostFitted numbers, and up to mostSteps scales are tried.
+const mostFitted, mostSteps = 32, 24
+
+// fitting is a search for the scale of a block: its numbers, what does not depend on the scale, and what came out for
+// each scale that is tried. Vectors have a scale in each lane.
+type fitting struct {
+	n, steps    int64
+	above       [mostFitted]float32 // the numbers in f32, above the least
+	x, weight   [mostFitted]float64
+	w, wx       float64 // sums of weights, and of weights times numbers
+	least, most float64 // codes
+	inverse     [mostSteps]float32
+	s, m, miss  [mostSteps]float64
+	valid       [mostSteps]uint64 // all ones, or 0
+}
+
 // fitAffine finds scale and least, both at least 0, for numbers that become scale·q - least
 // with q from 0 to most. Larger numbers weigh more.
 func fitAffine(src []float32, most int) (scale, least float32) {
@@ -110,34 +138,25 @@ func fitAffine(src []float32, most int) (scale, least float32) {
 		mean += float64(x) * float64(x) / float64(len(src))
 	}
 	mean = math.Sqrt(mean)
-	best := math.Inf(1)
+	f := fitting{n: int64(len(src)), most: float64(most)}
+	for i, x := range src {
+		f.above[i], f.x[i] = x-lo, float64(x)
+		f.weight[i] = mean + math.Abs(f.x[i])
+		f.w, f.wx = f.w+f.weight[i], f.wx+f.weight[i]*f.x[i]
+	}
 	for step := -8; step <= 12; step++ {
-		inv := (float32(most) + 0.1*float32(step)) / (hi - lo)
-		var w, wq, wqq, wx, wqx float64
-		for _, x := range src {
-			q := float64(clampCode(roundAway((x-lo)*inv), most))
-			weight := mean + math.Abs(float64(x))
-			w, wq, wqq, wx, wqx = w+weight, wq+weight*q, wqq+weight*q*q, wx+weight*float64(x), wqx+weight*q*float64(x)
-		}
-		det := w*wqq - wq*wq
-		if det <= 0 {
-			continue
-		}
-		s, m := (w*wqx-wx*wq)/det, (wqq*wx-wq*wqx)/det
-		if m > 0 { // a minimum cannot be above zero
-			m, s = 0, wqx/wqq
-		}
-		if s <= 0 {
-			continue
-		}
-		var miss float64
-		for _, x := range src {
-			q := float64(clampCode(roundAway(float32((float64(x)-m)/s)), most))
-			e := s*q + m - float64(x)
-			miss += (mean + math.Abs(float64(x))) * e * e
-		}
-		if miss < best {
-			best, scale, least = miss, float32(s), float32(-m)
+		f.inverse[f.steps] = (float32(most) + 0.1*float32(step)) / (hi - lo)
+		f.steps++
+	}
+	if active.fits {
+		fitAffineVector(&f)
+	} else {
+		fitAffineGo(&f)
+	}
+	best := math.Inf(1)
+	for k := range f.steps {
+		if f.valid[k] != 0 && f.miss[k] < best {
+			best, scale, least = f.miss[k], float32(f.s[k]), float32(-f.m[k])
 		}
 	}
 	if math.IsInf(best, 1) {
@@ -146,26 +165,84 @@ func fitAffine(src []float32, most int) (scale, least float32) {
 	return scale, least
 }
 
+// fitAffineGo fits each scale to the codes it gives, and sums the squared errors of what comes out.
+func fitAffineGo(f *fitting) {
+	for k := range f.steps {
+		var wq, wqq, wqx float64
+		for i := range f.n {
+			q := f.code(float64(f.above[i]*f.inverse[k]) + 0.5)
+			t := f.weight[i] * q
+			wq, wqq, wqx = wq+t, wqq+t*q, wqx+t*f.x[i]
+		}
+		det := f.w*wqq - wq*wq
+		s, m := (f.w*wqx-f.wx*wq)/det, (wqq*f.wx-wq*wqx)/det
+		if m > 0 { // a minimum cannot be above zero
+			m, s = 0, wqx/wqq
+		}
+		f.valid[k] = 0
+		if det > 0 && s > 0 {
+			f.valid[k] = 1
+		}
+		var miss float64
+		for i := range f.n {
+			e := s*f.code(float64(float32((f.x[i]-m)/s))+0.5) + m - f.x[i]
+			miss += f.weight[i] * e * e
+		}
+		f.s[k], f.m[k], f.miss[k] = s, m, miss
+	}
+}
+
+// code cuts off what is behind the point, and holds the rest between the least and the most; of NaN it makes
+// the least.
+func (f *fitting) code(y float64) float64 {
+	if !(y > f.least) {
+		return f.least
+	}
+	return min(math.Trunc(y), f.most)
+}
+
 // fitSymmetric finds the scale of numbers that become scale·q with q from -most to most-1.
 func fitSymmetric(src []float32, most int) (scale float32) {
 	top := furthest(src)
 	if top == 0 {
 		return 0
 	}
-	best := math.Inf(-1)
+	f := fitting{n: int64(len(src)), least: float64(-most), most: float64(most - 1)}
+	for i, x := range src {
+		f.above[i], f.x[i] = x, float64(x)
+		f.weight[i] = f.x[i] * f.x[i]
+	}
 	for step := -9; step <= 9; step++ {
-		inv := -(float32(most) + 0.1*float32(step)) / top
-		var xq, qq float64
-		for _, x := range src {
-			q := float64(clampCode(roundAway(x*inv)+float32(most), 2*most-1) - most)
-			weight := float64(x) * float64(x)
-			xq, qq = xq+weight*q*float64(x), qq+weight*q*q
-		}
-		if qq > 0 && xq*xq/qq > best { // what the fit takes off the sum of squares
+		f.inverse[f.steps] = -(float32(most) + 0.1*float32(step)) / top
+		f.steps++
+	}
+	if active.fits {
+		fitSymmetricVector(&f)
+	} else {
+		fitSymmetricGo(&f)
+	}
+	best := math.Inf(-1)
+	for k := range f.steps {
+		if xq, qq := f.s[k], f.m[k]; qq > 0 && xq*xq/qq > best { // what the fit takes off the sum of squares
 			best, scale = xq*xq/qq, float32(xq/qq)
 		}
 	}
 	return scale
+}
+
+// fitSymmetricGo sums, for each scale, weights times codes times numbers as s, and weights times squares of codes
+// as m.
+func fitSymmetricGo(f *fitting) {
+	for k := range f.steps {
+		var xq, qq float64
+		for i := range f.n {
+			y := float64(f.above[i] * f.inverse[k])
+			q := f.code(y + math.Copysign(0.5, y)) // halves away from zero
+			t := f.weight[i] * q
+			xq, qq = xq+t*f.x[i], qq+t*q
+		}
+		f.s[k], f.m[k] = xq, qq
+	}
 }
 
 // affineK fits n blocks of a group: their scales and minima become integers up to most of two

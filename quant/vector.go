@@ -13,6 +13,9 @@ type path struct {
 	rowI8  func(codes []byte, row []float32, factor float32)
 	// dynamic encodes as Dynamic.encodeScaled does; nil leaves it to the encoder.
 	dynamic func(codes []byte, src []float32, r float32, cells *Cells, zero, below uint32)
+	// fits says that fitAffineVector and fitSymmetricVector may be called: by their names, so that what they get
+	// stays on the stack.
+	fits bool
 }
 
 // maxLanes is the largest number of vector lanes of a path.
@@ -47,7 +50,7 @@ func newSearch(bounds []float32, codes []byte) *search {
 }
 
 // portable is the path without assembly. Blocks and rows of other lengths take it too.
-var portable = path{"portable", nil, absMaxGo, rowI8Go, nil}
+var portable = path{"portable", nil, absMaxGo, rowI8Go, nil, false}
 
 // absMaxGo gives the bits of the largest magnitude; bits are in the order of magnitudes.
 func absMaxGo(x []float32) uint32 {
