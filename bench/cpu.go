@@ -55,6 +55,7 @@ func CPU(ctx context.Context, o Options) (r *CPUReport, err error) {
 	}
 	defer func() { err = errors.Join(err, close()) }()
 	r = &CPUReport{CPU: at.Machine.Host.CPU, Kernels: kernel.Name(), Threads: runtime.GOMAXPROCS(0), Results: rows, Baselines: []string{}, Notes: []string{}}
+	defer watchClock(&r.Notes)()
 	theirs := baselines{Options: o}
 	for round := range o.Rounds {
 		r.Peak = max(r.Peak, registerPeak())

@@ -144,6 +144,7 @@ func Generation(ctx context.Context, o GenerationOptions) (r *GenerationReport, 
 	d := here.Machine.Devices[0]
 	o = o.withDefaults(d.Kind == machine.GPU)
 	r = &GenerationReport{Device: cmp.Or(d.Model, here.Machine.Host.CPU, d.Name), Results: []*GenerationRow{}, Notes: []string{}}
+	defer watchClock(&r.Notes)()
 	o.report("reading memory")
 	if r.Reads, err = readRate(here.Devices[0]); err != nil {
 		return nil, err

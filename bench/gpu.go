@@ -46,6 +46,7 @@ func GPU(ctx context.Context, o Options) (r *GPUReport, err error) {
 		return nil, joinClose(fmt.Errorf("bench gpu needs a GPU: %s", cmp.Or(here.Reason, "--device names none")), here)
 	}
 	r = &GPUReport{GPU: gpu.Model(), Baselines: []string{}, Notes: []string{}}
+	defer watchClock(&r.Notes)()
 	if r.Rates, err = benchRates(here, o, o.report); err != nil {
 		return r, joinClose(err, here)
 	}

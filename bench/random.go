@@ -140,6 +140,7 @@ func Random(ctx context.Context, n int, seed uint64, o Options) (*RandomReport, 
 // compare carries out training runs and compares their forecasts with what is measured.
 func compare(ctx context.Context, list []func() (*RandomRow, error), o Options) (*RandomReport, error) {
 	r := &RandomReport{Device: o.Device, Results: []*RandomRow{}, Notes: []string{}}
+	defer watchClock(&r.Notes)()
 	for i, run := range list {
 		row, err := interruptible(ctx, run)
 		if ctx.Err() != nil {

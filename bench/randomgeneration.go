@@ -34,6 +34,7 @@ func RandomGeneration(ctx context.Context, n int, seed uint64, o GenerationOptio
 	device := here.Machine.Devices[0]
 	r = &GenerationReport{Device: cmp.Or(device.Model, here.Machine.Host.CPU, device.Name), Results: []*GenerationRow{}, Notes: []string{}, Rates: device}
 	r.Rates.Tables, r.Rates.Calls = nil, nil
+	defer watchClock(&r.Notes)()
 	o.report("reading memory")
 	if r.Reads, err = readRate(here.Devices[0]); err != nil {
 		return nil, err
