@@ -21,6 +21,12 @@ type Reader interface {
 	Among(bytes int64) Calls
 }
 
+// Updater is implemented by Calls of a CPU that tell what updates of an optimizer take on it, with at most so many bytes of
+// its memory to measure with.
+type Updater interface {
+	Updates(bytes int64) Calls
+}
+
 // Releaser is implemented by Calls that take memory while they measure: whoever needs it gives it back first.
 type Releaser interface {
 	Release() error
