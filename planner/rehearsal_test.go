@@ -60,14 +60,30 @@ func TestPlansAreRehearsed(t *testing.T) {
 	if events, err := planner.Timeline(p, after); err != nil || float64(events[len(events)-1].End)/1e9 < 2*before.StepSeconds {
 		t.Errorf("its timeline is that of calls by themselves: %v", err)
 	}
-	runs := map[int]bool{}
+	runs, updates, of := map[int]bool{}, map[int]bool{}, map[string]bool{}
 	for _, s := range p.Instructions {
-		if s.Verb == plan.Run {
+		switch s.Verb {
+		case plan.Run:
 			runs[s.Program] = true
+		case plan.Update:
+			updates[s.Slab] = true
 		}
 	}
-	if len(runs) != len(r.passes) {
-		t.Errorf("%d passes of %d programs", len(r.passes), len(runs))
+	for _, pass := range r.passes {
+		var calls []op.Call
+		for _, c := range pass.Calls {
+			calls = append(calls, c.Call)
+			if in := c.Call.InPlace(); in != nil && c.Places[len(c.Call.In)] != c.Places[in[0]] {
+				t.Errorf("%v is not in place", c.Call)
+			}
+		}
+		if of[sim.PassKey(calls)] {
+			t.Errorf("%v and others were run twice", calls[0])
+		}
+		of[sim.PassKey(calls)] = true
+	}
+	if len(r.passes) < len(runs)+1 || len(r.passes) > len(runs)+len(updates) { // equal blocks share an update
+		t.Errorf("%d passes of %d programs and the updates of %d slabs", len(r.passes), len(runs), len(updates))
 	}
 	for _, pass := range r.passes {
 		for _, c := range pass.Calls {
