@@ -79,7 +79,7 @@ const smallCall = 256
 // once measures something of a device that captures graphs, unless this process or an earlier one has.
 func (w within) once(key string, measure func() (time.Duration, error)) (time.Duration, bool) {
 	t := w.callTimes
-	if key = w.tf32Prefix() + key; t.unknown[key] {
+	if key = w.prefix(op.Call{}) + key; t.unknown[key] {
 		return 0, false
 	}
 	took, known := t.known[key]
@@ -105,14 +105,6 @@ func (w within) once(key string, measure func() (time.Duration, error)) (time.Du
 	}
 	t.known[key], t.changed = took, true
 	return took.Device, true
-}
-
-// tf32Prefix is that of keys, where the device is open.
-func (w within) tf32Prefix() string {
-	if w.dev == nil {
-		return ""
-	}
-	return w.prefix(op.Call{})
 }
 
 // rehearsal is a pass that is ready to be launched.
