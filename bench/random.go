@@ -61,8 +61,15 @@ type RandomRow struct {
 	// layer forward", "cuda:0 in move", "host compute update", and what each lane waited.
 	Spent         map[string]float64 `json:"spent"`
 	ForecastSpent map[string]float64 `json:"forecast_spent"`
-	// Ops are what the ops of a step took one by one, and what the forecast has them take.
+	// CallsSpent is ForecastSpent by calls by themselves, as plans are compared: ForecastSpent has programs as they were run
+	// on the device before.
+	CallsSpent map[string]float64 `json:"forecast_spent_by_calls,omitempty"`
+	// Ops are what the ops of a step took one by one, and what the forecast has them take, each by itself.
 	Ops []eventlog.ProfileRow `json:"ops"`
+	// Misses are those by module, the most of them first, that differ most from their forecast. Timing takes some time of
+	// each call, at least Probe seconds, which do not count.
+	Misses []eventlog.ProfileRow `json:"misses"`
+	Probe  float64               `json:"probe_seconds_per_call"`
 	// Prepare is how many seconds passed until the first step, or the last of two plans where memory
 	// is limited, Run how many the steps took.
 	Prepare float64 `json:"prepare_seconds"`
@@ -234,7 +241,7 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 				}
 			}
 		}
-		return finetune.Prepare(s, finetune.Options{Rig: o.Rig, NoSave: true, Timeline: timeline, Profile: true, Report: func(p train.Report) {
+		return finetune.Prepare(s, finetune.Options{Rig: o.Rig, NoSave: true, Timeline: timeline, Profile: true, TraceLast: true, Report: func(p train.Report) {
 			now, at := processSeconds(), time.Now()
 			times, shares = append(times, p.SecondsPerIteration), append(shares, (now-used)/at.Sub(last).Seconds())
 			used, last = now, at
@@ -269,20 +276,26 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 	if r.timelines[1], err = run.Job.Timeline(); err != nil {
 		return err
 	}
+	byCalls, err := run.Job.TimelineByCalls()
+	if err != nil {
+		return err
+	}
+	r.CallsSpent = timeByLane(byCalls)
 	warm := max(int(math.Ceil(warmUp(f).Seconds()/r.Forecast)), randomFirst)
-	run.Corpus.Steps = int64(warm + max(randomLeast, int(math.Ceil(randomTimed/r.Forecast))))
+	run.Corpus.Steps = int64(warm + max(randomLeast, int(math.Ceil(randomTimed/r.Forecast))) + randomTraced)
 	start := time.Now()
 	r.Prepare = start.Sub(began).Seconds()
 	done, err := run.Train(ctx)
-	if err != nil || len(times) <= warm {
+	end := len(times) - randomTraced
+	if err != nil || end <= warm {
 		return err
 	}
 	r.Run = time.Since(start).Seconds()
-	if times = times[warm:]; o.Device == "cpu" {
-		times = undisturbed(times, shares[warm:])
+	if times = times[warm:end]; o.Device == "cpu" {
+		times = undisturbed(times, shares[warm:end])
 	}
-	if n := len(r.issued); n > warm+1 {
-		from, to := r.issued[warm], r.issued[n-1]
+	if end > warm+1 && end <= len(r.issued) {
+		from, to := r.issued[warm], r.issued[end-1]
 		steps := float64(to.Iterations - from.Iterations)
 		r.Issuing, r.Launches = (to.issuing-from.issuing).Seconds()/steps, float64(to.Launches-from.Launches)/steps
 	}
@@ -293,6 +306,7 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 		r.Ops = done.Profile.Merge(func(o eventlog.ProfileRow) eventlog.ProfileRow {
 			return eventlog.ProfileRow{Op: o.Op, Pass: o.Pass, Lane: o.Lane}
 		})
+		r.Misses, r.Probe = misses(done.Profile.Rows)
 	}
 	r.Spent, r.ForecastSpent = timeByLane(r.timelines[0]), timeByLane(r.timelines[1])
 	return nil
@@ -330,11 +344,12 @@ func timeByLane(events []trace.Event) map[string]float64 {
 }
 
 // randomTimed is how many seconds of steps are timed, in at least randomLeast of them. The first
-// few prepare the others, one of them is traced and one profiled.
+// few prepare the others. Of those at the end one is traced and one profiled.
 const (
-	randomTimed = 0.7
-	randomLeast = 3
-	randomFirst = 5
+	randomTimed  = 0.7
+	randomLeast  = 3
+	randomFirst  = 5
+	randomTraced = 2
 )
 
 // drawing draws runs. Every figure comes from its random numbers, in a fixed order.

@@ -40,6 +40,8 @@ type Options struct {
 	Timeline func(step int64, instructions []trace.Event)
 	// Profile asks for the times of the ops of an early step: Result.Profile.
 	Profile bool
+	// TraceLast has both be of the last two steps.
+	TraceLast bool
 }
 
 // Run is a recipe with its plan and its data, before its first step.

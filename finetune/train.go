@@ -57,6 +57,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	if !r.o.NoSave {
 		recorder = r.record(&c)
 	}
+	c.TraceLast = r.o.TraceLast
 	var profile *eventlog.Profile
 	if r.o.Profile {
 		c.Profile = func(step int64, events []trace.Event, ops []executor.OpTime) {

@@ -67,6 +67,7 @@ var (
 	Filled         = search.Filled
 	AtPositions    = search.AtPositions
 	Timeline       = forecast.Timeline
+	Rehearse       = forecast.Rehearse
 	CallTimes      = forecast.CallTimes
 	Savings        = advise.Savings
 	SiteOf         = goal.SiteOf

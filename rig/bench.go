@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -40,6 +41,7 @@ type bench struct {
 	// patience is how many more rows are launched at most, one for each in which other programs took
 	// the cores of this one.
 	patience int
+	marks    [2]device.Event // of what a device takes by its own clock; nil until they are needed
 }
 
 // clockRest is long enough for a GPU to raise its clock again.
@@ -339,12 +341,18 @@ func (b *bench) fill(from device.Memory, to device.Buffer) error {
 // typicalArgs are the numbers of an update in the middle of a training run.
 var typicalArgs = optim.AdamStep{Rate: 1e-6, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Bias1: 1, Bias2: 1}.Scalars()
 
+// typicalGradient is the standard deviation of gradients.
+const typicalGradient = 1e-2
+
 // content is what an operand is filled with: numbers of a type.
 type content struct {
 	of   dtype.Type
 	from float64 // the smallest; the largest is one more
+	// Normal numbers are distributed as gradients are, and squares are theirs: 8-bit codes of such numbers are mostly
+	// those of small ones.
+	normal, squares bool
 	// Of i32: ids below a count; or, where positions are not 0, sequences of so many positions
-	// in documents of so many each.
+	// in documents of so many on average.
 	ids, positions, document int64
 	step                     step // of a call on a cache
 }
@@ -408,6 +416,8 @@ func contentOf(call op.Call, i int) content {
 		}
 	}
 	switch {
+	case call.Kind == optim.Adam && i > 0 && i <= squares && slices.ContainsFunc(call.In, func(t op.Type) bool { return t.DType.Block() }):
+		return content{of: t.DType, normal: true, squares: i == squares}
 	case t.DType == dtype.I32 && call.Attr.Segments && firstI32(call) == i:
 		n := t.Shape.Last()
 		return content{of: t.DType, positions: n, document: cmp.Or(call.Attr.Document, n)}
@@ -438,19 +448,30 @@ func (b *bench) noiseOf(c content) (device.Memory, error) {
 	if m := b.noise[c]; m != nil {
 		return m, nil
 	}
-	kind := of(c.of, cmp.Or(c.positions, c.step.all, noiseElements))
+	var segments []int32
+	if c.positions > 0 && c.document < c.positions {
+		segments = documents(c.positions, c.document)
+	}
+	kind := of(c.of, cmp.Or(int64(len(segments)), c.positions, c.step.all, noiseElements))
 	if c.of.Block() { // of some formats several rows lie together
 		kind = of(c.of, noiseRows, noiseElements/noiseRows)
 	}
 	some := op.NewArray(kind)
 	for i := range some.Type.Shape.Elements() {
 		switch u := float64(op.Uniform(1, 0, uint64(i))); {
+		case c.positions > 0 && segments == nil:
+			some.I[i] = 0 // one document
 		case c.positions > 0:
-			some.I[i] = int32(i / c.document)
+			some.I[i] = segments[i]
 		case c.step.all > 0:
 			some.I[i] = c.step.number(i)
 		case c.of == dtype.I32:
 			some.I[i] = int32(u * float64(c.ids))
+		case c.normal:
+			some.F[i] = typicalGradient * math.Sqrt(-2*math.Log1p(-u)) * math.Cos(2*math.Pi*float64(op.Uniform(1, 1, uint64(i))))
+			if c.squares {
+				some.F[i] *= some.F[i]
+			}
 		default:
 			some.F[i] = c.from + u
 		}

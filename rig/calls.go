@@ -319,17 +319,9 @@ func cpuWhole(c op.Call) bool { return c.Traffic() > cpuInner }
 // measure runs a call, with no more than room bytes of the device, and gives the memory back.
 func (w within) measure(c op.Call) (took machine.CallTime, err error) {
 	t := w.callTimes
-	if t.bench == nil {
-		if t.bench, err = newBench(t.dev); err != nil {
-			t.bench = nil
-			return took, err
-		}
-		t.bench.rest = callRest
-		if _, can := t.dev.(device.GraphCapturer); can {
-			t.bench.cold = coldBytes
-		}
+	if err := w.prepared(); err != nil {
+		return took, err
 	}
-	t.bench.room = w.bytes
 	span := callSpan
 	if t.host {
 		began := time.Now()
@@ -348,6 +340,23 @@ func (w within) measure(c op.Call) (took machine.CallTime, err error) {
 		err = freed
 	}
 	return took, err
+}
+
+// prepared opens what measuring takes, in so many bytes of the device.
+func (w within) prepared() (err error) {
+	t := w.callTimes
+	if t.bench == nil {
+		if t.bench, err = newBench(t.dev); err != nil {
+			t.bench = nil
+			return err
+		}
+		t.bench.rest = callRest
+		if _, can := t.dev.(device.GraphCapturer); can {
+			t.bench.cold = coldBytes
+		}
+	}
+	t.bench.room = w.bytes
+	return nil
 }
 
 // measureMixture measures what calls take longer among others, once for a device whose kernels

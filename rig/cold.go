@@ -35,7 +35,7 @@ func coldOperands(c op.Call) []int {
 		return list
 	case c.Kind == op.MatMul && !c.Attr.TransA, c.Kind == op.QuantizedMatmul, c.Kind == op.QuantizedPlus:
 		return []int{1}
-	case c.Kind == op.Dequantize:
+	case c.Kind == op.Dequantize, c.Kind == op.SumSquares: // of a gradient, when all are complete
 		return []int{0}
 	}
 	return nil

@@ -84,6 +84,11 @@ func (h *hostCalls) time(c op.Call, room int64) (took machine.CallTime, ok bool)
 			return took, false
 		}
 	}
+	return h.asked(c, func() (machine.CallTime, error) { return h.measure(c, room) })
+}
+
+// asked is the time of a call that was measured before, or is measured now.
+func (h *hostCalls) asked(c op.Call, measure func() (machine.CallTime, error)) (took machine.CallTime, ok bool) {
 	raw, err := json.Marshal(c)
 	if err != nil {
 		return took, false
@@ -101,7 +106,7 @@ func (h *hostCalls) time(c op.Call, room int64) (took machine.CallTime, ok bool)
 		return took, ok
 	}
 	before := took
-	if took, err = h.measure(c, room); err != nil {
+	if took, err = measure(); err != nil {
 		took = before // zero: it is not asked for again
 	}
 	if off := float64(took.Device) / float64(max(before.Device, 1)); ok && err == nil && (off > 1+changedBy || off < 1-changedBy) {
@@ -126,7 +131,7 @@ func fewerShapes(c op.Call) (op.Call, error) {
 
 // measure runs a call on the CPU, a matmul while the link is busy, with at most so much host memory.
 func (h *hostCalls) measure(c op.Call, room int64) (took machine.CallTime, err error) {
-	if err := h.open(room); err != nil {
+	if err := h.openLink(room); err != nil {
 		return took, err
 	}
 	h.bench.room = room * 3 / 4
@@ -165,8 +170,8 @@ type hostBench struct {
 	queue    device.Queue
 }
 
-// open takes the CPU and memory to measure with: at most so much of the host's.
-func (h *hostCalls) open(room int64) (err error) {
+// open takes the CPU to measure with.
+func (h *hostCalls) open() (err error) {
 	if h.bench != nil {
 		return nil
 	}
@@ -184,6 +189,20 @@ func (h *hostCalls) open(room int64) (err error) {
 		return err
 	}
 	m.rest = 0
+	return nil
+}
+
+// openLink takes memory too that copies keep the link busy with: of the host at most a fourth of what there is room for.
+func (h *hostCalls) openLink(room int64) (err error) {
+	if err := h.open(); err != nil || h.bench.queue != nil {
+		return err
+	}
+	m := h.bench
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.release())
+		}
+	}()
 	parts := min(room/4/trafficBytes, trafficParts)
 	if parts < 1 {
 		return nil

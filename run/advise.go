@@ -130,3 +130,11 @@ func (o Options) with(s planner.Setting) Options {
 // Timeline is when each instruction of an iteration will run and how long it will take,
 // by the forecast.
 func (r *Run) Timeline() ([]trace.Event, error) { return planner.Timeline(r.Plan, r.site) }
+
+// TimelineByCalls is the same with programs that take what their calls do, each by itself: as plans are compared, before
+// the one that was chosen is run on the device.
+func (r *Run) TimelineByCalls() ([]trace.Event, error) {
+	site := r.site
+	site.Rehearsed = nil
+	return planner.Timeline(r.Plan, site)
+}

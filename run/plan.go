@@ -235,6 +235,11 @@ func (q *question) run(p *plan.Plan, s *spec.Model) (_ *Run, err error) {
 			return nil, fmt.Errorf("planning %s: its loss is of all samples of a batch together, since it compares them or does not end in nn.Mean with every term, and the batch is cut into %d micro-batches; plan with one (MicroBatches 1)", p.Model, p.MicroBatches)
 		}
 	}
+	if !o.tries && o.Task != Generate {
+		if q.Site, err = planner.Rehearse(p, q.Site); err != nil {
+			return nil, err
+		}
+	}
 	o.MicroBatchSize, o.Seq, o.MicroBatches = p.MicroBatchSize, p.Seq, p.MicroBatches
 	o.BatchSize = o.MicroBatchSize * int64(o.MicroBatches)
 	layout, err := q.model.layDisk(p, o)

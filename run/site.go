@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/machine"
 	"spillway/placement"
 	"spillway/planner"
 	"spillway/planner/strategy"
@@ -37,6 +38,9 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 		site.CPUKernels = cpuKernels{}
 		if site.Device.HostCalls != nil && o.Task == Generate { // what is at hand is measured
 			site.CPU.Calls, site.CPU.Kernel = site.Device.HostCalls.Within(site.HostBudget), hostAttention
+		}
+		if u, measures := site.Device.HostCalls.(machine.Updater); measures && o.Task.Trains() {
+			site.CPU.Calls = u.Updates(site.HostBudget)
 		}
 	}
 	if o.Task == Generate {

@@ -13,12 +13,15 @@ const timelineIteration = 3
 
 // iterate runs one iteration, and records its timeline if it is one to record: the third of
 // this process, or the last of the run if that is earlier, or one that was asked for. The one
-// after it is profiled, where that is asked for. No context can cancel it, because an interrupted
+// after it is profiled, where that is asked for; with Config.TraceLast these are the last two. No context can cancel it, because an interrupted
 // iteration would leave undefined weights.
 func (t *Trainer) iterate(numbers executor.IterationArgs) error {
 	at := t.startedAt + timelineIteration
 	profiledAt := at + 1
 	if t.c.Iterations > 0 {
+		if t.c.TraceLast {
+			at, profiledAt = t.c.Iterations-1, t.c.Iterations
+		}
 		at, profiledAt = min(at, t.c.Iterations), min(profiledAt, t.c.Iterations)
 	}
 	asked := t.c.TraceNext != nil && t.c.TraceNext()

@@ -60,6 +60,9 @@ type Config struct {
 	// and of every one before which TraceNext, if not nil, returns true.
 	Timeline  func(iteration int64, instructions []trace.Event)
 	TraceNext func() bool
+	// TraceLast has Timeline and Profile called of the last two iterations instead of early ones: a GPU that has
+	// been at work has another clock.
+	TraceLast bool
 	// Profile is called likewise, with the ops within them too: of the fourth iteration of this run,
 	// or of the last if that is earlier. Each op is timed by itself, which takes longer.
 	Profile func(iteration int64, instructions []trace.Event, ops []executor.OpTime)

@@ -159,6 +159,10 @@ func writeRandom(p *page, r *bench.RandomReport) {
 			number, _, _ := strings.Cut(row.Name, ":")
 			p.line(number, "measured against forecast: %s", d)
 		}
+		if c := row.Carriers(); c != "" {
+			number, _, _ := strings.Cut(row.Name, ":")
+			p.line(number, "ops against forecast, one by one: %s", c)
+		}
 	}
 	p.line("forecasts", "time off by %s at the median, in nine of ten runs by at most %s, at worst by %s", percent(r.TimeOff), percent(r.TimeOffMost), percent(r.TimeOffWorst))
 	if len(r.Notes) > 0 {

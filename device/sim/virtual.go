@@ -9,6 +9,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -37,6 +38,8 @@ type Virtual struct {
 	// NoScratch says that kernels ask for no scratch memory, because the plan has reserved
 	// what those of the real device need.
 	NoScratch bool
+	// Passes are the times of programs that were run on the device, by what they call (PassKey).
+	Passes map[string]time.Duration
 	// OneByOne says that kernels are launched one by one, not replayed from a captured
 	// graph, so that they wait for their launch.
 	OneByOne bool
@@ -129,7 +132,7 @@ func (v *Virtual) Event() (device.Event, error) { return &virtualEvent{v: v}, ni
 func (v *Virtual) Kernel(c op.Call) (device.Kernel, error) {
 	x := v.timing
 	t := x.call(c)
-	k := &virtualKernel{took: t.Device, launch: t.Launch, launched: t.Launch + t.Device}
+	k := &virtualKernel{call: c, took: t.Device, launch: t.Launch, launched: t.Launch + t.Device}
 	if cost := c.Cost(); cost.Matrix && !x.isF32(c) && x.matmul > 0 {
 		k.matmuls, k.energy = k.took, cost.Flops/float64(x.matmul)
 	} else {
@@ -154,7 +157,36 @@ func (v *Virtual) Join(list []device.Kernel) device.Kernel {
 		all.energy += vk.energy
 		all.workspace = max(all.workspace, vk.workspace)
 	}
+	if len(v.Passes) > 0 {
+		calls := make([]op.Call, len(list))
+		for i, k := range list {
+			calls[i] = k.(*virtualKernel).call
+		}
+		all.takes(v.Passes[PassKey(calls)])
+	}
 	return all
+}
+
+// takes has a kernel of several take what they did one after the other; 0 is not known. What is far from the sum of its calls
+// was disturbed.
+func (k *virtualKernel) takes(d time.Duration) {
+	if d < k.took/mostApart || d > mostApart*k.took {
+		return
+	}
+	k.launched = max(k.launched+d-k.took, k.launch)
+	k.took, k.matmuls = d, min(k.matmuls, d)
+}
+
+// mostApart is how many times the sum of its calls a program takes at most, and the other way round.
+const mostApart = 4
+
+// PassKey names what a program calls, one call after the other.
+func PassKey(calls []op.Call) string {
+	raw, err := json.Marshal(calls)
+	if err != nil {
+		return ""
+	}
+	return string(raw)
 }
 
 // Close forgets the device.
@@ -202,6 +234,7 @@ func (m *virtualMemory) Free() error {
 }
 
 type virtualKernel struct {
+	call      op.Call       // of one that is none of several
 	took      time.Duration // at full speed
 	matmuls   time.Duration // of that, the part that throttling slows down
 	energy    float64       // power by seconds, in the unit of throttle

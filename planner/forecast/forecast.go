@@ -89,6 +89,9 @@ func Of(p *plan.Plan, site goal.Site) (*plan.Forecast, error) {
 		}
 		f.StepSeconds = max(second-first, longest).Seconds()
 	}
+	if site.Rehearsed != nil && p.Captured {
+		f.StepSeconds += site.Rehearsed.Replay.Seconds()
+	}
 	busiest(f, p, busy, launching)
 	f.TokensPerSec = float64(p.MicroBatchSize*p.Seq*int64(p.MicroBatches)) / max(f.StepSeconds, 1e-12)
 	return f, nil
@@ -135,6 +138,9 @@ func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
 	for _, d := range p.Devices {
 		v := virtual(site, d.Name, p.Cache != nil)
 		v.NoScratch, v.OneByOne = true, !p.Captured
+		if site.Rehearsed != nil && onDevice(d.Name) {
+			v.Passes = site.Rehearsed.Passes
+		}
 		s.devices, devices = append(s.devices, v), append(devices, v)
 		switch d.Name {
 		case plan.DiskName:

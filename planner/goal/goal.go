@@ -8,6 +8,7 @@ package goal
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"spillway/device"
 	"spillway/device/sim"
@@ -95,10 +96,18 @@ type Site struct {
 	// stream, and computes no other block there, which would be to ignore the limit of the device.
 	LooksUpOnly bool
 	Disk        Disk // where bytes may be stored when the host is full
+	// Rehearsed is what programs of a plan took on the device; nil where forecasts have the calls.
+	Rehearsed *Rehearsal
 	// SharedMemory: device and host memory are the same memory, both count against HostBudget. Kernels could read weights of
 	// the host where they are; they are copied all the same. Who has enough memory gives such a device no limit, so a limit is
 	// there to rehearse a device with memory of its own: what it holds, what streams, and that the bits stay.
 	SharedMemory bool
+}
+
+// Rehearsal is what was measured of a plan before it runs.
+type Rehearsal struct {
+	Passes map[string]time.Duration // of programs, by what they call (sim.PassKey)
+	Replay time.Duration            // that the device waits for an iteration to be launched as a graph
 }
 
 // Disk is a folder in which bytes may be stored; a budget of 0 is none.

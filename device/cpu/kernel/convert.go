@@ -26,8 +26,14 @@ func roundStatesGo(dst []uint16, src []float32, at uint64) {
 // ToBF16Randomly rounds each number as op.RoundStochastic does, at positions of a stream
 // that count up.
 func ToBF16Randomly(dst []uint16, src []float32, key, position uint64) {
-	s := op.NewStream(key, 0)
+	at := uint64(op.NewStream(key, 0)) + position
+	end := len(src) &^ (lanesMost - 1)
+	active.roundWeights(dst[:end], src[:end], at)
+	roundWeightsGo(dst[end:len(src)], src[end:], at+uint64(end))
+}
+
+func roundWeightsGo(dst []uint16, src []float32, at uint64) {
 	for i, f := range src {
-		dst[i] = s.RoundStochastic(f, position+uint64(i))
+		dst[i] = op.Stream(at).RoundStochastic(f, uint64(i))
 	}
 }

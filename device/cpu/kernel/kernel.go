@@ -93,6 +93,8 @@ type routines struct {
 	dropLine func(x []float32, w *lineWords, s lineScalars)
 	// roundStates takes a multiple of 2·lanesMost; at is the stream and a fourth of the position.
 	roundStates func(dst []uint16, src []float32, at uint64)
+	// roundWeights takes a multiple of lanesMost; at is the stream and the position.
+	roundWeights func(dst []uint16, src []float32, at uint64)
 
 	touch   func(w, g, m, v []float32) // see Touch
 	adam    func(w, g, m, v []float32, s Adam)

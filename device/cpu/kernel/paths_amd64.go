@@ -46,7 +46,7 @@ func avx512() *routines {
 	r.spread, r.expSum = spreadAVX512, expSumAVX512
 	r.norm, r.normGrad, r.normWeight = normAVX512, normGradAVX512, normWeightAVX512
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX512, columnExpAVX512, columnGradAVX512
-	r.drop, r.dropLine, r.roundStates = dropAVX512, dropLineAVX2, roundStatesAVX512
+	r.drop, r.dropLine, r.roundStates, r.roundWeights = dropAVX512, dropLineAVX2, roundStatesAVX512, roundWeightsAVX512
 	r.touch, r.adam, r.sgd, r.sgdBare, r.lion, r.rmsprop = touchAVX512, adamAVX512, sgdAVX512, sgdBareAVX512, lionAVX512, rmspropAVX512
 	r.fourBit, r.fromDynamic = fourBitAVX512, fromDynamicAVX512
 	return r
@@ -76,7 +76,7 @@ func avx2() *routines {
 	r.spread, r.expSum = spreadAVX2, expSumAVX2
 	r.norm, r.normGrad, r.normWeight = normAVX2, normGradAVX2, normWeightAVX2
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX2, columnExpAVX2, columnGradAVX2
-	r.drop, r.dropLine, r.roundStates = dropGo, dropLineAVX2, roundStatesAVX2
+	r.drop, r.dropLine, r.roundStates, r.roundWeights = dropGo, dropLineAVX2, roundStatesAVX2, roundWeightsAVX2
 	r.touch, r.adam, r.sgd, r.sgdBare, r.lion, r.rmsprop = touchAVX2, adamAVX2, sgdAVX2, sgdBareAVX2, lionAVX2, rmspropAVX2
 	r.fourBit, r.fromDynamic = fourBitAVX2, fromDynamicGo
 	return r

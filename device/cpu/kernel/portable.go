@@ -21,7 +21,7 @@ func portable() *routines {
 		sum: sumGo, max: maxGo, squares: squaresGo, dot: dotGo, dot3: dot3Go, spread: spreadGo, expSum: expSumGo,
 		norm: normGo, normGrad: normGradGo, normWeight: normWeightGo,
 		columnMax: columnMaxGo, columnExp: columnExpGo, columnGrad: columnGradGo,
-		drop: dropGo, dropLine: dropLineGo, roundStates: roundStatesGo,
+		drop: dropGo, dropLine: dropLineGo, roundStates: roundStatesGo, roundWeights: roundWeightsGo,
 		touch: touchGo, adam: adamGo, sgd: sgdGo, sgdBare: sgdBareGo, lion: lionGo, rmsprop: rmspropGo,
 		fourBit: fourBitGo, fromDynamic: fromDynamicGo,
 	}

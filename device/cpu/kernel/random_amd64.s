@@ -215,3 +215,129 @@ numbers:
 done:
 	VZEROUPPER
 	RET
+
+// func roundWeightsAVX512(dst []uint16, src []float32, at uint64)
+// Z0 and Z1 hold the counters of 16 elements; the highest 16 bits of each number are used.
+TEXT ·roundWeightsAVX512(SB), NOSPLIT, $0-56
+	MOVQ dst_base+0(FP), DI
+	MOVQ src_base+24(FP), SI
+	MOVQ src_len+32(FP), CX
+	VPBROADCASTQ at+48(FP), Z0
+	VPADDQ.BCST splitmix<>+0(SB), Z0, Z0
+	VPADDQ eight<>+0(SB), Z0, Z0
+	VPBROADCASTQ splitmix<>+8(SB), Z10
+	VPBROADCASTQ splitmix<>+16(SB), Z11
+	MOVQ $8, AX
+	VPBROADCASTQ AX, Z2
+	VPADDQ Z2, Z0, Z1
+	VPADDQ Z2, Z2, Z2
+	MOVL $0x400000, AX
+	VPBROADCASTD AX, Z9 // the bit of a quiet NaN
+	TESTQ CX, CX
+	JZ done
+loop:
+	VPSRLQ $30, Z0, Z4
+	VPSRLQ $30, Z1, Z5
+	VPXORQ Z0, Z4, Z4
+	VPXORQ Z1, Z5, Z5
+	VPMULLQ Z10, Z4, Z4
+	VPMULLQ Z10, Z5, Z5
+	VPSRLQ $27, Z4, Z6
+	VPSRLQ $27, Z5, Z7
+	VPXORQ Z6, Z4, Z4
+	VPXORQ Z7, Z5, Z5
+	VPMULLQ Z11, Z4, Z4
+	VPMULLQ Z11, Z5, Z5
+	VPSRLQ $31, Z4, Z6
+	VPSRLQ $31, Z5, Z7
+	VPXORQ Z6, Z4, Z4
+	VPXORQ Z7, Z5, Z5
+	VPSRLQ $48, Z4, Z4
+	VPSRLQ $48, Z5, Z5
+	VPMOVQD Z4, Y4
+	VPMOVQD Z5, Y5
+	VINSERTI64X4 $1, Y5, Z4, Z4
+	VMOVUPS (SI), Z7
+	VPADDD Z7, Z4, Z4
+	VCMPPS $3, Z7, Z7, K2
+	VPORD Z9, Z7, K2, Z4
+	VPSRLD $16, Z4, Z4
+	VPMOVDW Z4, (DI)
+	VPADDQ Z2, Z0, Z0
+	VPADDQ Z2, Z1, Z1
+	ADDQ $64, SI
+	ADDQ $32, DI
+	SUBQ $16, CX
+	JNZ loop
+done:
+	VZEROUPPER
+	RET
+
+DATA inTurns<>+0(SB)/8, $0
+DATA inTurns<>+8(SB)/8, $1
+DATA inTurns<>+16(SB)/8, $4
+DATA inTurns<>+24(SB)/8, $5
+DATA inTurns<>+32(SB)/8, $2
+DATA inTurns<>+40(SB)/8, $3
+DATA inTurns<>+48(SB)/8, $6
+DATA inTurns<>+56(SB)/8, $7
+GLOBL inTurns<>(SB), RODATA|NOPTR, $64
+
+// MIX leaves the random numbers of the counters in at in x. Overwrites Y6 and Y7.
+#define MIX(at, x) \
+	VPSRLQ $30, at, x; VPXOR at, x, x; PRODUCT(Y10, Y12, x); \
+	VPSRLQ $27, x, Y6; VPXOR Y6, x, x; PRODUCT(Y11, Y13, x); \
+	VPSRLQ $31, x, Y6; VPXOR Y6, x, x
+
+// func roundWeightsAVX2(dst []uint16, src []float32, at uint64)
+// The same with eight elements: 0, 1, 4, 5 in Y0 and 2, 3, 6, 7 in Y1, which is how halves of
+// both come together in order.
+TEXT ·roundWeightsAVX2(SB), NOSPLIT, $0-56
+	MOVQ dst_base+0(FP), DI
+	MOVQ src_base+24(FP), SI
+	MOVQ src_len+32(FP), CX
+	VPBROADCASTQ at+48(FP), Y0
+	VPBROADCASTQ splitmix<>+0(SB), Y1
+	VPADDQ Y1, Y0, Y0
+	VPADDQ inTurns<>+32(SB), Y0, Y1
+	VPADDQ inTurns<>+0(SB), Y0, Y0
+	VPBROADCASTQ splitmix<>+8(SB), Y10
+	VPBROADCASTQ splitmix<>+16(SB), Y11
+	VPSRLQ $32, Y10, Y12
+	VPSRLQ $32, Y11, Y13
+	MOVL $8, AX
+	VMOVQ AX, X2
+	VPBROADCASTQ X2, Y2
+	MOVL $0x400000, AX
+	VMOVQ AX, X9
+	VPBROADCASTD X9, Y9
+	TESTQ CX, CX
+	JZ done
+loop:
+	MIX(Y0, Y4)
+	MIX(Y1, Y5)
+	VPSRLQ $48, Y4, Y4
+	VPSRLQ $48, Y5, Y5
+	VSHUFPS $0x88, Y5, Y4, Y4
+	VMOVUPS (SI), Y7
+	VPADDD Y7, Y4, Y4
+	VCMPPS $3, Y7, Y7, Y14
+	VMOVMSKPS Y14, AX
+	TESTL AX, AX
+	JZ numbers
+	VPOR Y9, Y7, Y7
+	VBLENDVPS Y14, Y7, Y4, Y4
+numbers:
+	VPSRLD $16, Y4, Y4
+	VEXTRACTI128 $1, Y4, X5
+	VPACKUSDW X5, X4, X4
+	VMOVDQU X4, (DI)
+	VPADDQ Y2, Y0, Y0
+	VPADDQ Y2, Y1, Y1
+	ADDQ $32, SI
+	ADDQ $16, DI
+	SUBQ $8, CX
+	JNZ loop
+done:
+	VZEROUPPER
+	RET

@@ -273,10 +273,42 @@ func TestRoundStates(t *testing.T) {
 	})
 }
 
+// Weights likewise.
+func TestToBF16Randomly(t *testing.T) {
+	eachPath(t, func(t *testing.T) {
+		rng := newRand()
+		for _, n := range []int{0, 1, 7, 15, 16, 17, 33, 64, 100, 1027} {
+			for _, position := range []uint64{0, 1, 5, 1<<34 + 5, 1<<64 - 3} {
+				src, got := hostile(rng, n), make([]uint16, n)
+				ToBF16Randomly(got, src, 7, position)
+				for i, f := range src {
+					if want := op.RoundStochastic(f, 7, position+uint64(i)); got[i] != want {
+						t.Fatalf("%x at %d, %d of %d, is %#x, want %#x", f, position, i, n, got[i], want)
+					}
+				}
+			}
+		}
+	})
+}
+
 func BenchmarkRoundStates(b *testing.B) {
 	src, dst := make([]float32, 1024), make([]uint16, 1024)
 	b.SetBytes(4 * 1024)
 	for b.Loop() {
 		RoundStates(dst, src, 5, 8)
+	}
+}
+
+func BenchmarkToBF16Randomly(b *testing.B) {
+	src, dst := make([]float32, 1024), make([]uint16, 1024)
+	for _, path := range Paths() {
+		b.Run(path, func(b *testing.B) {
+			before, _ := Choose(path)
+			defer Choose(before)
+			b.SetBytes(4 * 1024)
+			for b.Loop() {
+				ToBF16Randomly(dst, src, 5, 8)
+			}
+		})
 	}
 }
