@@ -63,10 +63,10 @@ type Device struct {
 	choices algorithmChoices
 	dnn     dnn
 	// plainly: what tests turn off to compare; tile is one more than the form of tiles, 0 for the best; thick: fast
-	// matmuls of tens of rows are cuBLASLt's.
+	// matmuls of tens of rows are cuBLASLt's; clusters: a block draws all of a row.
 	plainly struct {
-		launches, copies, thick bool
-		tile                    int
+		launches, copies, thick, clusters bool
+		tile                              int
 	}
 
 	copying     sync.Mutex
