@@ -81,11 +81,28 @@ func (r *runner) RunPhase(ctx context.Context, name string, args IterationArgs) 
 		return err
 	}
 	phase.args.set(args, args)
+	idle := !r.carried.running && !r.next.running // nothing else is with the queues
 	err := r.start(ctx, phase)
-	if err = errors.Join(err, r.Sync()); err != nil {
+	if err == nil && idle {
+		err = r.ended(phase)
+	} else {
+		err = errors.Join(err, r.Sync())
+	}
+	if err != nil {
 		return fmt.Errorf("phase %s: %w", name, err)
 	}
 	return r.reportEvents(phase)
+}
+
+// ended waits for the lanes of a phase; nothing runs in others. Asking a queue takes a call of the driver, and a step of few kernels
+// is waited for often. A graph is launched in the first lane.
+func (r *runner) ended(phase *program) (met error) {
+	for i, q := range r.memory.queues {
+		if phase.ends[i].until >= 0 || i == 0 {
+			met = errors.Join(met, q.Sync())
+		}
+	}
+	return met
 }
 
 // issueAll gives all instructions of a program to their queues, but for those that are issued apart.

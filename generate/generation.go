@@ -170,13 +170,13 @@ func (g *Generation) close(q Sequence) error {
 
 // writer writes one continuation.
 type writer struct {
-	q       Sequence
-	picker  *Picker
-	text    *textStream // nil without a tokenizer
-	stops   stopFinder
-	result  *Result
-	pending []Token  // that no piece had yet
-	guess   *guesses // nil without speculation
+	q      Sequence
+	picker *Picker
+	text   *textStream // nil without a tokenizer
+	stops  stopFinder
+	result *Result
+	shown  int      // tokens of the result that pieces had
+	guess  *guesses // nil without speculation
 }
 
 // sample writes the continuations token by token, each in its sequence.
@@ -403,7 +403,7 @@ func (w *writer) pick() (id int32, logits []float32, err error) {
 
 // add adds a token to a text and returns what of the text is certain by now.
 func (w *writer) add(token Token) (text string, err error) {
-	w.result.Tokens, w.pending = append(w.result.Tokens, token), append(w.pending, token)
+	w.result.Tokens = append(w.result.Tokens, token)
 	if w.text == nil {
 		return "", nil
 	}
@@ -440,8 +440,9 @@ func (w *writer) show(i int, text string, yield func(Piece) bool) error {
 	if text == "" && w.result.End == "" && w.text != nil {
 		return nil
 	}
-	piece := Piece{Sample: i, Text: text, Tokens: w.pending, End: w.result.End}
-	w.pending = nil
+	tokens := len(w.result.Tokens)
+	piece := Piece{Sample: i, Text: text, Tokens: w.result.Tokens[w.shown:tokens:tokens], End: w.result.End} // the result only grows
+	w.shown = tokens
 	if !yield(piece) {
 		return errNoReader
 	}

@@ -368,13 +368,14 @@ func (s *Session) prepare(step int) error {
 	}
 	at := s.step(step)
 	if at.Draws {
+		settings := at.Batch["sampling"]
 		for i, r := range s.rows {
 			drawing := r.of.drawing
 			drawing.Position = uint64(len(r.of.tokens))
 			var row [op.SampleSettings]int32
 			drawing.Put(row[:])
 			for k, n := range row {
-				binary.LittleEndian.PutUint32(at.Batch["sampling"][4*(i*op.SampleSettings+k):], uint32(n))
+				binary.LittleEndian.PutUint32(settings[4*(i*op.SampleSettings+k):], uint32(n))
 			}
 		}
 	}

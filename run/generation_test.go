@@ -344,6 +344,38 @@ func TestDescribedGPUsDecodeAtTheirMemorysRate(t *testing.T) {
 	}
 }
 
+// A step that draws tokens is one line of kernels where it is captured: nothing of its graph waits for another lane. A plan that was saved is
+// made again alike.
+func TestCapturedStepsAreOneLine(t *testing.T) {
+	o := spillway.Options{Task: spillway.Generate, Machine: parse(t, "h200"), Precision: dtype.BF16, Generation: run.Generation{Context: 1024, Streams: 16}}
+	m := open(t, "llama-3-8b")
+	made, err := m.Plan(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := m.UsePlan(made.Plan, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*spillway.Run{made, again} {
+		drawing := 0
+		for _, ph := range r.Plan.Phases {
+			if !ph.Captured || ph.Name != plan.Draw(1) && ph.Name != plan.Draw(16) {
+				continue
+			}
+			drawing++
+			for i, s := range ph.Instructions {
+				if s.Verb != plan.Free && (s.Lane != plan.Compute || len(s.After) > 0) {
+					t.Errorf("%s: instruction %d, %s, is of lane %s and waits for %v", ph.Name, i, s.Verb, s.Lane, s.After)
+				}
+			}
+		}
+		if drawing != 2 {
+			t.Errorf("%d captured steps of 1 and 16 rows draw tokens, want 2", drawing)
+		}
+	}
+}
+
 // A described H200 stands in a server. Three such hosts with 16 cores wrote 9.7 to 10.9 tokens/s of an 8B model in
 // bf16 within 4 GiB; a desktop's memory would give 4.7.
 func TestDescribedServersReadHostMemoryAsMeasured(t *testing.T) {

@@ -63,14 +63,14 @@ type Device struct {
 	choices algorithmChoices
 	dnn     dnn
 	// plainly: what tests turn off to compare; tile is one more than the form of tiles, 0 for the best; thick: fast
-	// matmuls of tens of rows are cuBLASLt's.
+	// matmuls of tens of rows are cuBLASLt's; clusters: a block draws all of a row.
 	plainly struct {
-		launches, copies, thick bool
-		tile                    int
+		launches, copies, thick, clusters bool
+		tile                              int
 	}
 
 	copying     sync.Mutex
-	copyKernels map[int64]*kernelLaunch // by pieces, see copyKernel
+	copyKernels map[int64]*kernelLaunch // by bytes, see copyKernel
 
 	joined  atomic.Bool // queues of other backends have waited for this device
 	mu      sync.Mutex
@@ -92,7 +92,8 @@ type gpuInfo struct {
 	name            string
 	major, minor    int
 	multiprocessors int
-	shared          int // most bytes of shared memory of a block
+	shared          int  // most bytes of shared memory of a block
+	reachesHost     bool // kernels find page-locked memory where the CPU does
 }
 
 // NoGPUError says that there is no GPU of the number asked for.
@@ -195,14 +196,16 @@ func (d *Device) describe() (err error) {
 	if d.gpu.name, err = d.lib.CUDA.DeviceName(d.options.Ordinal); err != nil {
 		return err
 	}
+	var reaches int
 	for attribute, to := range map[int]*int{
 		driver.Major: &d.gpu.major, driver.Minor: &d.gpu.minor,
-		driver.Multiprocessors: &d.gpu.multiprocessors, driver.SharedPerBlock: &d.gpu.shared,
+		driver.Multiprocessors: &d.gpu.multiprocessors, driver.SharedPerBlock: &d.gpu.shared, driver.ReachesHost: &reaches,
 	} {
 		if *to, err = d.lib.CUDA.Attribute(d.options.Ordinal, attribute); err != nil {
 			return err
 		}
 	}
+	d.gpu.reachesHost = reaches != 0
 	if d.gpu.major < 8 {
 		return fmt.Errorf("%s has compute capability %d.%d, 8.0 is needed", d.gpu.name, d.gpu.major, d.gpu.minor)
 	}

@@ -97,7 +97,7 @@ func (f *fake) libraries() *driver.Libraries {
 }
 
 func (f *fake) cuda() *driver.CUDA {
-	attributes := map[int]int{driver.Major: 9, driver.Minor: 0, driver.Multiprocessors: 132, driver.SharedPerBlock: 227 << 10}
+	attributes := map[int]int{driver.Major: 9, driver.Minor: 0, driver.Multiprocessors: 132, driver.SharedPerBlock: 227 << 10, driver.ReachesHost: 1}
 	return &driver.CUDA{
 		Version:     func() (int, int, error) { return f.knows, 4, f.call("Version") },
 		DeviceCount: func() (int, error) { return 1, f.call("DeviceCount") },

@@ -75,8 +75,8 @@ func TestContextIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := len(r.log)
-	half := func(m device.Memory) device.Buffer { return device.Buffer{Memory: m, Bytes: 64} }
-	for _, err := range []error{r.q.Copy(half(r.gpu), half(r.host)), r.q.Launch(k, l), r.q.Record(e), r.q.Wait(e), r.q.SyncTo(e), r.q.Sync()} {
+	at := func(offset int64) device.Buffer { return device.Buffer{Memory: r.gpu, Offset: offset, Bytes: 64} }
+	for _, err := range []error{r.q.Copy(at(0), at(64)), r.q.Launch(k, l), r.q.Record(e), r.q.Wait(e), r.q.SyncTo(e), r.q.Sync()} {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,17 +5,17 @@ import (
 	"spillway/dtype"
 )
 
-// mostByKernel is up to how many bytes a kernel copies from host memory: what the CPU computed of a few
-// rows.
+// mostByKernel is up to how many bytes a kernel copies between the GPU and host memory: the batch of a step, the tokens it
+// gives, and what the CPU computed of a few rows.
 const mostByKernel = 64 << 10
 
-// copiesByKernel says whether a copy is made by a kernel: few bytes of page-locked memory, between kernels, where
-// the queue waits for what others compute.
+// copiesByKernel says whether a copy is made by a kernel: few bytes of page-locked memory, between kernels, which would
+// wait for the copy engine, and it for them.
 func (q *queue) copiesByKernel(dst, src device.Buffer) bool {
 	to, ours := dst.Memory.(*memory)
 	from, locked := src.Memory.(*memory)
-	return q.name == computeQueue && q.gate != nil && q.capturing == nil && ours && locked && to.region == nil && from.region != nil &&
-		src.Bytes <= mostByKernel && src.Bytes%vectorBytes == 0 && src.Offset%vectorBytes == 0 && dst.Offset%vectorBytes == 0
+	return q.name == computeQueue && q.device.gpu.reachesHost && ours && locked && (to.region == nil) != (from.region == nil) &&
+		src.Bytes <= mostByKernel && src.Offset%vectorBytes == 0 && dst.Offset%vectorBytes == 0
 }
 
 // computeQueue is the name of the queue that kernels run on.
@@ -23,7 +23,7 @@ const computeQueue = "compute"
 
 // copyByKernel launches the kernel. The queue is entered.
 func (q *queue) copyByKernel(dst, src device.Buffer) error {
-	k, err := q.device.copyKernel(src.Bytes / vectorBytes)
+	k, err := q.device.copyKernel(src.Bytes)
 	if err != nil {
 		return err
 	}
@@ -31,20 +31,21 @@ func (q *queue) copyByKernel(dst, src device.Buffer) error {
 	return k.run(q, &q.copied)
 }
 
-// copyKernel prepares the kernel for so many pieces, once.
-func (d *Device) copyKernel(pieces int64) (*kernelLaunch, error) {
+// copyKernel prepares the kernel for so many bytes, once.
+func (d *Device) copyKernel(bytes int64) (*kernelLaunch, error) {
 	d.copying.Lock()
 	defer d.copying.Unlock()
-	if k := d.copyKernels[pieces]; k != nil {
+	if k := d.copyKernels[bytes]; k != nil {
 		return k, nil
 	}
-	k, err := d.line(unitFor("smallcopy", dtype.BF16), "smallCopy", ceilDiv(pieces, threads), threads, buffer(0), buffer(1), i64(pieces))
+	k, err := d.line(unitFor("smallcopy", dtype.BF16), "smallCopy", ceilDiv(bytes/vectorBytes+bytes%vectorBytes, threads), threads, buffer(0), buffer(1), i64(bytes))
 	if err != nil {
 		return nil, err
 	}
+	k.early = true
 	if d.copyKernels == nil {
 		d.copyKernels = map[int64]*kernelLaunch{}
 	}
-	d.copyKernels[pieces] = k
+	d.copyKernels[bytes] = k
 	return k, nil
 }

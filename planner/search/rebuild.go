@@ -43,7 +43,14 @@ func Rebuild(m *spec.Model, g goal.Goal, site goal.Site, from *plan.Plan, steps 
 			return nil, err
 		}
 		for i := range min(len(p.Phases), len(from.Phases)) {
-			p.Phases[i].Captured, p.Phases[i].Seconds = from.Phases[i].Captured, from.Phases[i].Seconds
+			if from.Phases[i].Captured {
+				view, err := p.Phase(p.Phases[i].Name)
+				if err != nil {
+					return nil, err
+				}
+				capturePhase(&p.Phases[i], view)
+			}
+			p.Phases[i].Seconds = from.Phases[i].Seconds
 		}
 	}
 	for _, ph := range from.Phases[min(len(p.Phases), len(from.Phases)):] {

@@ -11,6 +11,7 @@ import (
 	"spillway/planner/forecast"
 	"spillway/planner/goal"
 	"spillway/planner/layout"
+	"spillway/planner/pass"
 	"spillway/planner/strategy"
 	"spillway/spec"
 	"spillway/units"
@@ -64,17 +65,25 @@ func WithSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.P
 		ph.Seconds = f.StepSeconds
 		_, captures := site.Kernels.(device.GraphCapturer)
 		if n := view.Launches(); (captures || site.Device.Kernel > 0) && view.CanCapture() && n <= left && steps[i].Rows <= p.Cache.Slots()*(1+p.Cache.Drafts) {
-			view.Captured = true
+			captured := *ph
+			capturePhase(&captured, view)
 			if f, err = forecast.Of(view, site); err != nil {
 				return nil, err
 			}
 			if f.StepSeconds <= ph.Seconds {
-				ph.Captured, ph.Seconds = true, f.StepSeconds
+				*ph, ph.Seconds = captured, f.StepSeconds
 				left -= n
 			}
 		}
 	}
 	return p, plan.Verify(p)
+}
+
+// capturePhase makes a phase, and the view of it, one that is captured.
+func capturePhase(ph *plan.Phase, view *plan.Plan) {
+	pass.InLine(view)
+	view.Captured = true
+	ph.Captured, ph.Instructions = true, view.Instructions
 }
 
 // writeSteps adds the phases of steps, without forecasts.

@@ -26,6 +26,7 @@ const (
 	PCIDomain       = 50
 	Major           = 75 // of the compute capability
 	Minor           = 76
+	ReachesHost     = 91 // 1: registered host memory has one address for the CPU and the GPU
 	SharedPerBlock  = 97 // most shared memory of a block, in bytes
 )
 

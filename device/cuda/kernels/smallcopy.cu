@@ -1,10 +1,13 @@
-#include "common.h"
+#include "decode.h"
 
-// Few bytes that the CPU computed come to the GPU by a kernel that reads host memory: a copy would wait
-// behind those of weights, which have the copy engine for milliseconds.
+// Few bytes go between the GPU and page-locked memory of the host by a kernel: a copy would wait behind those of weights, which
+// have the copy engine for milliseconds, and the kernels around it for the copy engine.
 
-// smallCopy copies n pieces of 16 bytes.
-extern "C" __global__ void __launch_bounds__(256) smallCopy(uint4 *to, const uint4 *from, i64 n) {
-    i64 i = position();
-    if (i < n) to[i] = from[i];
+// smallCopy copies so many bytes: a thread 16, and behind those single ones.
+extern "C" __global__ void __launch_bounds__(256) smallCopy(u8 *to, const u8 *from, i64 bytes) {
+    const i64 i = position(), packs = bytes / 16, rest = packs * 16 + (i - packs);
+    releaseNext();
+    awaitPrevious();
+    if (i < packs) ((uint4 *)to)[i] = ((const uint4 *)from)[i];
+    else if (rest < bytes) to[rest] = from[rest];
 }
