@@ -115,7 +115,7 @@ func BenchmarkSample(b *testing.B) {
 	d := openGPU(b, Options{})
 	defer d.Close()
 	const count, most, calls = 128256, 128, 16
-	s := newStack(b, d, 0, 1<<30)
+	s := newStack(b, d, 0, 4<<30)
 	logits := s.place(s.typ(most, count))
 	s.put(logits, bytes.Repeat(raw(b, dtype.BF16, normalNumbers(4*count, 5)), most/4))
 	base := s.used
