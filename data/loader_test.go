@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -368,4 +369,35 @@ func BenchmarkLoader(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// A single text is cut: its beginning is trained on, its end evaluated on, and no token is in both. A conversation is not
+// cut, nor a text of which a part would have nothing to predict.
+func TestCutOfOneText(t *testing.T) {
+	text := plainText{made{20}}
+	whole, _ := text.Document(0)
+	train, eval, ok, err := Cut(text, 0.25)
+	if err != nil || !ok || train.Len() != 1 || eval.Len() != 1 {
+		t.Fatal(ok, err)
+	}
+	a, _ := train.Document(0)
+	b, _ := eval.Document(0)
+	if !slices.Equal(slices.Concat(a.Tokens, b.Tokens), whole.Tokens) || len(b.Tokens) != 5 {
+		t.Errorf("%v and %v of %v", a.Tokens, b.Tokens, whole.Tokens)
+	}
+	if _, _, _, err := Cut(text, 0.05); err == nil || !strings.Contains(err.Error(), "19 are left to train on and 1 to evaluate on") {
+		t.Error(err)
+	}
+	if _, _, ok, err := Cut(made{20}, 0.25); ok || err != nil {
+		t.Error(ok, err)
+	}
+}
+
+// plainText has all tokens in the loss.
+type plainText struct{ made }
+
+func (p plainText) Document(i int64) (Document, error) {
+	d, err := p.made.Document(i)
+	d.InLoss = nil
+	return d, err
 }

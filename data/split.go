@@ -23,6 +23,35 @@ func Split(s Source, fraction float64, seed uint64) (train, eval Source, err err
 	return selection{s, trained, o.at}, selection{s, n - trained, func(i int64) int64 { return o.at(trained + i) }}, nil
 }
 
+// Cut divides the only document of a source, a text, into its beginning to train on and its end to evaluate on,
+// which gets the given fraction of the tokens. A conversation is not divided: ok is false.
+func Cut(s Source, fraction float64) (train, eval Source, ok bool, err error) {
+	d, err := s.Document(0)
+	if err != nil || d.InLoss != nil {
+		return nil, nil, false, err
+	}
+	n := len(d.Tokens)
+	trained := n - int(math.Round(float64(n)*fraction))
+	if trained < 2 || n-trained < 2 {
+		return nil, nil, false, fmt.Errorf("splitting off a fraction of %v of a text of %d tokens: %d are left to train on and %d to evaluate on, and either needs 2", fraction, n, trained, n-trained)
+	}
+	return cut{s, 0, trained}, cut{s, trained, n}, true, nil
+}
+
+// cut is a range of the tokens of the only document of a source.
+type cut struct {
+	Source
+	from, to int
+}
+
+func (c cut) Document(i int64) (Document, error) {
+	d, err := c.Source.Document(i)
+	if err == nil {
+		d.Tokens = d.Tokens[c.from:c.to]
+	}
+	return d, err
+}
+
 // splitEpoch is an epoch that no run reaches, so that the split has an order of its own.
 const splitEpoch = math.MaxUint64
 

@@ -209,12 +209,16 @@ func (c *Corpus) evalPart(r *recipe.Recipe, in *reader, all data.Source) (docume
 		eval, err = c.read(in, r.Eval.Files)
 		return all, eval, err
 	}
-	if all.Len() < 2 {
-		return nil, nil, fmt.Errorf("the data is one document, so none is left to evaluate on: give --eval-data")
-	}
 	share := r.Eval.Split
 	if share == 0 {
 		share = defaultSplit
+	}
+	if all.Len() == 1 {
+		documents, eval, cut, err := data.Cut(all, share)
+		if err == nil && !cut {
+			err = fmt.Errorf("the data is one conversation, so none is left to evaluate on: give --eval-data")
+		}
+		return documents, eval, err
 	}
 	return data.Split(all, max(share, 1/float64(all.Len())), r.Training.Seed)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,6 +67,28 @@ func losses(t *testing.T, r *recipe.Recipe, o Options) (list []float64, result R
 		t.Fatal(err)
 	}
 	return list, result
+}
+
+// Of a single text the end is evaluated on, as if both parts were files.
+func TestOneTextIsCut(t *testing.T) {
+	dir, model := t.TempDir(), byteModelFile(t)
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	text := strings.Repeat("Call me Ishmael. Some years ago, never mind how long precisely. ", 10)
+	at := len(text) + 1 - int(math.Round(0.2*float64(len(text)+1))) // with the token that ends it
+	set := map[string]string{"model": model, "data": file("book.txt", text), "device": "cpu", "seq-len": "32", "max-steps": "3", "eval-split": "0.2"}
+	_, got := losses(t, settings(t, set), Options{NoSave: true})
+	set["data"], set["eval-data"] = file("begin.txt", text[:at]), file("end.txt", text[at:])
+	delete(set, "eval-split")
+	_, want := losses(t, settings(t, set), Options{NoSave: true})
+	if got.EvalLoss == 0 || math.Abs(got.EvalLoss/want.EvalLoss-1) > 0.02 {
+		t.Errorf("eval loss %v, of the parts as files %v", got.EvalLoss, want.EvalLoss)
+	}
 }
 
 // A recipe is the loop that one would write by hand: the same losses, to the bit.

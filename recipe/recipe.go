@@ -212,7 +212,7 @@ func (d *Data) flags(f *flag.FlagSet) {
 
 func (e *Eval) flags(f *flag.FlagSet) {
 	files(f, &e.Files, "eval-data", "evaluate on `FILE`; may be given several times")
-	within(f, &e.Split, 0, 1, "eval-split", "evaluate on a share `X` of the documents, which are not trained on (default: 0.05 if an evaluation is asked for without --eval-data)")
+	within(f, &e.Split, 0, 1, "eval-split", "evaluate on a share `X` of the documents, or on the end of a single text, which are not trained on (default: 0.05 if an evaluation is asked for without --eval-data)")
 	atLeast(f, &e.Steps, 0, "eval-steps", "evaluate every `N` steps (default: after the last, if there is data to evaluate on)")
 	atLeast(f, &e.Batches, 0, "eval-batches", "evaluate on at most `N` batches, 0 for all of the data")
 	atLeast(f, &e.Patience, 0, "patience", "stop after `N` evaluations in a row without a lower loss, and keep the best checkpoint (default: never)")
