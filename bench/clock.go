@@ -9,7 +9,7 @@ import (
 // clockOff is how much a clock may run fast or slow before a report says so, as a share of the time.
 const clockOff = 0.002
 
-// watchClock notes, when what it returns is called, that the clock was being set meanwhile: a virtual machine
+// watchClock says in notes, when what it returns is called, that the clock was being set meanwhile: a virtual machine
 // that was just started may run its clock some percent faster until it is right, and everything then seems to take
 // longer than it does.
 func watchClock(notes *[]string) func() {

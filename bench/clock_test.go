@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A clock that runs fast or slow is noted with how much; one that is right, or that nothing can be compared with, is not.
+// Reports say of a clock that runs fast or slow by how much, and nothing of one that is right or that nothing can be compared with.
 func TestClocksThatAreSet(t *testing.T) {
 	for _, c := range []struct {
 		rate float64

@@ -47,7 +47,7 @@ func fitsArePlain(t *testing.T) {
 	}
 }
 
-// Rounding is that of math.Round: near halves, for large numbers, and what is no number.
+// Rounding is that of math.Round: near halves, for large numbers, and for NaN.
 func TestRoundAway(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for range 200000 {
