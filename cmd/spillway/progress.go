@@ -35,6 +35,11 @@ func (p *progress) report(r train.Report) {
 	}
 }
 
+// partDone says how far something is that takes long.
+func partDone(what string, done, total int64) string {
+	return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(max(total, 1))))
+}
+
 // fitting is the text, or a shorter one where the terminal is narrow: nothing is cut off.
 func (p *progress) fitting() string {
 	if text := p.text(); p.line.Fits(text) {
