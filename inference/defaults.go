@@ -51,27 +51,13 @@ func (d *Defaults) ignore(raw []byte, keys map[string]string) error {
 
 // generationConfig is the part of generation_config.json that is used.
 type generationConfig struct {
-	EOS               tokenIDs `json:"eos_token_id"`
-	DoSample          bool     `json:"do_sample"`
-	Temperature       *float64 `json:"temperature"`
-	TopK              *int     `json:"top_k"`
-	TopP              *float64 `json:"top_p"`
-	MinP              *float64 `json:"min_p"`
-	RepetitionPenalty *float64 `json:"repetition_penalty"`
-}
-
-// tokenIDs is one id, or a list of them.
-type tokenIDs []int32
-
-func (t *tokenIDs) UnmarshalJSON(raw []byte) error {
-	var one *int32
-	if json.Unmarshal(raw, &one) == nil {
-		if one != nil {
-			*t = tokenIDs{*one}
-		}
-		return nil
-	}
-	return json.Unmarshal(raw, (*[]int32)(t))
+	EOS               hf.TokenIDs `json:"eos_token_id"`
+	DoSample          bool        `json:"do_sample"`
+	Temperature       *float64    `json:"temperature"`
+	TopK              *int        `json:"top_k"`
+	TopP              *float64    `json:"top_p"`
+	MinP              *float64    `json:"min_p"`
+	RepetitionPenalty *float64    `json:"repetition_penalty"`
 }
 
 // readDefaults reads generation_config.json, where there is one, and the end of sequence of
