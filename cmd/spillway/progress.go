@@ -112,7 +112,11 @@ func writeResult(p *page, r finetune.Result) {
 		how = "stopped early"
 	}
 	if r.SecondsPerStep == 0 && !r.Interrupted { // no step was taken, so nothing below is known
-		p.line(how, "%s before this start, and nothing was left to do: give more --max-steps or --epochs to go on", plural(int(r.Steps), "step"))
+		more := "more --max-steps or --epochs"
+		if r.EarlyStop { // whatever is left of the epochs
+			more = "more --patience, or --patience 0"
+		}
+		p.line(how, "%s before this start, and nothing was left to do: give %s to go on", plural(int(r.Steps), "step"), more)
 		p.line("saved", "%s", r.Checkpoint)
 		return
 	}
