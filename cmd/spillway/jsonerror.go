@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // failure is the object that a command with --json writes where it fails before it has written another.
@@ -17,8 +19,10 @@ type failure struct {
 
 // jsonOutput is the standard output of a command with --json: it remembers whether there is an object on it.
 type jsonOutput struct {
-	io.Writer
+	mu    sync.Mutex
+	to    io.Writer
 	wrote bool
+	ended bool // by a failure: nothing follows it
 }
 
 // newJSONOutput puts itself before the output of a shell, where the arguments have --json. They are looked at
@@ -30,26 +34,40 @@ func newJSONOutput(args []string, sh *shell) *jsonOutput {
 	if !slices.ContainsFunc(args, func(a string) bool { return a == "--json" || a == "--json=true" }) {
 		return nil
 	}
-	o := &jsonOutput{Writer: sh.out}
+	o := &jsonOutput{to: sh.out}
 	sh.out = o
+	if sh.signals != nil {
+		sh.signals.object.Store(o)
+	}
 	return o
 }
 
 func (o *jsonOutput) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return 0, os.ErrClosed
+	}
 	o.wrote = o.wrote || len(p) > 0
-	return o.Writer.Write(p)
+	return o.to.Write(p)
 }
 
 // fail writes the object of a failure, so that whoever parses the output always finds one. What a command has
 // written, such as the plan that does not fit, says more.
 func (o *jsonOutput) fail(command string, err error, code int) {
-	if o == nil || o.wrote || err == nil {
+	if o == nil || err == nil {
 		return
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.wrote || o.ended {
+		return
+	}
+	o.ended = true
 	var by *interruptedError
 	text := err.Error()
 	if errors.As(err, &by) || errors.Is(err, context.Canceled) {
 		text = "interrupted"
 	}
-	writeJSON(o.Writer, failure{strings.TrimSpace(text), command, code}) // the exit code says it in any case
+	writeJSON(o.to, failure{strings.TrimSpace(text), command, code}) // the exit code says it in any case
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -44,5 +46,25 @@ func TestFailuresAreObjectsToo(t *testing.T) {
 	var f failure
 	if err := json.Unmarshal([]byte(out.String()), &f); err == nil && f.Error != "" && (f.Error != "interrupted" || f.ExitCode != code) {
 		t.Errorf("interrupted: code %d, %+v, %s", code, f, errs.String())
+	}
+}
+
+// What is stopped before it has ended by itself has an object too, and nothing follows it.
+func TestStoppedCommandsLeaveAnObject(t *testing.T) {
+	var out strings.Builder
+	code := 0
+	s := &signals{err: &strings.Builder{}, exit: func(c int) { code = c }}
+	sh := shell{out: &out, signals: s}
+	newJSONOutput([]string{"plan", "--json"}, &sh)
+	came := make(chan os.Signal, 2)
+	came <- syscall.SIGTERM
+	came <- syscall.SIGTERM
+	s.watch(came, func(error) {})
+	var f failure
+	if err := json.Unmarshal([]byte(out.String()), &f); err != nil || code != 143 || f.ExitCode != code || f.Error != "interrupted" {
+		t.Errorf("code %d, %q: %v", code, out.String(), err)
+	}
+	if _, err := sh.out.Write([]byte("{}")); err == nil {
+		t.Error("another object follows")
 	}
 }
