@@ -49,6 +49,10 @@ func (d *Defaults) ignore(raw []byte, keys map[string]string) error {
 	return nil
 }
 
+// usualTopK is what transformers keeps where a generation_config.json says that tokens are drawn and not of how
+// many, as those of Llama do. Makers tried their settings with it.
+const usualTopK = 50
+
 // generationConfig is the part of generation_config.json that is used.
 type generationConfig struct {
 	EOS               hf.TokenIDs `json:"eos_token_id"`
@@ -87,7 +91,7 @@ func readDefaults(m *spillway.Model) (d Defaults, err error) {
 	}
 	set(&d, "repetition_penalty", &d.Sampler.RepetitionPenalty, g.RepetitionPenalty)
 	if g.DoSample {
-		d.Sampler.Temperature = 1
+		d.Sampler.Temperature, d.Sampler.TopK = 1, usualTopK
 		set(&d, "temperature", &d.Sampler.Temperature, g.Temperature)
 		set(&d, "top_k", &d.Sampler.TopK, g.TopK)
 		set(&d, "top_p", &d.Sampler.TopP, g.TopP)
