@@ -37,7 +37,7 @@ type GenerationOptions struct {
 	MaxMemory         string     // of the device, as in spillway.Options
 	MaxHost           units.Bytes
 	Disk              string // a folder for weights that fit in no memory; "" for none
-	// Progress, if not nil, is told how many bytes of something that takes long are done.
+	// Progress, if not nil, is called with how many bytes of something that takes long are done.
 	Progress func(what string, done, total int64)
 	// Quantization is the format of linear layers that are made in memory: one of Quantizations; "" is
 	// Precision.

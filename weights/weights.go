@@ -31,7 +31,7 @@ func Load(e *executor.Executor, from Values) error {
 	return LoadSome(e, from, func(plan.SlabParam) bool { return true }, nil)
 }
 
-// Report is told after every few megabytes how many bytes of params were written since it was told last; an
+// Report is called after every few megabytes with the bytes of params that were written since its last call; an
 // error ends what writes. Nil is fine.
 type Report func(bytes int64) error
 
