@@ -76,7 +76,7 @@ func (w *Wrapped) load(from weights.Values) error {
 		return w.closeView() // it may read the model's own files
 	}
 	w.stale = true
-	return weights.Replace(w.training.Executor(), from)
+	return weights.Replace(w.training.Executor(), from, nil)
 }
 
 // Save writes the weights as a model folder, under the model's own names: what Load

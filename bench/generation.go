@@ -37,6 +37,8 @@ type GenerationOptions struct {
 	MaxMemory         string     // of the device, as in spillway.Options
 	MaxHost           units.Bytes
 	Disk              string // a folder for weights that fit in no memory; "" for none
+	// Progress, if not nil, is called with how many bytes of something that takes long are done.
+	Progress func(what string, done, total int64)
 	// Quantization is the format of linear layers that are made in memory: one of Quantizations; "" is
 	// Precision.
 	Quantization string
@@ -227,7 +229,7 @@ func (o GenerationOptions) measure(ctx context.Context, here *rig.Rig, name stri
 	if err := w.plan(slices.Max(o.Streams)); err != nil {
 		return nil, err
 	}
-	if err := w.load(); err != nil {
+	if err := w.load(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.job.Close()) }()
@@ -333,15 +335,21 @@ func (w *generationRun) newRow(streams int64) *GenerationRow {
 }
 
 // load allocates the memory, and fills it with the weights of a folder or with random numbers.
-func (w *generationRun) load() (err error) {
+func (w *generationRun) load(ctx context.Context) (err error) {
 	if err := w.foresee(); err != nil {
 		return err
 	}
 	w.predicted = run.DriverPredicted(w.here, w.job.Plan)
+	w.job.Loading = func(done, total int64) error {
+		if w.options.Progress != nil {
+			w.options.Progress(fmt.Sprintf("weights of %s", w.name), done, total)
+		}
+		return ctx.Err()
+	}
 	if w.model.Folder != nil {
 		err = w.job.Start()
-	} else if err = w.job.StartEmpty(); err == nil {
-		err = fillNoise(w.job.Executor(), w.job.Spec.Params)
+	} else {
+		err = w.job.StartNoise(1)
 	}
 	if err == nil {
 		w.session, err = generate.NewSession(w.job)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -93,5 +94,25 @@ func TestOverlapIsCounted(t *testing.T) {
 	})
 	if want := (Overlap{Seconds: 9, Link: 6, CPU: 5, Both: 3}); *got != want {
 		t.Errorf("%+v, want %+v", *got, want)
+	}
+}
+
+// Weights that are made in memory take minutes where a model is large: they are reported on, and Ctrl-C ends them.
+func TestMakingWeightsIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var last, most int64
+	o := GenerationOptions{Models: []string{"llama-50m"}, Streams: []int64{1}, Contexts: []int64{16}, Precision: dtype.BF16, Progress: func(_ string, done, total int64) {
+		if last, most = done, total; done > total/4 {
+			cancel()
+		}
+	}}
+	o.Device = "cpu"
+	r, err := Generation(ctx, o)
+	if err != nil || len(r.Results) > 0 || len(r.Notes) != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if last <= most/4 || last > most*3/4 {
+		t.Errorf("ended after %d of %d bytes", last, most)
 	}
 }

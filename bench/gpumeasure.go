@@ -20,9 +20,7 @@ import (
 	"spillway/plan"
 	"spillway/rig"
 	"spillway/run"
-	"spillway/spec"
 	"spillway/units"
-	"spillway/weights"
 )
 
 // measure plans, runs and times the row on a freshly opened GPU. The rig is closed before and
@@ -49,12 +47,13 @@ func (g *GPURow) measure(ctx context.Context, here *rig.Rig, rates machine.Devic
 	if err := g.recordGrowth(here, "planned"); err != nil {
 		return err
 	}
-	if err := job.StartEmpty(); err != nil {
+	job.Loading = func(int64, int64) error { return ctx.Err() }
+	if err := job.StartNoise(1); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
 	e := job.Executor()
-	if err := errors.Join(fillNoise(e, job.Spec.Params), fillParts(e, m.Info.Vocab, g.documents)); err != nil {
+	if err := fillParts(e, m.Info.Vocab, g.documents); err != nil {
 		return err
 	}
 	g.Prepare = time.Since(began).Seconds()
@@ -282,14 +281,4 @@ func fillPart(raw []byte, name string, t op.Type, vocabulary int64, p *plan.Plan
 			binary.LittleEndian.PutUint32(raw[4*i:], word)
 		}
 	}
-}
-
-// fillNoise gives weights small random numbers, which is faster than a proper initialization;
-// the time of an iteration is the same. Optimizer state starts at zero.
-func fillNoise(e *executor.Executor, params []spec.Param) error {
-	source, err := weights.Noise(params, 1)
-	if err != nil {
-		return err
-	}
-	return weights.Replace(e, source)
 }

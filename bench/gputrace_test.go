@@ -89,14 +89,11 @@ func iterateOnCPU(t *testing.T, row *GPURow) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := job.StartEmpty(); err != nil {
+	if err := job.StartNoise(1); err != nil {
 		t.Fatal(err)
 	}
 	defer job.Close()
 	e := job.Executor()
-	if err := fillNoise(e, job.Spec.Params); err != nil {
-		t.Fatal(err)
-	}
 	if err := fillParts(e, m.Info.Vocab, 0); err != nil {
 		t.Fatal(err)
 	}

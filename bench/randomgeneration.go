@@ -117,7 +117,7 @@ func (d drawing) texts(ctx context.Context, i int, dir string, here *rig.Rig, o 
 	if f.Seconds > randomPrompts {
 		return nil, fmt.Errorf("%w: prompts of %.3g s are forecast", errUnmeasurable, f.Seconds)
 	}
-	if err := w.load(); err != nil {
+	if err := w.load(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.job.Close()) }()

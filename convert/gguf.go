@@ -3,6 +3,7 @@ package convert
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -140,14 +141,16 @@ func (w *ggufModel) describe(name string, from *hf.Folder, tokenizer string) err
 	if tokenizer == "" {
 		m["tokenizer.ggml.model"] = "none"
 		w.notices = append(w.notices, fmt.Sprintf("%s has no tokenizer.json, so the file has no tokenizer and other programs cannot give it text; --tokenizer names one", from.Path))
-		return nil
+		return w.ends(from)
 	}
 	words, err := openVocabulary(tokenizer, c.VocabSize)
 	if err != nil {
 		return err
 	}
 	maps.Copy(m, words)
-	m.Ends(c.BOS, c.EOS)
+	if err := w.ends(from); err != nil {
+		return err
+	}
 	template, err := chat.Open(from.Dir)
 	if errors.Is(err, chat.ErrNoTemplate) {
 		return nil
@@ -156,6 +159,27 @@ func (w *ggufModel) describe(name string, from *hf.Folder, tokenizer string) err
 		m["tokenizer.chat_template"] = template.Source
 	}
 	return err
+}
+
+// ends adds the tokens that begin and end a text: those of config.json, then those that only generation_config.json
+// has, as of models that chat.
+func (w *ggufModel) ends(from *hf.Folder) error {
+	ends := slices.Clone(w.config.EOS)
+	if from.Generation != nil {
+		var more struct {
+			EOS hf.TokenIDs `json:"eos_token_id"`
+		}
+		if err := json.Unmarshal(from.Generation, &more); err != nil {
+			return fmt.Errorf("reading %s of %s: %w", hf.GenerationName, from.Dir, err)
+		}
+		for _, id := range more.EOS {
+			ends = append(ends, int(id))
+		}
+	}
+	if over := w.metadata.Ends(w.config.BOS, ends); len(over) > 0 {
+		w.notices = append(w.notices, fmt.Sprintf("texts of the model also end with tokens %v, for which a GGUF file has no place: it has three", over))
+	}
+	return nil
 }
 
 // openVocabulary reads the file of a tokenizer as metadata.

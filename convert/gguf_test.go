@@ -1,7 +1,9 @@
 package convert_test
 
 import (
+	"encoding/json"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,6 +63,55 @@ func TestGGUFAndBack(t *testing.T) {
 			back.Close()
 			from.Close()
 		}
+	}
+}
+
+// The tokens that end a text are in the file, without a tokenizer too, also those that generation_config.json alone
+// has: else a model would go on behind the end of its turn.
+func TestGGUFEnds(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for eos, want := range map[string][]int{`7`: {7, 9, 8}, `[7, 8, 9]`: {7, 8, 9}, `[7, 8, 9, 10]`: {7, 8, 9}} {
+		dir, path := filepath.Join(t.TempDir(), "model"), filepath.Join(t.TempDir(), "model.gguf")
+		config, err := hf.ParseConfig([]byte(`{"model_type":"llama","vocab_size":64,"hidden_size":64,"num_hidden_layers":1,"num_attention_heads":2,"intermediate_size":64,"rms_norm_eps":1e-5,"tie_word_embeddings":false,"max_position_embeddings":64,"torch_dtype":"float32","bos_token_id":3,"eos_token_id":` + eos + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := convert.Random(t.Context(), config, dir, 1, convert.Options{Linear: dtype.F32}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, hf.GenerationName), []byte(`{"eos_token_id":[9, 8]}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		from, err := hf.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := convert.GGUF(t.Context(), from, path, "f32", convert.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		from.Close()
+		if over := strings.Contains(strings.Join(r.Notices, " "), "[10]"); over != strings.Contains(eos, "10") {
+			t.Errorf("eos %s: notices %q", eos, r.Notices)
+		}
+		back, err := hf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var g struct {
+			EOS hf.TokenIDs `json:"eos_token_id"`
+		}
+		if err := json.Unmarshal(back.Generation, &g); err != nil {
+			t.Fatal(err)
+		}
+		got := []int{}
+		for _, id := range g.EOS {
+			got = append(got, int(id))
+		}
+		if !slices.Equal(got, want) || !slices.Equal(back.Config.EOS, want[:1]) || !slices.Equal(back.Config.BOS, []int{3}) {
+			t.Errorf("eos %s: ends %v, want %v; config %v %v", eos, got, want, back.Config.BOS, back.Config.EOS)
+		}
+		back.Close()
 	}
 }
 

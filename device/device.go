@@ -11,6 +11,7 @@
 package device
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -195,6 +196,14 @@ type Queue interface {
 	// not yet reported.
 	SyncTo(e Event) error
 	Close() error
+}
+
+// Interruptible is an optional interface of queues that can skip what they were given: a step of a large
+// model may take many seconds, and is in a queue long before it is done.
+type Interruptible interface {
+	// Until has what is given from now on skipped once the context has ended; Sync returns the context's
+	// error then. Nil ends that.
+	Until(ctx context.Context) error
 }
 
 // Launch holds the operands of one kernel run.

@@ -82,12 +82,13 @@ func (r *runner) RunPhase(ctx context.Context, name string, args IterationArgs) 
 	}
 	phase.args.set(args, args)
 	idle := !r.carried.running && !r.next.running // nothing else is with the queues
-	err := r.start(ctx, phase)
-	if err == nil && idle {
-		err = r.ended(phase)
-	} else {
-		err = errors.Join(err, r.Sync())
-	}
+	err := r.until(ctx, func() error {
+		err := r.start(ctx, phase)
+		if err == nil && idle {
+			return r.ended(phase)
+		}
+		return errors.Join(err, r.Sync())
+	})
 	if err != nil {
 		return fmt.Errorf("phase %s: %w", name, err)
 	}
@@ -103,6 +104,31 @@ func (r *runner) ended(phase *program) (met error) {
 		}
 	}
 	return met
+}
+
+// until calls do, which issues work that changes no weights and waits for it. Where the context ends
+// meanwhile, queues skip what they have not begun.
+func (r *runner) until(ctx context.Context, do func() error) error {
+	if ctx.Done() == nil {
+		return do()
+	}
+	set := func(ctx context.Context) (met error) {
+		for _, q := range r.memory.queues {
+			if q, can := q.(device.Interruptible); can {
+				met = errors.Join(met, q.Until(ctx))
+			}
+		}
+		return met
+	}
+	err := set(ctx)
+	if err == nil {
+		err = do()
+	}
+	err = errors.Join(err, set(nil))
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err() // once, not once for each queue
+	}
+	return err
 }
 
 // issueAll gives all instructions of a program to their queues, but for those that are issued apart.

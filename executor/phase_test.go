@@ -3,7 +3,10 @@ package executor_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"spillway/device"
@@ -74,5 +77,38 @@ func TestRefusedPlans(t *testing.T) {
 		if err := dev.Close(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// endsAfter is a context that ends when it was asked so often.
+type endsAfter struct {
+	context.Context
+	left atomic.Int64
+}
+
+func (c *endsAfter) Err() error {
+	if c.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A phase whose context ends does not compute what its queues have: of a large model that takes many seconds.
+func TestPhasesEndWithTheirContext(t *testing.T) {
+	p, err := planner.WithEvaluation(streamed(t), tiny.Site(1<<30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := prepared(t, p, cpu.Open(cpu.Options{Threads: 1}))
+	cancelled, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	late := &endsAfter{Context: cancelled}
+	late.left.Store(int64(len(p.Instructions) / 16)) // after all was given to the queues
+	iterate(t, e, 0)
+	if err := e.RunPhase(late, plan.Evaluate, argsOf(1)); !errors.Is(err, context.Canceled) || strings.Count(err.Error(), "canceled") != 1 {
+		t.Errorf("error %v", err)
+	}
+	if err := e.RunPhase(cancelled, plan.Evaluate, argsOf(1)); err != nil || e.Loss() == 0 {
+		t.Errorf("another after it: loss %v, %v", e.Loss(), err)
 	}
 }

@@ -95,7 +95,7 @@ func (e *Executor) chunk(p *plan.Plan, phase string, micro int) (Step, error) {
 // RunStep runs a step of Steps.
 func (e *Executor) RunStep(ctx context.Context, s *Step) error {
 	if s.phase == "" {
-		return e.Iterate(ctx, IterationArgs{})
+		return e.until(ctx, func() error { return e.Iterate(ctx, IterationArgs{}) })
 	}
 	return e.RunPhase(ctx, s.phase, IterationArgs{})
 }

@@ -279,14 +279,36 @@ func (f *tokenizerFile) pre() (string, error) {
 	return "", fmt.Errorf("the tokenizer splits words by %.80q, which has no name in GGUF files that is known", got.steps)
 }
 
-// Ends adds the tokens that begin and end a text, where the tokenizer does not say.
-func (m Metadata) Ends(bos, eos []int) {
+// Ends adds the tokens that begin and end a text, where the tokenizer does not say. A file has three places for
+// those that end one; over is what has none.
+func (m Metadata) Ends(bos, eos []int) (over []int) {
+	const prefix, suffix = "tokenizer.ggml.", "_token_id"
 	for name, ids := range map[string][]int{"bos": bos, "eos": eos} {
-		if _, said := m["tokenizer.ggml."+name+"_token_id"]; !said && len(ids) > 0 && ids[0] >= 0 {
-			m["tokenizer.ggml."+name+"_token_id"] = int64(ids[0])
+		if _, said := m[prefix+name+suffix]; !said && len(ids) > 0 && ids[0] >= 0 {
+			m[prefix+name+suffix] = int64(ids[0])
 		}
 	}
-	if len(eos) > 1 && !slices.Contains(eos[:1], eos[1]) {
-		m["tokenizer.ggml.eot_token_id"] = int64(eos[1])
+	tokens, _ := m[prefix+"tokens"].([]string)
+	taken := map[int64]bool{}
+	for _, place := range []string{"eos", "eot", "eom"} {
+		if id, ok := m[prefix+place+suffix].(int64); ok {
+			taken[id] = true
+		}
 	}
+	for _, id := range eos {
+		if id < 0 || taken[int64(id)] {
+			continue
+		}
+		places := []string{"eot", "eom"}
+		if id < len(tokens) && tokens[id] == "<|eom_id|>" { // as llama.cpp knows it; that of a turn keeps its place
+			places = []string{"eom"}
+		}
+		at := slices.IndexFunc(places, func(place string) bool { _, said := m[prefix+place+suffix]; return !said })
+		if at < 0 {
+			over = append(over, id)
+			continue
+		}
+		m[prefix+places[at]+suffix], taken[int64(id)] = int64(id), true
+	}
+	return over
 }

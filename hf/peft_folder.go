@@ -3,6 +3,7 @@ package hf
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -46,6 +47,9 @@ func OpenAdapterOn(disk vfs.FS, dir string) (*AdapterFolder, error) {
 	}
 	path := filepath.Join(dir, AdapterConfigName)
 	raw, err := vfs.ReadFile(disk, path, maxJSON)
+	if whole, asking := vfs.Exists(disk, filepath.Join(dir, ConfigName)); errors.Is(err, fs.ErrNotExist) && asking == nil && whole {
+		return nil, fmt.Errorf("%s is a whole model, as training all weights gives it, not an adapter: use it as the model; there is nothing to add to another", dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s is not an adapter's folder: %w", dir, err)
 	}

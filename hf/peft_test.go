@@ -175,3 +175,13 @@ func readAdapterConfig(t *testing.T, raw []byte) {
 		t.Fatalf("%v\n%s\nbecame\n%s", err, text, second)
 	}
 }
+
+// A whole model where an adapter is wanted is called what it is.
+func TestWholeModelsAreNoAdapters(t *testing.T) {
+	if _, err := OpenAdapter("../testdata/reference/llama"); err == nil || !strings.Contains(err.Error(), "is a whole model") {
+		t.Error(err)
+	}
+	if _, err := OpenAdapter(t.TempDir()); err == nil || !strings.Contains(err.Error(), "is not an adapter's folder") {
+		t.Error(err)
+	}
+}

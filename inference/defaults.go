@@ -49,29 +49,19 @@ func (d *Defaults) ignore(raw []byte, keys map[string]string) error {
 	return nil
 }
 
+// usualTopK is what transformers keeps where a generation_config.json says that tokens are drawn and not of how
+// many, as those of Llama do. Makers tried their settings with it.
+const usualTopK = 50
+
 // generationConfig is the part of generation_config.json that is used.
 type generationConfig struct {
-	EOS               tokenIDs `json:"eos_token_id"`
-	DoSample          bool     `json:"do_sample"`
-	Temperature       *float64 `json:"temperature"`
-	TopK              *int     `json:"top_k"`
-	TopP              *float64 `json:"top_p"`
-	MinP              *float64 `json:"min_p"`
-	RepetitionPenalty *float64 `json:"repetition_penalty"`
-}
-
-// tokenIDs is one id, or a list of them.
-type tokenIDs []int32
-
-func (t *tokenIDs) UnmarshalJSON(raw []byte) error {
-	var one *int32
-	if json.Unmarshal(raw, &one) == nil {
-		if one != nil {
-			*t = tokenIDs{*one}
-		}
-		return nil
-	}
-	return json.Unmarshal(raw, (*[]int32)(t))
+	EOS               hf.TokenIDs `json:"eos_token_id"`
+	DoSample          bool        `json:"do_sample"`
+	Temperature       *float64    `json:"temperature"`
+	TopK              *int        `json:"top_k"`
+	TopP              *float64    `json:"top_p"`
+	MinP              *float64    `json:"min_p"`
+	RepetitionPenalty *float64    `json:"repetition_penalty"`
 }
 
 // readDefaults reads generation_config.json, where there is one, and the end of sequence of
@@ -101,7 +91,7 @@ func readDefaults(m *spillway.Model) (d Defaults, err error) {
 	}
 	set(&d, "repetition_penalty", &d.Sampler.RepetitionPenalty, g.RepetitionPenalty)
 	if g.DoSample {
-		d.Sampler.Temperature = 1
+		d.Sampler.Temperature, d.Sampler.TopK = 1, usualTopK
 		set(&d, "temperature", &d.Sampler.Temperature, g.Temperature)
 		set(&d, "top_k", &d.Sampler.TopK, g.TopK)
 		set(&d, "top_p", &d.Sampler.TopP, g.TopP)

@@ -104,6 +104,8 @@ func isPipe(name string) bool {
 func (r *Recipe) Check() error {
 	e, optimizer, schedule := r.Eval, r.flags.Lookup("optimizer").Value.String(), r.flags.Lookup("lr-scheduler").Value.String()
 	switch {
+	case r.Model == "" && r.Output.Resume && r.Output.Dir != "":
+		return settingErrorf("there is no run in %s to resume, since it has no recipe.yaml: give the --out of a run, or MODEL and what it is trained on", r.Output.Dir)
 	case r.Model == "":
 		return settingErrorf("there is no model: name a folder or a preset")
 	case len(r.Data.Files) == 0:

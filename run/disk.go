@@ -151,35 +151,29 @@ func (r *Run) load(from weights.Values, hasTrained bool) error {
 			has[p.Name] = hasTrained && !fixed || fixed && onDisk && placed
 		}
 	}
-	report := r.loading()
-	var stopped error
-	err := weights.LoadSome(r.executor, from, func(p plan.SlabParam) bool {
-		if stopped == nil {
-			stopped = report(p)
-		}
-		return stopped == nil && !has[p.Name]
-	})
-	if err = errors.Join(err, stopped); err != nil {
+	wanted := func(p plan.SlabParam) bool { return !has[p.Name] }
+	if err := weights.LoadSome(r.executor, from, wanted, r.loading(wanted)); err != nil {
 		return errors.Join(err, r.release())
 	}
 	return nil
 }
 
-// loading counts the params that are loaded, for Run.Loading.
-func (r *Run) loading() func(plan.SlabParam) error {
+// loading counts the bytes of params that are wanted, for Run.Loading.
+func (r *Run) loading(wanted func(plan.SlabParam) bool) weights.Report {
 	if r.Loading == nil {
-		return func(plan.SlabParam) error { return nil }
+		return nil
 	}
 	var done, total int64
 	for _, s := range r.Plan.Slabs {
 		for _, p := range s.Params {
-			total += p.Type.Bytes()
+			if wanted(p) {
+				total += p.Type.Bytes()
+			}
 		}
 	}
-	return func(p plan.SlabParam) error {
-		err := r.Loading(min(done, total), total)
-		done += p.Type.Bytes()
-		return err
+	return func(bytes int64) error {
+		done += bytes
+		return r.Loading(done, total)
 	}
 }
 

@@ -110,6 +110,22 @@ func (r *Run) start(journaled bool) error {
 	return r.load(from, recovered)
 }
 
+// StartNoise is StartEmpty with weights that are made quickly: random numbers of the spread that the model's
+// weights start with. Optimizer states are left as they are.
+func (r *Run) StartNoise(seed uint64) error {
+	noise, err := weights.Noise(r.Spec.Params, seed)
+	if err != nil {
+		return err
+	}
+	if err := r.claim(false); err != nil {
+		return err
+	}
+	if err := weights.Replace(r.executor, noise, r.loading(func(plan.SlabParam) bool { return true })); err != nil {
+		return errors.Join(err, r.release())
+	}
+	return nil
+}
+
 // StartEmpty is Start without loading weights. It is for measuring, where the numbers do
 // not matter, and for callers that write the weights themselves.
 func (r *Run) StartEmpty() error { return r.claim(false) }
@@ -356,7 +372,7 @@ func (r *Run) SwitchAdapter(to *lora.Adapter) error {
 	if err := r.fitsAdapter(to); err != nil {
 		return err
 	}
-	return weights.LoadSome(r.executor, to, func(p plan.SlabParam) bool { return to.Has(p.Name) })
+	return weights.LoadSome(r.executor, to, func(p plan.SlabParam) bool { return to.Has(p.Name) }, nil)
 }
 
 // Folder is what checkpoints of the run have next to tensors: the files of the model, or

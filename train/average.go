@@ -13,6 +13,10 @@ func (t *Trainer) withAverage(f func() error) error {
 	if t.run.Options.Average == 0 {
 		return f()
 	}
+	// Swapping writes what is journaled. A kill meanwhile leaves what was committed.
+	if err := t.begin(t.done + 1); err != nil {
+		return err
+	}
 	e := t.run.Executor()
 	if err := swapAverages(e); err != nil {
 		return err

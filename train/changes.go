@@ -26,11 +26,25 @@ var settingNames = map[string]string{
 	"centralize":              "centralized gradients (--centralize-gradients)",
 	"canonical_sums":          "canonical sums (--canonical-sums)",
 	"micro_batch_size":        "the micro-batches of canonical sums (--micro-batch-size)",
+
+	"adapter.r":                   "the rank of adapters (--lora-rank)",
+	"adapter.lora_alpha":          "what adapters are scaled by (--lora-alpha)",
+	"adapter.lora_dropout":        "the dropout of adapters (--lora-dropout)",
+	"adapter.use_rslora":          "the scaling by the root of the rank (--use-rslora)",
+	"adapter.use_dora":            "DoRA (--use-dora)",
+	"adapter.bias":                "the biases that are trained (--lora-bias)",
+	"adapter.target_modules":      "the layers that have adapters (--target-modules)",
+	"adapter.exclude_modules":     "the layers without adapters (--exclude-modules)",
+	"adapter.layers_to_transform": "the numbers of layers with adapters (--layers-to-transform)",
+	"adapter.modules_to_save":     "modules trained in full (--modules-to-save)",
+	"adapter." + quantization:     "the type of the frozen weights (--method, --quantization)",
 }
 
 // fixedSettings are those, or where they end in a dot groups of them, that what is saved
 // depends on: a run cannot go on with others.
-var fixedSettings = []string{"average", "freeze", "optimizer.name", "optimizer.storage", "optimizer.codecs", "optimizer.min_8bit_size", "optimizer.states_of", "policy.", "compression.", "loss_scale."}
+var fixedSettings = []string{"average", "freeze", "optimizer.name", "optimizer.storage", "optimizer.codecs", "optimizer.min_8bit_size", "optimizer.states_of", "policy.", "compression.", "loss_scale.",
+	"adapter.r", "adapter.lora_alpha", "adapter.use_rslora", "adapter.use_dora", "adapter.bias", "adapter.lora_bias", "adapter.target_modules", "adapter.exclude_modules",
+	"adapter.layers_to_transform", "adapter.layers_pattern", "adapter.modules_to_save", "adapter.rank_pattern.", "adapter.alpha_pattern."}
 
 // allow refuses to go on with other settings than a run had, with a line for each, unless
 // changes are allowed and what is saved does not depend on them; then the lines are notices.

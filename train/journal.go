@@ -77,7 +77,7 @@ func (t *Trainer) recover(newest *checkpoint.Checkpoint) (bool, error) {
 		t.last, t.saved = newest.Path, newest.Iteration
 	}
 	t.journaled = iteration
-	if err := t.restoreState(raw, iteration); err != nil {
+	if err := t.restoreState(raw, iteration, nil); err != nil {
 		return false, fmt.Errorf("from iteration %d in the journal: %w", iteration, err)
 	}
 	return true, t.commit()

@@ -52,6 +52,7 @@ type state struct {
 	Freeze                []string        `json:"freeze,omitempty"`
 	Centralize            bool            `json:"centralize,omitempty"`
 	Feed                  json.RawMessage `json:"feed"`
+	Adapter               adapterSettings `json:"adapter,omitempty"`
 	// LossScale of the next iteration, if the loss is scaled.
 	LossScale *optim.LossScale `json:"loss_scale,omitempty"`
 	// Best is the best evaluation so far, if any; Evaluated the last iteration evaluated.
@@ -80,6 +81,9 @@ func (t *Trainer) state() (state, error) {
 		Groups: o.Groups, Average: o.Average, Freeze: o.Freeze, Centralize: o.Centralize, Feed: feed, LossScale: t.scale, Best: t.best, Evaluated: t.evaluated}
 	if o.StatePolicy != (optim.Policy{}) {
 		s.Policy, s.Compression = &o.StatePolicy, &t.wanted
+	}
+	if err == nil && t.run.Adapts() {
+		s.Adapter, err = t.adapterSettings()
 	}
 	return s, err
 }
@@ -296,7 +300,7 @@ func (t *Trainer) resume() (err error) {
 }
 
 func (t *Trainer) restoreCheckpoint(c *checkpoint.Checkpoint) error {
-	if err := t.restoreState(c.Trainer, c.Iteration); err != nil {
+	if err := t.restoreState(c.Trainer, c.Iteration, c.Adapter); err != nil {
 		return err
 	}
 	if err := t.begin(t.done); err != nil {
@@ -316,8 +320,8 @@ func states(e *executor.Executor) (list []executor.Tensor) {
 }
 
 // restoreState restores the state of the loop. It refuses the state of a run with other
-// settings, which would continue differently.
-func (t *Trainer) restoreState(raw []byte, iteration int64) error {
+// settings, which would continue differently. adapter is what is saved next to it, nil where nothing is.
+func (t *Trainer) restoreState(raw []byte, iteration int64, adapter *hf.AdapterFolder) error {
 	var was state
 	if err := json.Unmarshal(raw, &was); err != nil {
 		return fmt.Errorf("%s: %w", checkpoint.TrainerName, err)
@@ -328,6 +332,16 @@ func (t *Trainer) restoreState(raw []byte, iteration int64) error {
 	now, err := t.state()
 	if err != nil {
 		return err
+	}
+	if was.Adapter == nil && adapter != nil { // saved before states had them
+		if was.Adapter, err = settingsOf(adapter.Config); err != nil {
+			return err
+		}
+	}
+	if was.Adapter == nil {
+		now.Adapter = nil
+	} else if _, known := was.Adapter[quantization]; !known {
+		delete(now.Adapter, quantization)
 	}
 	now.Iteration, now.Feed, now.Best, now.Evaluated = was.Iteration, was.Feed, was.Best, was.Evaluated
 	if now.LossScale != nil && was.LossScale != nil {

@@ -29,7 +29,7 @@ func (zeros) Packed(string, dtype.Type) (io.Reader, bool) { return repeated(0), 
 
 // writeBlocks writes a tensor of a block type, whose chunks come in order: byte for byte
 // where the values are held so, otherwise quantized from their numbers as they are read.
-func writeBlocks(e *executor.Executor, t executor.Tensor, from Values) error {
+func writeBlocks(e *executor.Executor, t executor.Tensor, from Values, report Report) error {
 	param, kind := t.Param.Name, t.Type.DType
 	r, ok := packed(from, param, kind)
 	if !ok {
@@ -39,8 +39,8 @@ func writeBlocks(e *executor.Executor, t executor.Tensor, from Values) error {
 			return fmt.Errorf("param %s: %w", param, err)
 		}
 	}
-	return e.Write(t, func(_ int64, chunk []byte) error {
-		_, err := io.ReadFull(r, chunk)
+	return writePieces(e, t, report, func(_ int64, piece []byte) error {
+		_, err := io.ReadFull(r, piece)
 		return err
 	})
 }

@@ -28,34 +28,40 @@ type Values interface {
 // Load writes every param of an executor's plan, its full-precision master where the plan
 // has one, and zeros to all other optimizer state.
 func Load(e *executor.Executor, from Values) error {
-	return LoadSome(e, from, func(plan.SlabParam) bool { return true })
+	return LoadSome(e, from, func(plan.SlabParam) bool { return true }, nil)
 }
 
+// Report is called after every few megabytes with the bytes of params that were written since its last call; an
+// error ends what writes. Nil is fine.
+type Report func(bytes int64) error
+
 // LoadSome is Load for some of the params; the others have their values already.
-func LoadSome(e *executor.Executor, from Values, wanted func(plan.SlabParam) bool) error {
-	for _, t := range tensorsOf(e) {
-		values := from
-		if t.State != "" && t.State != executor.Master {
-			values = zeros{}
-		}
-		if !wanted(t.Param) {
-			continue
-		}
-		if err := write(e, t, values); err != nil {
-			return fmt.Errorf("loading weights: %w", err)
-		}
-	}
-	return nil
+func LoadSome(e *executor.Executor, from Values, wanted func(plan.SlabParam) bool, report Report) error {
+	return writeAll(e, from, func(t executor.Tensor) bool { return wanted(t.Param) }, report)
 }
 
 // Replace writes every param and its master, and leaves all other optimizer state as it
 // is.
-func Replace(e *executor.Executor, from Values) error {
+func Replace(e *executor.Executor, from Values, report Report) error {
+	return writeAll(e, from, func(t executor.Tensor) bool { return t.State == "" || t.State == executor.Master }, report)
+}
+
+func writeAll(e *executor.Executor, from Values, wanted func(executor.Tensor) bool, report Report) error {
+	if report == nil {
+		report = func(int64) error { return nil }
+	}
 	for _, t := range tensorsOf(e) {
-		if t.State != "" && t.State != executor.Master {
+		if !wanted(t) {
 			continue
 		}
-		if err := write(e, t, from); err != nil {
+		values, say := from, report
+		if t.State != "" { // which bytes of params leave out
+			say = func(int64) error { return report(0) }
+			if t.State != executor.Master {
+				values = zeros{}
+			}
+		}
+		if err := write(e, t, values, say); err != nil {
 			return fmt.Errorf("loading weights: %w", err)
 		}
 	}
@@ -76,15 +82,18 @@ const chunkElements = 16 << 10
 // chunkPool has buffers of so many numbers, reused all through loading.
 var chunkPool = sync.Pool{New: func() any { return new([chunkElements]float32) }}
 
-func write(e *executor.Executor, t executor.Tensor, from Values) error {
+// reportBytes is how much is written between two reports: a small part of a second's work.
+const reportBytes = 16 << 20
+
+func write(e *executor.Executor, t executor.Tensor, from Values, report Report) error {
 	if t.Type.DType.Block() {
-		return writeBlocks(e, t, from)
+		return writeBlocks(e, t, from, report)
 	}
 	if !t.Type.DType.IsPlain() {
 		return fmt.Errorf("param %s is stored as %v, which is not made from plain numbers; use f32, bf16, f16, %s", t.Param.Name, t.Type.DType, quant.Aliases(", "))
 	}
 	width := t.Type.DType.Bytes(1)
-	return e.Write(t, func(offset int64, chunk []byte) error {
+	return writePieces(e, t, report, func(offset int64, chunk []byte) error {
 		return inParallel(chunk, chunkElements*width, func(at int64, part []byte) error {
 			whole := chunkPool.Get().(*[chunkElements]float32)
 			defer chunkPool.Put(whole)
@@ -99,6 +108,23 @@ func write(e *executor.Executor, t executor.Tensor, from Values) error {
 			}
 			return nil
 		})
+	})
+}
+
+// writePieces fills a tensor in pieces of reportBytes, in order, and reports each.
+func writePieces(e *executor.Executor, t executor.Tensor, report Report, fill func(offset int64, piece []byte) error) error {
+	return e.Write(t, func(offset int64, chunk []byte) error {
+		for len(chunk) > 0 {
+			piece := chunk[:min(len(chunk), reportBytes)]
+			if err := fill(offset, piece); err != nil {
+				return err
+			}
+			if err := report(int64(len(piece))); err != nil {
+				return err
+			}
+			offset, chunk = offset+int64(len(piece)), chunk[len(piece):]
+		}
+		return nil
 	})
 }
 

@@ -100,6 +100,7 @@ forecasts are printed next to what was measured, the worst first.`,
 		line := term.NewLine(sh.err)
 		defer line.Done()
 		o.Rig, o.Report = sh.rigOptions(line), line.Print
+		o.Progress = func(what string, done, total int64) { line.Show(func() string { return partDone(what, done, total) }) }
 		o.Rig.Stop = cmd.Context().Err
 		o.Rig.Disk = vfs.ExistingParent(vfs.OS, o.Disk)
 		o.Rig.MeasureDisk = o.Rig.Measure && o.Disk != ""
@@ -126,6 +127,10 @@ forecasts are printed next to what was measured, the worst first.`,
 // writeGenerationBench shows how fast texts were made, and how good the forecasts were.
 func writeGenerationBench(p *page, r *bench.GenerationReport) {
 	p.line("bench", "%s: memory is read at %v, matmuls in bf16 at %v", r.Device, r.Bandwidth(), r.Rates.Compute.Rate(dtype.BF16))
+	if len(r.Results) == 0 {
+		p.list("notes", r.Notes)
+		return
+	}
 	p.WriteString("\n")
 	var t term.Table
 	t.Row("", "prefill, tokens/s", "forecast", "of roofline", "decode, tokens/s", "forecast", "of roofline", "memory, predicted", "strategy")

@@ -38,7 +38,7 @@ var flagGroups = []struct {
 }
 
 // exitCodes says what they mean; run gives them.
-const exitCodes = "Exit codes: 0 done; 1 it failed; 2 a mistake in the command line or in a recipe;\n130, 143 and 129 after Ctrl-C, TERM and HUP.\n"
+const exitCodes = "Exit codes: 0 done; 1 it failed; 2 a mistake in the command line or in a recipe;\n130, 143 and 129 after Ctrl-C, TERM and HUP. With --json a command that fails writes\nan object with error and exit_code, unless it has written one that says more.\n"
 
 // newHelp is the command help, which says so where it knows no such command.
 func newHelp(root *cobra.Command) *cobra.Command {

@@ -75,7 +75,7 @@ func (o *modelFlags) open(sh shell, name string, line *term.Line) (*inference.Mo
 		Model: name, Tokenizer: o.tokenizer, ChatTemplate: o.template, Device: o.device, MaxMemory: o.memory, Disk: o.disk, NoCache: o.noCache, Exact: o.exact, Outliers: o.outliers,
 		Rig: sh.rigOptions(line), Notice: line.Print,
 		Progress: func(what string, done, total int64) {
-			line.Show(func() string { return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(max(total, 1)))) })
+			line.Show(func() string { return partDone(what, done, total) })
 		},
 	}
 	s.Rig.Disk = vfs.ExistingParent(vfs.OS, o.disk)

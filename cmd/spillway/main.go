@@ -55,9 +55,17 @@ const (
 
 // run carries out one command line and gives its exit code.
 func run(ctx context.Context, args []string, sh shell) int {
+	object := newJSONOutput(args, &sh)
 	root := newRoot(sh)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
+	code := conclude(ctx, cmd, err, sh)
+	object.fail(cmd.CommandPath(), err, code)
+	return code
+}
+
+// conclude says why a command failed, where it has not, and gives the exit code.
+func conclude(ctx context.Context, cmd *cobra.Command, err error, sh shell) int {
 	var by *interruptedError
 	switch {
 	case err == nil:

@@ -35,6 +35,11 @@ func (p *progress) report(r train.Report) {
 	}
 }
 
+// partDone says how far something is that takes long.
+func partDone(what string, done, total int64) string {
+	return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(max(total, 1))))
+}
+
 // fitting is the text, or a shorter one where the terminal is narrow: nothing is cut off.
 func (p *progress) fitting() string {
 	if text := p.text(); p.line.Fits(text) {
@@ -107,7 +112,11 @@ func writeResult(p *page, r finetune.Result) {
 		how = "stopped early"
 	}
 	if r.SecondsPerStep == 0 && !r.Interrupted { // no step was taken, so nothing below is known
-		p.line(how, "%s before this start, and nothing was left to do: give more --max-steps or --epochs to go on", plural(int(r.Steps), "step"))
+		more := "more --max-steps or --epochs"
+		if r.EarlyStop { // whatever is left of the epochs
+			more = "more --patience, or --patience 0"
+		}
+		p.line(how, "%s before this start, and nothing was left to do: give %s to go on", plural(int(r.Steps), "step"), more)
 		p.line("saved", "%s", r.Checkpoint)
 		return
 	}

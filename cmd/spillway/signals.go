@@ -19,6 +19,7 @@ import (
 type signals struct {
 	training  atomic.Bool
 	answering atomic.Pointer[context.CancelFunc] // ends what Ctrl-C ends instead of the program
+	object    atomic.Pointer[jsonOutput]         // what --json writes; nil without it
 	exit      func(code int)
 	err       io.Writer
 }
@@ -79,6 +80,7 @@ func (s *signals) watch(came <-chan os.Signal, cancel context.CancelCauseFunc) {
 	case <-late:
 		fmt.Fprintf(s.err, "\nstopped after %v in the middle of something that does not look for Ctrl-C; nothing was being saved\n", graceTime)
 	}
+	s.object.Load().fail("spillway", by, by.code())
 	s.exit(by.code())
 }
 

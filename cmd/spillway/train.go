@@ -151,7 +151,7 @@ func trainCommand(ctx context.Context, sh shell, o *trainOptions, r *recipe.Reci
 	run, err := finetune.Prepare(r, finetune.Options{
 		Rig: sh.rigOptions(line), Report: shown.report, Notice: line.Print, Program: version, Alert: o.alerts.Alert, Profile: o.profile != "",
 		Progress: func(what string, done, total int64) {
-			line.Show(func() string { return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(max(total, 1)))) })
+			line.Show(func() string { return partDone(what, done, total) })
 		},
 	})
 	line.Done()

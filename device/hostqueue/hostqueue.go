@@ -7,6 +7,7 @@
 package hostqueue
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"sync"
@@ -46,6 +47,7 @@ const (
 	record
 	wait
 	syncUp
+	until
 )
 
 // command is one thing to do. Commands are queued by value, so that queueing allocates nothing.
@@ -55,6 +57,7 @@ type command[W any] struct {
 	own   *Event           // to record
 	event device.HostEvent // to wait for
 	count uint64           // of the event: the record to make or to wait for
+	ctx   context.Context  // that ends work
 	put   time.Duration    // when it was queued
 }
 
@@ -122,6 +125,10 @@ func (q *Queue[W]) SyncTo(e device.Event) error {
 	return q.report()
 }
 
+// Until has work that is queued from now on skipped once a context has ended, as after an error, which
+// is that of the context then. Nil has all work done again.
+func (q *Queue[W]) Until(ctx context.Context) error { return q.put(command[W]{verb: until, ctx: ctx}) }
+
 // report takes the error that was not reported yet.
 func (q *Queue[W]) report() error {
 	if err := q.failed.Swap(nil); err != nil {
@@ -148,6 +155,7 @@ func (q *Queue[W]) Ready() time.Duration { return q.ready }
 // serve is the goroutine.
 func (q *Queue[W]) serve() {
 	defer close(q.ended)
+	var ends context.Context
 	for c := range q.commands {
 		q.ready = max(q.ready, c.put)
 		switch c.verb {
@@ -160,7 +168,13 @@ func (q *Queue[W]) serve() {
 			q.ready = max(q.ready, timeOf(c.event))
 		case syncUp:
 			q.synced <- q.report()
-		default:
+		case until:
+			ends = c.ctx
+		case work:
+			if ends != nil && ends.Err() != nil {
+				err := ends.Err()
+				q.failed.CompareAndSwap(nil, &err)
+			}
 			if q.failed.Load() == nil {
 				q.attempt(c.work)
 			}

@@ -1,6 +1,7 @@
 package hostqueue
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -113,4 +114,31 @@ func check(t *testing.T, errs ...error) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Work that waits in a queue is not begun once its context has ended; later work is done again.
+func TestWorkIsSkippedOnceAContextEnds(t *testing.T) {
+	ran, began, release := 0, make(chan struct{}), make(chan struct{})
+	q := New("q", func(holds bool) error {
+		if ran++; holds {
+			close(began)
+			<-release
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := NewEvent()
+	check(t, q.Until(ctx), q.Put(true), q.Put(false), q.Put(false), q.Record(done), q.Until(nil))
+	<-began
+	cancel()
+	close(release)
+	if err := q.Sync(); !errors.Is(err, context.Canceled) || ran != 1 {
+		t.Errorf("error %v, %d of 3 ran", err, ran)
+	}
+	done.Await(done.Issued()) // nobody waits for ever
+	check(t, q.Put(false), q.Sync())
+	if ran != 2 {
+		t.Errorf("%d ran, want 2", ran)
+	}
+	q.End()
 }
