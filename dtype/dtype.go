@@ -9,6 +9,7 @@ package dtype
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -128,6 +129,7 @@ func Parse(name string) (Type, error) {
 			known = append(known, in.name)
 		}
 	}
+	slices.Sort(known)
 	return Invalid, fmt.Errorf("unknown element type %q; known are %s", name, strings.Join(known, ", "))
 }
 
