@@ -29,7 +29,7 @@ import (
 // Options say how devices are opened and who hears of a run. All may be left out.
 type Options struct {
 	Rig      rig.Options
-	Progress Progress           // of reading the data
+	Progress Progress           // of reading the data, and of loading weights
 	Report   func(train.Report) // of every step
 	Notice   func(string)       // of what is done otherwise than asked
 	NoSave   bool               // write no checkpoints and no event log, for runs that are only measured

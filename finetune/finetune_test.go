@@ -91,6 +91,32 @@ func TestOneTextIsCut(t *testing.T) {
 	}
 }
 
+// A run that is interrupted while its weights are loaded ends at once, saves nothing, and leaves its folder to the next.
+func TestLoadingIsInterrupted(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	set := map[string]string{"model": byteModelFile(t), "data": texts(t, 90, 90), "device": "cpu", "seq-len": "32", "max-steps": "2", "out": out}
+	ctx, cancel := context.WithCancel(context.Background())
+	loading := 0
+	_, err := Train(ctx, settings(t, set), Options{Progress: func(what string, done, total int64) {
+		if what == "loading weights" {
+			loading++
+			cancel()
+			if done > total || total == 0 {
+				t.Errorf("%d of %d bytes", done, total)
+			}
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || loading != 1 {
+		t.Fatal(err, loading)
+	}
+	if saved, _ := filepath.Glob(filepath.Join(out, "step-*")); len(saved) > 0 {
+		t.Error(saved)
+	}
+	if got, result := losses(t, settings(t, set), Options{}); len(got) != 2 || result.Checkpoint == "" {
+		t.Error(got, result.Checkpoint)
+	}
+}
+
 // A recipe is the loop that one would write by hand: the same losses, to the bit.
 func TestTrainIsTheLoopByHand(t *testing.T) {
 	model, file := byteModelFile(t), texts(t, 70, 30, 45, 12, 90, 33)

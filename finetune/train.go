@@ -19,7 +19,7 @@ import (
 )
 
 // Train takes the steps and gives what came of them. When ctx is done it finishes the step at
-// hand, saves and returns.
+// hand, saves and returns; while weights are loaded, it ends with the context's error.
 func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	t, e, out := r.Recipe.Training, r.Recipe.Eval, r.Recipe.Output
 	c := train.Config{
@@ -76,6 +76,12 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 		}
 	}
 	r.Monitor.Start()
+	r.Job.Loading = func(done, total int64) error {
+		if r.o.Progress != nil {
+			r.o.Progress("loading weights", done, total)
+		}
+		return ctx.Err() // no step has begun
+	}
 	done, err := train.Run(ctx, r.Job, r.Corpus.Train, c)
 	recorder.Close(done, err)
 	if err != nil {

@@ -148,8 +148,10 @@ func trainCommand(ctx context.Context, sh shell, o *trainOptions, r *recipe.Reci
 	if o.asJSON {
 		text, shown.log = io.Discard, sh.err
 	}
+	measured := sh.rigOptions(line)
+	measured.Stop = ctx.Err
 	run, err := finetune.Prepare(r, finetune.Options{
-		Rig: sh.rigOptions(line), Report: shown.report, Notice: line.Print, Program: version, Alert: o.alerts.Alert, Profile: o.profile != "",
+		Rig: measured, Report: shown.report, Notice: line.Print, Program: version, Alert: o.alerts.Alert, Profile: o.profile != "",
 		Progress: func(what string, done, total int64) {
 			line.Show(func() string { return partDone(what, done, total) })
 		},
