@@ -38,7 +38,7 @@ func compiler(t *testing.T) *driver.NVRTC {
 // allUnits lists every file for an element type; attention with heads as wide as models
 // have.
 func allUnits(t dtype.Type) []unit {
-	all := []unit{{file: "attention", element: t, head: 64, masks: true, dropout: true}, {file: "flash", element: t, head: 64, keys: 32, masks: true}, {file: "documents", element: t}, {file: "delta", element: t, head: 80}, {file: "decodeAttention", element: t, head: 128}}
+	all := []unit{{file: "attention", element: t, head: 64, masks: true, dropout: true}, {file: "flash", element: t, head: 64, keys: 32, masks: true}, {file: "documents", element: t}, {file: "delta", element: t, head: 80}, {file: "decodeAttention", element: t, head: 128}, {file: "decodeAttention", element: t, head: 96}}
 	for _, file := range general() {
 		all = append(all, unit{file: file, element: t})
 	}

@@ -126,8 +126,9 @@ typedef Coded<VALUE_CODE> Values;
 
 // TOGETHER parts of a row are read at once to be added; fetched reads numbers that another block wrote.
 #define TOGETHER (BLOCKS > 2 ? 16 : 32)
-template <int N> __device__ __forceinline__ Pack<float, N> fetched(const Pack<float, N> *p) {
-    Pack<float, N> r;
+template <int N> struct alignas(N == 3 ? 4 : 4 * N) Some { float x[N]; }; // of a part: what a lane has
+template <int N> __device__ __forceinline__ Some<N> fetched(const Some<N> *p) {
+    Some<N> r;
     if (N == 4) *(float4 *)&r = __ldcg((const float4 *)p);
     else if (N == 2) *(float2 *)&r = __ldcg((const float2 *)p);
     else
@@ -618,12 +619,12 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
                     const float2 *from = stats + (now.at + r) * most;
                     const float *x = parts + (now.at + r) * most * HEAD;
                     // a part is HEAD numbers, of which each lane has some; as many parts as there are registers for are on their way together with the stats
-                    Pack<float, HEAD / 32> part[TOGETHER];
+                    Some<HEAD / 32> part[TOGETHER];
                     auto fetchParts = [&](int base) {
 #pragma unroll
                         for (int i = 0; i < TOGETHER; i++) {
                             part[i] = {};
-                            if (base + i < now.count) part[i] = fetched((const Pack<float, HEAD / 32> *)(x + (i64)(base + i) * HEAD) + lane);
+                            if (base + i < now.count) part[i] = fetched((const Some<HEAD / 32> *)(x + (i64)(base + i) * HEAD) + lane);
                         }
                     };
                     auto stat = [&](int i) { return i < now.count ? __ldcg(from + i) : float2{-INFINITE, 0}; };
