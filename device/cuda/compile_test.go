@@ -73,6 +73,7 @@ func fewRowsUnits() []unit {
 	list = append(list, unit{file: "packed", element: dtype.BF16, codec: "i8row", rows: 1, warps: 8, blocks: 2}) // two blocks of a multiprocessor
 	for _, code := range [][2]int64{{3, 3}, {4, 4}, {5, 5}, {3, 5}} {
 		list = append(list, unit{file: "decodeAttention", element: dtype.BF16, head: 128, key: code[0], value: code[1], tiles: codedTuning.tiles, stages: codedTuning.stages, blocks: codedTuning.blocks})
+		list = append(list, unit{file: "decodeAttention", element: dtype.BF16, head: 128, key: code[0], value: code[1], tiles: 1, stages: 2, blocks: 1, team: 8, scales: true})
 	}
 	return append(list, unit{file: "decodeAttention", element: dtype.F16, head: 64, key: 5, value: 4, tiles: codedTuning.tiles, stages: codedTuning.stages, blocks: codedTuning.blocks},
 		unit{file: "decodeAttention", element: dtype.BF16, head: 128, key: 5, value: 5, tiles: longTuning.tiles, stages: longTuning.stages, blocks: longTuning.blocks},

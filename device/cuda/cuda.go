@@ -67,6 +67,7 @@ type Device struct {
 	plainly struct {
 		launches, copies, thick bool
 		tile                    int
+		attend                  *attendTuning // that all calls have
 	}
 
 	copying     sync.Mutex

@@ -23,6 +23,7 @@ type cached struct {
 	page, streams, table, count   int64
 	q, k, v, cacheK, cacheV, o    arg
 	positions, sequences, pagesAt arg
+	own                           *attendTuning // see Device.plainly
 }
 
 // cachedCall reads a call whose q is operand 0 and whose caches are operands from first on,
@@ -84,6 +85,7 @@ func (c cached) onTensorCores() bool {
 // attend appends attention over the cache: on tensor cores by one kernel for a row of each sequence and
 // another for many rows.
 func (c cached) attend(d *Device, p *program) error {
+	c.own = d.plainly.attend
 	group := c.Heads / c.KVHeads
 	switch fits := c.onTensorCores(); {
 	case fits && c.Exact && maxDecodeRows*c.KVHeads*ceilDiv(group, attendHeads) <= 1<<14:
@@ -141,7 +143,11 @@ func (c cached) byRows(d *Device, p *program) error {
 func (c cached) unit() unit {
 	how := c.tuned()
 	u := unit{file: "decodeAttention", element: c.element, head: c.d, tiles: how.tiles, stages: how.stages, blocks: how.blocks}
+	if how.team != attendSteps {
+		u.team = how.team
+	}
 	if c.coded() {
+		u.scales = how.scales
 		u.key, u.value = cacheTypes[c.keys.DType], cacheTypes[c.values.DType]
 	}
 	return u
@@ -157,13 +163,32 @@ func (c cached) tile(rows int64, padded bool) int64 {
 
 // decode appends attention of few rows; alone says that they are all rows of the call.
 func (c cached) decode(d *Device, p *program, alone bool) error {
+	if c.tuned().split >= 0 {
+		return c.cluster(d, p, alone)
+	}
 	most := c.parts(d) + 1
 	items := c.rows * c.KVHeads * ceilDiv(c.Heads/c.KVHeads, attendHeads)
 	sums := aligned(4 * c.d * c.rows * c.Heads * most)
 	p.workspace = max(p.workspace, sums+aligned(8*c.rows*c.Heads*most))
 	blocks := min(items*most, c.blocks(d)*int64(d.gpu.multiprocessors))
-	return p.addEarly(d.grid(c.unit(), "attend", [3]int64{blocks, 1, 1}, [3]int64{32 * attendSteps, 1, 1}, c.shared(),
+	return p.addEarly(d.grid(c.unit(), "attend", [3]int64{blocks, 1, 1}, [3]int64{32 * c.tuned().team, 1, 1}, c.shared(),
 		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.parts(d)), i64(c.tuned().grain), i64(most), ofQueue(), flag(alone), i64(c.keys.Shape.Elements())}, c.args()...)...))
+}
+
+// cluster appends attention of few rows, the parts of each by a cluster.
+func (c cached) cluster(d *Device, p *program, alone bool) error {
+	how, group := c.tuned(), c.Heads/c.KVHeads
+	k, err := d.grid(c.unit(), "attendCluster", [3]int64{1 << how.split, c.KVHeads, c.rows * ceilDiv(group, attendHeads)}, [3]int64{32 * how.team, 1, 1}, c.shared(),
+		append([]arg{c.q, c.cacheK, c.cacheV, c.o, flag(alone), i64(how.split), i64(group), i64(c.keys.Shape.Elements())}, c.args()...)...)
+	if err != nil {
+		return err
+	}
+	if k.cluster = 1 << how.split; how.split > 3 {
+		if err := d.lib.CUDA.AllowClusters(k.function.handle); err != nil {
+			return err
+		}
+	}
+	return p.addEarly(k, nil)
 }
 
 // rowBytes is what the codes of a row of the cache take.
@@ -171,31 +196,52 @@ func (c cached) rowBytes() (keys, values int64) {
 	return quant.RowCodeBytes(c.keys.DType, c.d), quant.RowCodeBytes(c.values.DType, c.d)
 }
 
+// rowScaleBytes is what the scales of a row of the cache take.
+func rowScaleBytes(t dtype.Type, d int64) int64 {
+	if t == quant.RowI4 {
+		return d / 16 // an f16 for every 32 numbers
+	}
+	return 4
+}
+
 // shared is the memory of a block of attend: tiles of keys and values of its warps, queries, and results.
 func (c cached) shared() int64 {
-	group := min(attendHeads, c.Heads/c.KVHeads)
-	results, queries := 4*attendSteps*group*c.d, min(group, attendHeads-1)+1
+	how, group := c.tuned(), min(attendHeads, c.Heads/c.KVHeads)
+	results, queries := 4*group*c.d, min(group, attendHeads-1)+1
+	if how.split < 0 {
+		results *= how.team
+	}
 	if !c.coded() {
-		return c.tile(attendSteps*c.tuned().tiles*c.tuned().stages*2*attendStep+queries, c.d%64 != 0) + results
+		return c.tile(how.team*how.tiles*how.stages*2*attendStep+queries, c.d%64 != 0) + results
 	}
 	keys, values := c.rowBytes()
-	return attendSteps*c.tuned().tiles*c.tuned().stages*attendStep*(keys+values) + 2*queries*(c.d+8) + results
+	if how.scales {
+		keys += rowScaleBytes(c.keys.DType, c.d) + rowScaleBytes(c.values.DType, c.d)
+	}
+	return how.team*how.tiles*how.stages*attendStep*(keys+values) + 2*queries*(c.d+8) + results
 }
 
 // attendTuning is how a kind of attend works: tiles of positions that a warp takes at once, how often so many are fetched ahead, blocks of a
 // multiprocessor, and what parts of a row are multiples of.
-type attendTuning struct{ tiles, stages, blocks, grain int64 }
+type attendTuning struct {
+	tiles, stages, blocks, grain int64
+	team                         int64 // warps
+	split                        int64 // a row is a cluster of 1 << split blocks; -1: blocks take parts of rows in turn
+	scales                       bool  // scales are fetched with codes
+}
 
 var (
-	plainTuning = attendTuning{1, 1, 2, 128}
-	codedTuning = attendTuning{1, 2, 2, 128}
+	plainTuning = attendTuning{1, 1, 2, 128, attendSteps, -1, false}
+	codedTuning = attendTuning{1, 2, 2, 128, attendSteps, -1, false}
 	// longTuning is for long sequences in 4 bits, where a tile is little to fetch for what its weights cost.
-	longTuning = attendTuning{2, 1, 2, 256}
+	longTuning = attendTuning{2, 1, 2, 256, attendSteps, -1, false}
 )
 
 func (c cached) tuned() attendTuning {
 	const long = 4096 // positions
 	switch {
+	case c.own != nil:
+		return *c.own
 	case !c.coded():
 		return plainTuning
 	case (c.keys.DType == quant.RowI4 || c.values.DType == quant.RowI4) && c.table*c.page > long:

@@ -120,6 +120,9 @@ type CUDA struct {
 	AllowShared  func(f Function, bytes int) error
 	PreferShared func(f Function) error // as much of the memory of a multiprocessor as can be
 	Launch       func(*Launch) error
+	// AllowClusters lets clusters of a kernel have up to 16 blocks. Clusters is how many of a launch are resident at once.
+	AllowClusters func(Function) error
+	Clusters      func(*Launch) (int, error)
 	// Describe writes what the copy engine needs to know of a matrix; nil where the driver is too old for it.
 	Describe func(*TensorMap, Tiles) error
 
@@ -347,7 +350,18 @@ func (l *cudaLib) bindModules(t *CUDA) {
 	t.AllowShared = func(f Function, bytes int) error {
 		return l.check("cuFuncSetAttribute", attribute.Call(uintptr(f), maxDynamicShared, uintptr(bytes)))
 	}
+	const largeClusters = 14
+	t.AllowClusters = func(f Function) error {
+		return l.check("cuFuncSetAttribute", attribute.Call(uintptr(f), largeClusters, 1))
+	}
 	const clusterDimension, programmaticSerialization = 4, 6
+	occupancy := l.find("cuOccupancyMaxActiveClusters")
+	t.Clusters = func(k *Launch) (int, error) {
+		list, n := &[1]launchAttribute{{id: clusterDimension, value: [16]uint32{k.Cluster, 1, 1}}}, new(int32)
+		config := &launchConfig{grid: k.Grid, block: k.Block, shared: k.Shared, attributes: &list[0], count: 1}
+		err := l.check("cuOccupancyMaxActiveClusters", occupancy.Call(uintptr(unsafe.Pointer(n)), uintptr(k.Function), uintptr(unsafe.Pointer(config))))
+		return int(*n), err
+	}
 	launchEx := l.find("cuLaunchKernelEx")
 	t.Launch = func(k *Launch) error {
 		if k.Early || k.Cluster > 1 {

@@ -10,7 +10,9 @@
 #if HEAD && ELEMENT
 
 #define WARPS 4         // of prefill
+#ifndef TEAM
 #define TEAM 4          // warps of attend: blocks of eight are slower, however many
+#endif
 #define STEP 32         // positions of a tile
 #define WIDE (TILES * STEP) // positions a warp takes at once
 #define MAX_ROWS 256    // of a step that attend works on
@@ -114,7 +116,8 @@ __device__ __forceinline__ void clearRows(Element *tile, bool there) {
 #if CODED
 typedef Coded<KEY_CODE> Keys;
 typedef Coded<VALUE_CODE> Values;
-#define KEY_TILE (STEP * Keys::bytes)
+// Scales lie behind the codes of the keys, or each lane has those of its rows in registers.
+#define KEY_TILE (STEP * (Keys::bytes + FETCH_SCALES * (Keys::scaleBytes + Values::scaleBytes)))
 #define VALUE_TILE (STEP * Values::bytes)
 #define QUERY_PITCH (HEAD + 8)
 #else
@@ -156,6 +159,29 @@ __device__ __forceinline__ int partOf(const Cache &c, int p, int wanted, int gra
     return max(LEAST_PART, (part + grain - 1) / grain * grain);
 }
 
+// What blocks of a cluster do together, see attend. give writes two numbers to the shared memory of another.
+#define MOST_PARTS 16
+__device__ __forceinline__ void clusterArrive() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed;");
+#endif
+}
+__device__ __forceinline__ void clusterWait() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void clusterPass() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void give(u32 at, int block, float2 x) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %0, %1;\nst.shared::cluster.v2.f32 [a], {%2, %3};\n}" ::"r"(at), "r"(block), "f"(x.x), "f"(x.y) : "memory");
+#endif
+}
+
 // attend is attention of few rows, each over its own sequence. Positions are summed in parts (partOf), at
 // most `most` of a row. Keys are left factors, with rows for positions, and queries right ones, with a column for each
 // head; then values are left factors, with rows for numbers, and weights right ones. Warps take STEP positions in turn; their results
@@ -164,69 +190,100 @@ __device__ __forceinline__ int partOf(const Cache &c, int p, int wanted, int gra
 //
 // alone: no other launch has rows of the step. Blocks take items in turn, so that the grid does not depend on how long sequences are. The first keys and
 // values of the next item are fetched before the results of the last are added.
-extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Element *q, const void *k, const void *v, Element *o, float *parts, float2 *stats,
-                                                                   int wanted, int grain, int most, int queue, int alone, i64 numbers, CACHE_PARAMS) {
+//
+// CLUSTER: blocks [parts keyHeads·packs rows], and the parts of a row and head are a cluster of 1 << split blocks: whole tiles, so many for one as for
+// another. Each block adds the results of all for some of the numbers, which the others write to its shared memory.
+template <bool CLUSTER>
+__device__ __forceinline__ void attendRows(const Element *q, const void *k, const void *v, Element *o, float *parts, float2 *stats,
+                                           int wanted, int grain, int most, int queue, int alone, int split, int group, i64 numbers, CACHE_PARAMS) {
     if (alone) releaseNext(); // others read rows of the cache that are new to the step, so that they wait with us
     Cache c = CACHE;
-    extern __shared__ uint4 space[]; // per warp: keys, values; then queries, then the warps' results
-    __shared__ int starts[MAX_ROWS + 1], places[MAX_ROWS], owners[MAX_ROWS]; // of the rows of the step: the first item, position, sequence
+    extern __shared__ uint4 space[]; // per warp: keys, values; then queries, then the warps' results, or those of other blocks
+    __shared__ int starts[CLUSTER ? 1 : MAX_ROWS + 1], places[CLUSTER ? 1 : MAX_ROWS], owners[CLUSTER ? 1 : MAX_ROWS]; // of the rows of the step: the first item, position, sequence
     __shared__ float tops[TEAM][HEADS_AT_ONCE], weights[TEAM][HEADS_AT_ONCE];
     __shared__ int shared[TEAM];
     __shared__ bool lastOne;
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = heads / keyHeads, packs = (group + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE, lines = keyHeads * packs, mostHeads = min(group, HEADS_AT_ONCE);
-    const bool whole = page % STEP == 0; // positions of a step are in one page
+    __shared__ float2 outer[CLUSTER ? MOST_PARTS : 1][HEADS_AT_ONCE]; // of the parts: the greatest exponent and the sum of weights
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, packs = (group + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE, lines = keyHeads * packs, mostHeads = min(group, HEADS_AT_ONCE);
+    if (CLUSTER && split > 0) clusterArrive();
+    const bool whole = page == 64 || page % STEP == 0; // positions of a step are in one page
     const int lastHead = min(mostHeads, HEADS_AT_ONCE - 1); // behind the heads of an item there is one row of zeros
     u8 *tiles = (u8 *)space + warp * AHEAD * TILES * (KEY_TILE + VALUE_TILE);
     Element *qt = (Element *)((u8 *)space + TEAM * AHEAD * TILES * (KEY_TILE + VALUE_TILE));
     float *merge = (float *)(qt + (lastHead + 1) * QUERY_PITCH); // [TEAM][mostHeads][HEAD]
+    auto mergeOf = [&](int warp) { return CLUSTER ? (float *)((u8 *)space + warp * AHEAD * TILES * (KEY_TILE + VALUE_TILE)) : merge + warp * mostHeads * HEAD; };
     auto keysOf = [&](int stage, int tile) { return tiles + (stage * TILES + tile) * (KEY_TILE + VALUE_TILE); };
     auto valuesOf = [&](int stage, int tile) { return tiles + (stage * TILES + tile) * (KEY_TILE + VALUE_TILE) + KEY_TILE; };
 #if CODED
     __shared__ float sizes[HEADS_AT_ONCE]; // of queries
     uint2 keyScales[AHEAD][TILES], valueScales[AHEAD][TILES]; // of the rows of the lane, by stage from the next on
     auto fetchKeys = [&](int stage, int tile, int row, bool wanted) { Keys::fetch(keysOf(stage, tile), (const u8 *)k, row, wanted, whole); };
+    auto keyScalesOf = [&](int stage, int tile) { return keysOf(stage, tile) + STEP * Keys::bytes; };
+    auto valueScalesOf = [&](int stage, int tile) { return keysOf(stage, tile) + STEP * (Keys::bytes + Keys::scaleBytes); };
+    auto fetchScales = [&](int stage, int tile, int row) {
+        Keys::fetchScales(keyScalesOf(stage, tile), (const u8 *)k, numbers, row, whole);
+        Values::fetchScales(valueScalesOf(stage, tile), (const u8 *)v, numbers, row, whole);
+    };
     auto fetchValues = [&](int stage, int tile, int row, bool wanted) { Values::fetch(valuesOf(stage, tile), (const u8 *)v, row, wanted, whole); };
 #else
     auto fetchKeys = [&](int stage, int tile, int row, bool wanted) { fetchRows((Element *)keysOf(stage, tile), (const Element *)k, row, wanted, whole); };
     auto fetchValues = [&](int stage, int tile, int row, bool wanted) { fetchRows((Element *)valuesOf(stage, tile), (const Element *)v, row, wanted, whole); };
 #endif
 
-    // items of each row, and where they begin
-    for (int i = threadIdx.x; i < rows; i += TEAM * 32) {
-        places[i] = c.position(i);
-        owners[i] = sequences[i];
-    }
-    __syncthreads();
-    if (warp == 0) {
-        int before = 0;
-        for (int base = 0; base < rows; base += 32) {
-            int n = 0;
-            if (base + lane < rows) {
-                int p = places[base + lane];
-                int part = p < 0 ? 1 : partOf(c, p, wanted, grain);
-                n = p < 0 ? lines : min(p / part - c.first(p) / part + 1, most) * lines;
-            }
-            int sum = n;
-#pragma unroll
-            for (int d = 1; d < 32; d <<= 1) {
-                int other = __shfl_up_sync(0xffffffffu, sum, d);
-                if (lane >= d) sum += other;
-            }
-            if (base + lane < rows) starts[base + lane] = before + sum - n;
-            before += __shfl_sync(0xffffffffu, sum, 31);
+    if constexpr (!CLUSTER) {
+        // items of each row, and where they begin
+        for (int i = threadIdx.x; i < rows; i += TEAM * 32) {
+            places[i] = c.position(i);
+            owners[i] = sequences[i];
         }
-        if (lane == 0) starts[rows] = before;
+        __syncthreads();
+        if (warp == 0) {
+            int before = 0;
+            for (int base = 0; base < rows; base += 32) {
+                int n = 0;
+                if (base + lane < rows) {
+                    int p = places[base + lane];
+                    int part = p < 0 ? 1 : partOf(c, p, wanted, grain);
+                    n = p < 0 ? lines : min(p / part - c.first(p) / part + 1, most) * lines;
+                }
+                int sum = n;
+    #pragma unroll
+                for (int d = 1; d < 32; d <<= 1) {
+                    int other = __shfl_up_sync(0xffffffffu, sum, d);
+                    if (lane >= d) sum += other;
+                }
+                if (base + lane < rows) starts[base + lane] = before + sum - n;
+                before += __shfl_sync(0xffffffffu, sum, 31);
+            }
+            if (lane == 0) starts[rows] = before;
+        }
+        __syncthreads();
     }
-    __syncthreads();
-    const int total = starts[rows];
+    const int total = CLUSTER ? 1 : starts[rows];
     auto find = [&](int number) {
+        Item i;
+        if constexpr (CLUSTER) {
+            i.row = packs == 1 ? blockIdx.z : blockIdx.z / packs;
+            i.head = blockIdx.y;
+            i.n = blockIdx.x;
+            const int pack = (blockIdx.z - i.row * packs) * HEADS_AT_ONCE, last = c.position(i.row), first = last < 0 ? 0 : c.first(last);
+            const int from = first / WIDE, steps = last < 0 ? 0 : last / WIDE + 1 - from;
+            i.here = min(HEADS_AT_ONCE, group - pack);
+            i.sequence = sequences[i.row];
+            i.base = (from + (steps * i.n >> split)) * WIDE;
+            i.begin = max(first, i.base);
+            i.end = min(last + 1, (from + (steps * (i.n + 1) >> split)) * WIDE);
+            i.at = (i64)i.row * heads + i.head * group + pack;
+            i.line = 0;
+            i.count = 1;
+            return i;
+        }
         int low = 0, high = rows - 1;
         while (low < high) { // the last row that begins at or before the item
             int mid = (low + high + 1) / 2;
             if (starts[mid] <= number) low = mid;
             else high = mid - 1;
         }
-        Item i;
         i.row = low;
         i.line = (number - starts[low]) % lines;
         i.n = (number - starts[low]) / lines;
@@ -247,7 +304,9 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
 #pragma unroll
         for (int u = 0; u < TILES; u++) {
             fetchKeys(stage, u, row[u], row[u] >= 0);
-#if CODED
+#if CODED && FETCH_SCALES
+            fetchScales(stage, u, row[u]);
+#elif CODED
             keyScales[AHEAD - 1][u] = Keys::scales((const u8 *)k, numbers, row[u]);
 #else
             clearRows((Element *)keysOf(stage, u), row[u] >= 0);
@@ -259,16 +318,16 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
 #pragma unroll
         for (int u = 0; u < TILES; u++) {
             fetchValues(stage, u, row[u], row[u] >= 0);
-#if CODED
+#if CODED && !FETCH_SCALES
             valueScales[AHEAD - 1][u] = Values::scales((const u8 *)v, numbers, row[u]);
-#else
+#elif !CODED
             clearRows((Element *)valuesOf(stage, u), row[u] >= 0);
 #endif
         }
         commit();
     };
     auto shift = [&]() { // scales of the next step come first
-#if CODED
+#if CODED && !FETCH_SCALES
 #pragma unroll
         for (int i = 0; i + 1 < AHEAD; i++)
 #pragma unroll
@@ -317,20 +376,27 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
         }
 #endif
     };
-    if (blockIdx.x >= total) {
+    if (!CLUSTER && blockIdx.x >= total) {
         awaitPrevious();
         return;
     }
     Item next = find(blockIdx.x);
     { // of the sequence, positions from fresh on may be written by the kernel before
         int fresh = 1 << 30;
-        for (int i = threadIdx.x; i < rows; i += TEAM * 32)
-            if (owners[i] == next.sequence && places[i] >= 0) fresh = min(fresh, places[i]);
-        fresh = __reduce_min_sync(0xffffffffu, fresh);
-        if (lane == 0) shared[warp] = fresh;
-        __syncthreads();
-        #pragma unroll
-        for (int i = 0; i < TEAM; i++) fresh = min(fresh, shared[i]);
+        if constexpr (CLUSTER) {
+#pragma unroll 1
+            for (int i = lane; i < rows; i += 32)
+                if (sequences[i] == next.sequence && positions[i] >= 0) fresh = min(fresh, positions[i]);
+            fresh = __reduce_min_sync(0xffffffffu, fresh);
+        } else {
+            for (int i = threadIdx.x; i < rows; i += TEAM * 32)
+                if (owners[i] == next.sequence && places[i] >= 0) fresh = min(fresh, places[i]);
+            fresh = __reduce_min_sync(0xffffffffu, fresh);
+            if (lane == 0) shared[warp] = fresh;
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < TEAM; i++) fresh = min(fresh, shared[i]);
+        }
         int mine[AHEAD][TILES];
         bool old[AHEAD][TILES];
 #pragma unroll
@@ -340,7 +406,10 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
 #pragma unroll
             for (int u = 0; u < TILES; u++) {
                 old[s][u] = mine[s][u] >= 0 && from + u * STEP + lane < fresh;
-#if CODED // before all that would be in front of them
+#if CODED && FETCH_SCALES // of a tile at once, so that nothing is fetched before it is there
+                if (whole) old[s][u] = !__any_sync(0xffffffffu, mine[s][u] >= 0 && !old[s][u]) && mine[s][u] >= 0;
+                if (!__any_sync(0xffffffffu, mine[s][u] >= 0 && !old[s][u])) fetchScales(s, u, mine[s][u]);
+#elif CODED // before all that would be in front of them
                 keyScales[s][u] = Keys::scales((const u8 *)k, numbers, old[s][u] ? mine[s][u] : -1);
                 valueScales[s][u] = Values::scales((const u8 *)v, numbers, old[s][u] ? mine[s][u] : -1);
 #endif
@@ -367,7 +436,9 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
             for (int u = 0; u < TILES; u++) {
                 fetchKeys(s, u, mine[s][u], mine[s][u] >= 0 && !old[s][u]);
                 fetchValues(s, u, mine[s][u], mine[s][u] >= 0 && !old[s][u]);
-#if CODED
+#if CODED && FETCH_SCALES
+                if (__any_sync(0xffffffffu, mine[s][u] >= 0 && !old[s][u])) fetchScales(s, u, mine[s][u]);
+#elif CODED
                 if (mine[s][u] >= 0 && !old[s][u]) {
                     keyScales[s][u] = Keys::scales((const u8 *)k, numbers, mine[s][u]);
                     valueScales[s][u] = Values::scales((const u8 *)v, numbers, mine[s][u]);
@@ -380,7 +451,7 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
         fetchQueries(next);
         __syncthreads();
     }
-    for (int item = blockIdx.x; item < total; item += gridDim.x) {
+    for (int item = CLUSTER ? 0 : blockIdx.x; item < total; item += gridDim.x) {
         const Item now = next;
         u32 b[SLABS][2];
         float out[HEAD / 16][4], top[2] = {-INFINITE, -INFINITE}, sum[2] = {}, unit = scale * LOG2E;
@@ -414,8 +485,15 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
             uint2 keyScale[TILES], valueScale[TILES];
 #pragma unroll
             for (int u = 0; u < TILES; u++) {
+#if FETCH_SCALES
+                keyScale[u] = Keys::scaleAt(keyScalesOf(stage, u));
+                valueScale[u] = Values::scaleAt(valueScalesOf(stage, u));
+                const int p = from + u * STEP + lane; // behind the end anything may be
+                if (p < now.begin || p >= now.end) valueScale[u] = {};
+#else
                 keyScale[u] = keyScales[0][u];
                 valueScale[u] = valueScales[0][u];
+#endif
             }
             shift();
 #endif
@@ -556,7 +634,7 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
         }
         await<0>();
         __syncwarp();
-        bool more = item + gridDim.x < total;
+        const bool more = !CLUSTER && item + gridDim.x < total;
         if (more) {
             next = find(item + gridDim.x);
             fetchFirst(next);
@@ -571,7 +649,7 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
                 weights[warp][r] = w;
             }
             if (r < now.here) {
-                float *to = merge + (warp * mostHeads + r) * HEAD;
+                float *to = mergeOf(warp) + r * HEAD;
 #if CODED
                 Values::put(to, out, x, ones[x], VALUE_CODE == I4ROW ? 1.0f : largest * Values::factor());
 #else
@@ -584,6 +662,59 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
             }
         }
         __syncthreads();
+        if constexpr (CLUSTER) {
+            // pairs of numbers, each to the block that adds it: as many of each head have one as another
+            const int own = HEAD >> split;
+            float *gather = merge; // [parts][mostHeads][own]
+            if (split > 0) clusterWait(); // all of them are there
+#pragma unroll 1
+            for (int i = threadIdx.x; i < now.here * (HEAD / 2); i += TEAM * 32) {
+                const int r = i / (HEAD / 2), d = i % (HEAD / 2) * 2;
+                float greatest = -INFINITE, w = 0;
+                float2 x = {};
+#pragma unroll
+                for (int n = 0; n < TEAM; n++) greatest = fmaxf(greatest, tops[n][r]);
+#pragma unroll
+                for (int n = 0; n < TEAM; n++) {
+                    const float share = tops[n][r] == -INFINITE ? 0.0f : power2(tops[n][r] - greatest);
+                    w += weights[n][r] * share;
+                    if (share > 0) {
+                        const float2 y = *(const float2 *)(mergeOf(n) + r * HEAD + d);
+                        x.x += y.x * share;
+                        x.y += y.y * share;
+                    }
+                }
+                if (split == 0) {
+                    narrow(w > 0 ? x.x / w : 0.0f, o + (now.at + r) * HEAD + d);
+                    narrow(w > 0 ? x.y / w : 0.0f, o + (now.at + r) * HEAD + d + 1);
+                    continue;
+                }
+                const int to = d / own;
+                give(sharedAt(gather + (now.n * mostHeads + r) * own + d - to * own), to, x);
+                if (d / 2 < 1 << split) give(sharedAt(&outer[now.n][r]), d / 2, {greatest, w});
+            }
+            if (split > 0) {
+                clusterPass();
+#pragma unroll 1
+                for (int i = threadIdx.x; i < now.here * own; i += TEAM * 32) {
+                    const int r = i / own, d = i - r * own;
+                    float greatest = -INFINITE, w = 0, x = 0;
+#pragma unroll
+                    for (int n = 0; n < MOST_PARTS; n++)
+                        if (n < 1 << split) greatest = fmaxf(greatest, outer[n][r].x);
+#pragma unroll
+                    for (int n = 0; n < MOST_PARTS; n++)
+                        if (n < 1 << split) {
+                            const float2 s = outer[n][r];
+                            const float share = s.x == -INFINITE ? 0.0f : power2(s.x - greatest);
+                            w += s.y * share;
+                            if (share > 0) x += gather[(n * mostHeads + r) * own + d] * share;
+                        }
+                    narrow(w > 0 ? x / w : 0.0f, o + (now.at + r) * HEAD + blockIdx.x * own + d);
+                }
+            }
+            return;
+        }
         if (more) fetchQueries(next);
         for (int r = warp; r < now.here; r += TEAM) {
             float greatest = -INFINITE, w = 0, share[TEAM];
@@ -598,7 +729,7 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
                 float x = 0;
 #pragma unroll
                 for (int i = 0; i < TEAM; i++)
-                    if (share[i] > 0) x += merge[(i * mostHeads + r) * HEAD + d] * share[i];
+                    if (share[i] > 0) x += mergeOf(i)[r * HEAD + d] * share[i];
                 if (now.count > 1) parts[((now.at + r) * most + now.n) * HEAD + d] = x;
                 else narrow(w > 0 ? x / w : 0.0f, o + (now.at + r) * HEAD + d);
             }
@@ -656,6 +787,16 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
         __syncthreads(); // queries are here, and the warps' results may be written again
     }
 }
+
+extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Element *q, const void *k, const void *v, Element *o, float *parts, float2 *stats,
+                                                                   int wanted, int grain, int most, int queue, int alone, i64 numbers, CACHE_PARAMS) {
+    attendRows<false>(q, k, v, o, parts, stats, wanted, grain, most, queue, alone, 0, heads / keyHeads, numbers, positions, sequences, pages, rows, heads, keyHeads, page, streams, table, count, window, scale);
+}
+#if __CUDA_ARCH__ >= 900
+extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attendCluster(const Element *q, const void *k, const void *v, Element *o, int alone, int split, int group, i64 numbers, CACHE_PARAMS) {
+    attendRows<true>(q, k, v, o, 0, 0, 1, 1, 1, 0, alone, split, group, numbers, positions, sequences, pages, rows, heads, keyHeads, page, streams, table, count, window, scale);
+}
+#endif
 
 // prefill is attention of many rows. A block has QUERIES rows of tiles for a key head: tokens of the step
 // times the heads that share it. Tokens may be of several sequences, which are taken one after the other;
