@@ -184,7 +184,7 @@ func (c cached) cluster(d *Device, p *program, alone bool) error {
 		return err
 	}
 	if k.cluster = 1 << how.split; how.split > 3 {
-		if err := d.lib.CUDA.AllowClusters(k.function.handle); err != nil {
+		if err := d.within(func() error { return d.lib.CUDA.AllowClusters(k.function.handle) }); err != nil {
 			return err
 		}
 	}
