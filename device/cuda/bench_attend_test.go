@@ -54,12 +54,25 @@ func BenchmarkAttendForms(b *testing.B) {
 	defer func() { d.plainly.attend = nil }()
 	base, types := s.used, []dtype.Type{dtype.BF16, quant.RowI8, quant.RowF8, quant.RowI4}
 	compileForms(d, types)
+	forms := func(t dtype.Type) []attendForm {
+		return slices.DeleteFunc(attendForms(t), func(f attendForm) bool {
+			if f.split <= 0 {
+				return false
+			}
+			n, _, err := f.clusters(d, t)
+			if err == nil && n > 0 {
+				return false
+			}
+			b.Errorf("%v %s: %d clusters at once: %v", t, f.name, n, err)
+			return true
+		})
+	}
 	fmt.Printf("pure reads %.0f GB/s\n", s.readRate()/1e9)
 	for _, size := range []struct{ rows, context, calls int64 }{{1, 1024, 96}, {1, 4096, 64}, {1, 32768, 16}, {2, 32768, 16}, {4, 32768, 8}, {16, 1024, 32}, {16, 32768, 4}} {
 		for _, cache := range types {
 			s.used = base
 			line := fmt.Sprintf("%2d rows of %5d %-5v", size.rows, size.context, cache)
-			for i, f := range attendForms(cache) {
+			for i, f := range forms(cache) {
 				clusters := int64(1) << max(f.split, 0)
 				if blocks := size.rows * s.kv * clusters; f.split > 0 && (blocks > 2*132 || blocks*f.team > 132*16) || f.split == 0 && size.rows < 16 {
 					continue // more than one wave, or few blocks for long
@@ -80,7 +93,7 @@ func BenchmarkAttendForms(b *testing.B) {
 	for _, context := range []int64{1024, 32768} {
 		for _, cache := range types {
 			line := fmt.Sprintf("step at %5d %-5v", context, cache)
-			for i, f := range attendForms(cache) {
+			for i, f := range forms(cache) {
 				if f.split == 0 {
 					continue
 				}
@@ -100,7 +113,7 @@ func BenchmarkAttendForms(b *testing.B) {
 	}
 }
 
-// compileForms compiles all forms, as many at once as there are processors.
+// compileForms compiles all forms, as many at once as there are CPUs.
 func compileForms(d *Device, types []dtype.Type) {
 	var all sync.WaitGroup
 	room := make(chan bool, runtime.GOMAXPROCS(0))
@@ -181,22 +194,29 @@ func TestAttendClusters(t *testing.T) {
 			if f.split <= 0 {
 				continue
 			}
-			c := cached{Attr: op.Attr{Heads: 32, KVHeads: 8}, element: dtype.BF16, keys: op.Type{DType: typ, Shape: shape.Of(512, 8, 64, 128)}, values: op.Type{DType: typ}, rows: 1, d: 128, own: &f.attendTuning}
-			var p program
-			if err := c.cluster(d, &p, true); err != nil {
-				t.Errorf("%s: %v", f.name, err)
+			n, k, err := f.clusters(d, typ)
+			if err != nil || n == 0 {
+				t.Errorf("%s: %d clusters at once: %v", f.name, n, err)
 				continue
 			}
-			k := p.actions[0].(*kernelLaunch)
-			if err := d.within(func() error {
-				n, err := d.lib.CUDA.Clusters(&driver.Launch{Function: k.function.handle, Grid: k.grid, Block: k.block, Shared: k.shared, Cluster: k.cluster})
-				fmt.Printf("%v %s: %d clusters of %d blocks of %d threads and %d KiB at once\n", typ, f.name, n, k.cluster, k.block[0], k.shared>>10)
-				return err
-			}); err != nil {
-				t.Errorf("%s: %v", f.name, err)
-			}
+			fmt.Printf("%v %s: %d clusters of %d blocks of %d threads and %d KiB at once\n", typ, f.name, n, k.cluster, k.block[0], k.shared>>10)
 		}
 	}
+}
+
+// clusters is how many of a form are resident at once.
+func (f attendForm) clusters(d *Device, t dtype.Type) (n int, k *kernelLaunch, err error) {
+	c := cached{Attr: op.Attr{Heads: 32, KVHeads: 8}, element: dtype.BF16, keys: op.Type{DType: t, Shape: shape.Of(512, 8, 64, 128)}, values: op.Type{DType: t}, rows: 1, d: 128, own: &f.attendTuning}
+	var p program
+	if err := c.cluster(d, &p, true); err != nil {
+		return 0, nil, err
+	}
+	k = p.actions[0].(*kernelLaunch)
+	err = d.within(func() error {
+		n, err = d.lib.CUDA.Clusters(&driver.Launch{Function: k.function.handle, Grid: k.grid, Block: k.block, Shared: k.shared, Cluster: k.cluster})
+		return err
+	})
+	return n, k, err
 }
 
 // Forms of attention of few rows compute what the op says, twice the same: those with clusters of each size, and tiles of each.
