@@ -294,6 +294,7 @@ func (l *CaseList) attendCache() {
 	long("long windows", Attr{Heads: 2, KVHeads: 2, Scale: 0.1, Window: 700}, 64, 64, 13, [2]int32{0, 5000}, [2]int32{1, 699})
 	long("20 heads of one", Attr{Heads: 20, KVHeads: 1, Scale: 0.2}, 64, 16, 20, [2]int32{0, 300}, [2]int32{1, 15})
 	long("heads of 96", Attr{Heads: 3, KVHeads: 1, Scale: 0.1}, 96, 64, 5, [2]int32{0, 290}, [2]int32{1, 64})
+	long("heads of 256", Attr{Heads: 4, KVHeads: 2, Scale: 0.06}, 256, 16, 9, [2]int32{0, 130}, [2]int32{1, 15})
 	for _, codes := range []dtype.Type{quant.RowI8, quant.RowF8, quant.RowI4} {
 		held = func(dims ...int) Operand { return sizedAs(2, codes, dims...) }
 		long(fmt.Sprint("long ", codes), Attr{Heads: 6, KVHeads: 2, Scale: 0.09}, 128, 64, 20, [2]int32{0, 1250}, [2]int32{-1, 0})
