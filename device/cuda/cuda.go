@@ -67,7 +67,7 @@ type Device struct {
 	plainly struct {
 		launches, copies, thick bool
 		tile                    int
-		attend                  *attendTuning // that all calls have
+		attend                  *attendForm // of few rows that are not exact
 	}
 
 	copying     sync.Mutex

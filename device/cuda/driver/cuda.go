@@ -120,9 +120,7 @@ type CUDA struct {
 	AllowShared  func(f Function, bytes int) error
 	PreferShared func(f Function) error // as much of the memory of a multiprocessor as can be
 	Launch       func(*Launch) error
-	// AllowClusters lets clusters of a kernel have up to 16 blocks. Clusters is how many of a launch are resident at once.
-	AllowClusters func(Function) error
-	Clusters      func(*Launch) (int, error)
+	Clusters     func(*Launch) (int, error) // how many of a launch are resident at once where nothing else runs
 	// Describe writes what the copy engine needs to know of a matrix; nil where the driver is too old for it.
 	Describe func(*TensorMap, Tiles) error
 
@@ -349,10 +347,6 @@ func (l *cudaLib) bindModules(t *CUDA) {
 	}
 	t.AllowShared = func(f Function, bytes int) error {
 		return l.check("cuFuncSetAttribute", attribute.Call(uintptr(f), maxDynamicShared, uintptr(bytes)))
-	}
-	const largeClusters = 14
-	t.AllowClusters = func(f Function) error {
-		return l.check("cuFuncSetAttribute", attribute.Call(uintptr(f), largeClusters, 1))
 	}
 	const clusterDimension, programmaticSerialization = 4, 6
 	occupancy := l.find("cuOccupancyMaxActiveClusters")

@@ -11,7 +11,10 @@
 
 #define WARPS 4         // of prefill
 #ifndef TEAM
-#define TEAM 4          // warps of attend: blocks of eight are slower, however many
+#define TEAM 4          // warps of attend: where blocks take parts of rows in turn, eight are slower, however many blocks there are
+#endif
+#ifndef CLUSTER
+#define CLUSTER 0       // blocks of a cluster of attendCluster, 1 for no cluster; 0: attend and prefill
 #endif
 #define STEP 32         // positions of a tile
 #define WIDE (TILES * STEP) // positions a warp takes at once
@@ -159,28 +162,16 @@ __device__ __forceinline__ int partOf(const Cache &c, int p, int wanted, int gra
     return max(LEAST_PART, (part + grain - 1) / grain * grain);
 }
 
-// What blocks of a cluster do together, see attend. give writes two numbers to the shared memory of another.
-#define MOST_PARTS 16
-__device__ __forceinline__ void clusterArrive() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.relaxed;");
-#endif
-}
-__device__ __forceinline__ void clusterWait() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void clusterPass() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-#endif
-}
+#if CLUSTER > 1
+// What blocks of a cluster do together: each arrives, and waits for the others before it first writes to one; pass is both, for what was written.
+// give writes two numbers to the shared memory of another block, to where `at` is in one's own.
+__device__ __forceinline__ void clusterArrive() { asm volatile("barrier.cluster.arrive.relaxed;"); }
+__device__ __forceinline__ void clusterWait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+__device__ __forceinline__ void clusterPass() { asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory"); }
 __device__ __forceinline__ void give(u32 at, int block, float2 x) {
-#if __CUDA_ARCH__ >= 900
     asm volatile("{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %0, %1;\nst.shared::cluster.v2.f32 [a], {%2, %3};\n}" ::"r"(at), "r"(block), "f"(x.x), "f"(x.y) : "memory");
-#endif
 }
+#endif
 
 // attend is attention of few rows, each over its own sequence. Positions are summed in parts (partOf), at
 // most `most` of a row. Keys are left factors, with rows for positions, and queries right ones, with a column for each
@@ -191,27 +182,42 @@ __device__ __forceinline__ void give(u32 at, int block, float2 x) {
 // alone: no other launch has rows of the step. Blocks take items in turn, so that the grid does not depend on how long sequences are. The first keys and
 // values of the next item are fetched before the results of the last are added.
 //
-// CLUSTER: blocks [parts keyHeads·packs rows], and the parts of a row and head are a cluster of 1 << split blocks: whole tiles, so many for one as for
-// another. Each block adds the results of all for some of the numbers, which the others write to its shared memory.
-template <bool CLUSTER>
-__device__ __forceinline__ void attendRows(const Element *q, const void *k, const void *v, Element *o, float *parts, float2 *stats,
-                                           int wanted, int grain, int most, int queue, int alone, int split, int group, i64 numbers, CACHE_PARAMS) {
+// attendCluster is the same for all rows of a step, where a row and up to HEADS_AT_ONCE heads that share a key head are one cluster of CLUSTER blocks, or one
+// block: blocks [CLUSTER keyHeads rows·packs]. What the row sees is cut into as many whole tiles for one block as for another. Each adds the results of all
+// for some of the numbers, which the others write to its shared memory: nothing goes through memory, and no block waits that has nothing to do.
+#if CLUSTER
+extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attendCluster(const Element *q, const void *k, const void *v, Element *o, int group, i64 numbers, CACHE_PARAMS) {
+    const bool alone = true;
+#else
+extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Element *q, const void *k, const void *v, Element *o, float *parts, float2 *stats,
+                                                                   int wanted, int grain, int most, int queue, int alone, i64 numbers, CACHE_PARAMS) {
+    const int group = heads / keyHeads;
+#endif
     if (alone) releaseNext(); // others read rows of the cache that are new to the step, so that they wait with us
     Cache c = CACHE;
     extern __shared__ uint4 space[]; // per warp: keys, values; then queries, then the warps' results, or those of other blocks
-    __shared__ int starts[CLUSTER ? 1 : MAX_ROWS + 1], places[CLUSTER ? 1 : MAX_ROWS], owners[CLUSTER ? 1 : MAX_ROWS]; // of the rows of the step: the first item, position, sequence
     __shared__ float tops[TEAM][HEADS_AT_ONCE], weights[TEAM][HEADS_AT_ONCE];
+#if CLUSTER
+    __shared__ float2 outer[CLUSTER][HEADS_AT_ONCE]; // of blocks of the cluster: the greatest exponent and the sum of weights
+#else
+    __shared__ int starts[MAX_ROWS + 1], places[MAX_ROWS], owners[MAX_ROWS]; // of the rows of the step: the first item, position, sequence
     __shared__ int shared[TEAM];
     __shared__ bool lastOne;
-    __shared__ float2 outer[CLUSTER ? MOST_PARTS : 1][HEADS_AT_ONCE]; // of the parts: the greatest exponent and the sum of weights
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, packs = (group + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE, lines = keyHeads * packs, mostHeads = min(group, HEADS_AT_ONCE);
-    if (CLUSTER && split > 0) clusterArrive();
+#endif
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, packs = (group + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE, mostHeads = min(group, HEADS_AT_ONCE);
+#if CLUSTER > 1
+    clusterArrive();
+#endif
     const bool whole = page == 64 || page % STEP == 0; // positions of a step are in one page
     const int lastHead = min(mostHeads, HEADS_AT_ONCE - 1); // behind the heads of an item there is one row of zeros
     u8 *tiles = (u8 *)space + warp * AHEAD * TILES * (KEY_TILE + VALUE_TILE);
     Element *qt = (Element *)((u8 *)space + TEAM * AHEAD * TILES * (KEY_TILE + VALUE_TILE));
-    float *merge = (float *)(qt + (lastHead + 1) * QUERY_PITCH); // [TEAM][mostHeads][HEAD]
-    auto mergeOf = [&](int warp) { return CLUSTER ? (float *)((u8 *)space + warp * AHEAD * TILES * (KEY_TILE + VALUE_TILE)) : merge + warp * mostHeads * HEAD; };
+    float *merge = (float *)(qt + (lastHead + 1) * QUERY_PITCH); // [TEAM][mostHeads][HEAD]; of a cluster [CLUSTER][mostHeads][HEAD / CLUSTER]
+#if CLUSTER // a warp's results lie where its tiles were
+    auto mergeOf = [&](int warp) { return (float *)((u8 *)space + warp * AHEAD * TILES * (KEY_TILE + VALUE_TILE)); };
+#else
+    auto mergeOf = [&](int warp) { return merge + warp * mostHeads * HEAD; };
+#endif
     auto keysOf = [&](int stage, int tile) { return tiles + (stage * TILES + tile) * (KEY_TILE + VALUE_TILE); };
     auto valuesOf = [&](int stage, int tile) { return tiles + (stage * TILES + tile) * (KEY_TILE + VALUE_TILE) + KEY_TILE; };
 #if CODED
@@ -230,60 +236,59 @@ __device__ __forceinline__ void attendRows(const Element *q, const void *k, cons
     auto fetchValues = [&](int stage, int tile, int row, bool wanted) { fetchRows((Element *)valuesOf(stage, tile), (const Element *)v, row, wanted, whole); };
 #endif
 
-    if constexpr (!CLUSTER) {
-        // items of each row, and where they begin
-        for (int i = threadIdx.x; i < rows; i += TEAM * 32) {
-            places[i] = c.position(i);
-            owners[i] = sequences[i];
-        }
-        __syncthreads();
-        if (warp == 0) {
-            int before = 0;
-            for (int base = 0; base < rows; base += 32) {
-                int n = 0;
-                if (base + lane < rows) {
-                    int p = places[base + lane];
-                    int part = p < 0 ? 1 : partOf(c, p, wanted, grain);
-                    n = p < 0 ? lines : min(p / part - c.first(p) / part + 1, most) * lines;
-                }
-                int sum = n;
-    #pragma unroll
-                for (int d = 1; d < 32; d <<= 1) {
-                    int other = __shfl_up_sync(0xffffffffu, sum, d);
-                    if (lane >= d) sum += other;
-                }
-                if (base + lane < rows) starts[base + lane] = before + sum - n;
-                before += __shfl_sync(0xffffffffu, sum, 31);
-            }
-            if (lane == 0) starts[rows] = before;
-        }
-        __syncthreads();
+#if CLUSTER
+    Item next;
+    next.row = packs == 1 ? blockIdx.z : blockIdx.z / packs;
+    next.head = blockIdx.y;
+    next.n = blockIdx.x;
+    {
+        const int pack = (blockIdx.z - next.row * packs) * HEADS_AT_ONCE, last = c.position(next.row), first = last < 0 ? 0 : c.first(last);
+        const int from = first / WIDE, steps = last < 0 ? 0 : last / WIDE + 1 - from;
+        next.here = min(HEADS_AT_ONCE, group - pack);
+        next.sequence = sequences[next.row];
+        next.base = (from + steps * next.n / CLUSTER) * WIDE;
+        next.begin = max(first, next.base);
+        next.end = min(last + 1, (from + steps * (next.n + 1) / CLUSTER) * WIDE);
+        next.at = (i64)next.row * heads + next.head * group + pack;
     }
-    const int total = CLUSTER ? 1 : starts[rows];
-    auto find = [&](int number) {
-        Item i;
-        if constexpr (CLUSTER) {
-            i.row = packs == 1 ? blockIdx.z : blockIdx.z / packs;
-            i.head = blockIdx.y;
-            i.n = blockIdx.x;
-            const int pack = (blockIdx.z - i.row * packs) * HEADS_AT_ONCE, last = c.position(i.row), first = last < 0 ? 0 : c.first(last);
-            const int from = first / WIDE, steps = last < 0 ? 0 : last / WIDE + 1 - from;
-            i.here = min(HEADS_AT_ONCE, group - pack);
-            i.sequence = sequences[i.row];
-            i.base = (from + (steps * i.n >> split)) * WIDE;
-            i.begin = max(first, i.base);
-            i.end = min(last + 1, (from + (steps * (i.n + 1) >> split)) * WIDE);
-            i.at = (i64)i.row * heads + i.head * group + pack;
-            i.line = 0;
-            i.count = 1;
-            return i;
+#else
+    const int lines = keyHeads * packs;
+    // items of each row, and where they begin
+    for (int i = threadIdx.x; i < rows; i += TEAM * 32) {
+        places[i] = c.position(i);
+        owners[i] = sequences[i];
+    }
+    __syncthreads();
+    if (warp == 0) {
+        int before = 0;
+        for (int base = 0; base < rows; base += 32) {
+            int n = 0;
+            if (base + lane < rows) {
+                int p = places[base + lane];
+                int part = p < 0 ? 1 : partOf(c, p, wanted, grain);
+                n = p < 0 ? lines : min(p / part - c.first(p) / part + 1, most) * lines;
+            }
+            int sum = n;
+#pragma unroll
+            for (int d = 1; d < 32; d <<= 1) {
+                int other = __shfl_up_sync(0xffffffffu, sum, d);
+                if (lane >= d) sum += other;
+            }
+            if (base + lane < rows) starts[base + lane] = before + sum - n;
+            before += __shfl_sync(0xffffffffu, sum, 31);
         }
+        if (lane == 0) starts[rows] = before;
+    }
+    __syncthreads();
+    const int total = starts[rows];
+    auto find = [&](int number) {
         int low = 0, high = rows - 1;
         while (low < high) { // the last row that begins at or before the item
             int mid = (low + high + 1) / 2;
             if (starts[mid] <= number) low = mid;
             else high = mid - 1;
         }
+        Item i;
         i.row = low;
         i.line = (number - starts[low]) % lines;
         i.n = (number - starts[low]) / lines;
@@ -298,6 +303,12 @@ __device__ __forceinline__ void attendRows(const Element *q, const void *k, cons
         i.at = (i64)low * heads + i.head * group + pack;
         return i;
     };
+    if (blockIdx.x >= total) {
+        awaitPrevious();
+        return;
+    }
+    Item next = find(blockIdx.x);
+#endif
     auto rowOf = [&](const Item &i, int from) { return from + lane >= i.begin && from + lane < i.end ? (int)c.row(i.sequence, from + lane, i.head) : -1; };
     // What is behind the end is zeros; of codes anything, since all are finite numbers and have no weight.
     auto prepareKeys = [&](int stage, const int (&row)[TILES]) {
@@ -376,27 +387,22 @@ __device__ __forceinline__ void attendRows(const Element *q, const void *k, cons
         }
 #endif
     };
-    if (!CLUSTER && blockIdx.x >= total) {
-        awaitPrevious();
-        return;
-    }
-    Item next = find(blockIdx.x);
     { // of the sequence, positions from fresh on may be written by the kernel before
         int fresh = 1 << 30;
-        if constexpr (CLUSTER) {
+#if CLUSTER // each warp by itself
 #pragma unroll 1
-            for (int i = lane; i < rows; i += 32)
-                if (sequences[i] == next.sequence && positions[i] >= 0) fresh = min(fresh, positions[i]);
-            fresh = __reduce_min_sync(0xffffffffu, fresh);
-        } else {
-            for (int i = threadIdx.x; i < rows; i += TEAM * 32)
-                if (owners[i] == next.sequence && places[i] >= 0) fresh = min(fresh, places[i]);
-            fresh = __reduce_min_sync(0xffffffffu, fresh);
-            if (lane == 0) shared[warp] = fresh;
-            __syncthreads();
+        for (int i = lane; i < rows; i += 32)
+            if (sequences[i] == next.sequence && positions[i] >= 0) fresh = min(fresh, positions[i]);
+        fresh = __reduce_min_sync(0xffffffffu, fresh);
+#else
+        for (int i = threadIdx.x; i < rows; i += TEAM * 32)
+            if (owners[i] == next.sequence && places[i] >= 0) fresh = min(fresh, places[i]);
+        fresh = __reduce_min_sync(0xffffffffu, fresh);
+        if (lane == 0) shared[warp] = fresh;
+        __syncthreads();
 #pragma unroll
-            for (int i = 0; i < TEAM; i++) fresh = min(fresh, shared[i]);
-        }
+        for (int i = 0; i < TEAM; i++) fresh = min(fresh, shared[i]);
+#endif
         int mine[AHEAD][TILES];
         bool old[AHEAD][TILES];
 #pragma unroll
@@ -451,7 +457,11 @@ __device__ __forceinline__ void attendRows(const Element *q, const void *k, cons
         fetchQueries(next);
         __syncthreads();
     }
-    for (int item = CLUSTER ? 0 : blockIdx.x; item < total; item += gridDim.x) {
+#if CLUSTER
+    {
+#else
+    for (int item = blockIdx.x; item < total; item += gridDim.x) {
+#endif
         const Item now = next;
         u32 b[SLABS][2];
         float out[HEAD / 16][4], top[2] = {-INFINITE, -INFINITE}, sum[2] = {}, unit = scale * LOG2E;
@@ -634,11 +644,13 @@ __device__ __forceinline__ void attendRows(const Element *q, const void *k, cons
         }
         await<0>();
         __syncwarp();
-        const bool more = !CLUSTER && item + gridDim.x < total;
+#if !CLUSTER
+        bool more = item + gridDim.x < total;
         if (more) {
             next = find(item + gridDim.x);
             fetchFirst(next);
         }
+#endif
         // the warps' results, by head
 #pragma unroll
         for (int x = 0; x < 2; x++) {
@@ -662,59 +674,56 @@ __device__ __forceinline__ void attendRows(const Element *q, const void *k, cons
             }
         }
         __syncthreads();
-        if constexpr (CLUSTER) {
-            // pairs of numbers, each to the block that adds it: as many of each head have one as another
-            const int own = HEAD >> split;
-            float *gather = merge; // [parts][mostHeads][own]
-            if (split > 0) clusterWait(); // all of them are there
+#if CLUSTER
+        // pairs of numbers, each to the block that adds it: as many of each head have one as another
+#if CLUSTER > 1
+        const int own = HEAD / CLUSTER;
+        clusterWait(); // all of them are there
+#endif
 #pragma unroll 1
-            for (int i = threadIdx.x; i < now.here * (HEAD / 2); i += TEAM * 32) {
-                const int r = i / (HEAD / 2), d = i % (HEAD / 2) * 2;
-                float greatest = -INFINITE, w = 0;
-                float2 x = {};
+        for (int i = threadIdx.x; i < now.here * (HEAD / 2); i += TEAM * 32) {
+            const int r = i / (HEAD / 2), d = i % (HEAD / 2) * 2;
+            float greatest = -INFINITE, w = 0;
+            float2 x = {};
 #pragma unroll
-                for (int n = 0; n < TEAM; n++) greatest = fmaxf(greatest, tops[n][r]);
+            for (int n = 0; n < TEAM; n++) greatest = fmaxf(greatest, tops[n][r]);
 #pragma unroll
-                for (int n = 0; n < TEAM; n++) {
-                    const float share = tops[n][r] == -INFINITE ? 0.0f : power2(tops[n][r] - greatest);
-                    w += weights[n][r] * share;
-                    if (share > 0) {
-                        const float2 y = *(const float2 *)(mergeOf(n) + r * HEAD + d);
-                        x.x += y.x * share;
-                        x.y += y.y * share;
-                    }
-                }
-                if (split == 0) {
-                    narrow(w > 0 ? x.x / w : 0.0f, o + (now.at + r) * HEAD + d);
-                    narrow(w > 0 ? x.y / w : 0.0f, o + (now.at + r) * HEAD + d + 1);
-                    continue;
-                }
-                const int to = d / own;
-                give(sharedAt(gather + (now.n * mostHeads + r) * own + d - to * own), to, x);
-                if (d / 2 < 1 << split) give(sharedAt(&outer[now.n][r]), d / 2, {greatest, w});
-            }
-            if (split > 0) {
-                clusterPass();
-#pragma unroll 1
-                for (int i = threadIdx.x; i < now.here * own; i += TEAM * 32) {
-                    const int r = i / own, d = i - r * own;
-                    float greatest = -INFINITE, w = 0, x = 0;
-#pragma unroll
-                    for (int n = 0; n < MOST_PARTS; n++)
-                        if (n < 1 << split) greatest = fmaxf(greatest, outer[n][r].x);
-#pragma unroll
-                    for (int n = 0; n < MOST_PARTS; n++)
-                        if (n < 1 << split) {
-                            const float2 s = outer[n][r];
-                            const float share = s.x == -INFINITE ? 0.0f : power2(s.x - greatest);
-                            w += s.y * share;
-                            if (share > 0) x += gather[(n * mostHeads + r) * own + d] * share;
-                        }
-                    narrow(w > 0 ? x / w : 0.0f, o + (now.at + r) * HEAD + blockIdx.x * own + d);
+            for (int n = 0; n < TEAM; n++) {
+                const float share = tops[n][r] == -INFINITE ? 0.0f : power2(tops[n][r] - greatest);
+                w += weights[n][r] * share;
+                if (share > 0) {
+                    const float2 y = *(const float2 *)(mergeOf(n) + r * HEAD + d);
+                    x.x += y.x * share;
+                    x.y += y.y * share;
                 }
             }
-            return;
+#if CLUSTER > 1
+            const int to = d / own;
+            give(sharedAt(merge + (now.n * mostHeads + r) * own + d - to * own), to, x);
+            if (d / 2 < CLUSTER) give(sharedAt(&outer[now.n][r]), d / 2, {greatest, w});
+#else
+            narrow(w > 0 ? x.x / w : 0.0f, o + (now.at + r) * HEAD + d);
+            narrow(w > 0 ? x.y / w : 0.0f, o + (now.at + r) * HEAD + d + 1);
+#endif
         }
+#if CLUSTER > 1
+        clusterPass();
+#pragma unroll 1
+        for (int i = threadIdx.x; i < now.here * own; i += TEAM * 32) {
+            const int r = i / own, d = i - r * own;
+            float greatest = -INFINITE, w = 0, x = 0;
+#pragma unroll
+            for (int n = 0; n < CLUSTER; n++) greatest = fmaxf(greatest, outer[n][r].x);
+#pragma unroll
+            for (int n = 0; n < CLUSTER; n++) {
+                const float share = outer[n][r].x == -INFINITE ? 0.0f : power2(outer[n][r].x - greatest);
+                w += outer[n][r].y * share;
+                if (share > 0) x += merge[(n * mostHeads + r) * own + d] * share;
+            }
+            narrow(w > 0 ? x / w : 0.0f, o + (now.at + r) * HEAD + blockIdx.x * own + d);
+        }
+#endif
+#else
         if (more) fetchQueries(next);
         for (int r = warp; r < now.here; r += TEAM) {
             float greatest = -INFINITE, w = 0, share[TEAM];
@@ -785,19 +794,11 @@ __device__ __forceinline__ void attendRows(const Element *q, const void *k, cons
             }
         }
         __syncthreads(); // queries are here, and the warps' results may be written again
+#endif
     }
 }
 
-extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Element *q, const void *k, const void *v, Element *o, float *parts, float2 *stats,
-                                                                   int wanted, int grain, int most, int queue, int alone, i64 numbers, CACHE_PARAMS) {
-    attendRows<false>(q, k, v, o, parts, stats, wanted, grain, most, queue, alone, 0, heads / keyHeads, numbers, positions, sequences, pages, rows, heads, keyHeads, page, streams, table, count, window, scale);
-}
-#if __CUDA_ARCH__ >= 900
-extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attendCluster(const Element *q, const void *k, const void *v, Element *o, int alone, int split, int group, i64 numbers, CACHE_PARAMS) {
-    attendRows<true>(q, k, v, o, 0, 0, 1, 1, 1, 0, alone, split, group, numbers, positions, sequences, pages, rows, heads, keyHeads, page, streams, table, count, window, scale);
-}
-#endif
-
+#if !CLUSTER
 // prefill is attention of many rows. A block has QUERIES rows of tiles for a key head: tokens of the step
 // times the heads that share it. Tokens may be of several sequences, which are taken one after the other;
 // KEYS positions at a time, from multiples of it on.
@@ -1033,4 +1034,5 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) prefill(const Element *
     }
 }
 
+#endif
 #endif
