@@ -61,6 +61,8 @@ func (l *CaseList) cachedAttention() {
 		{name: "long int8", attr: Attr{Heads: 8, KVHeads: 2, Scale: 0.09}, d: 128, page: 64, streams: 3, table: 21, rows: [][2]int32{{0, 1299}, {1, 700}, {2, 127}}, keys: quant.RowI8, values: quant.RowI8, large: true},
 		{name: "long fp8", attr: Attr{Heads: 10, KVHeads: 1, Scale: 0.1}, d: 64, page: 32, streams: 2, table: 20, rows: [][2]int32{{0, 601}, {1, 255}}, keys: quant.RowF8, values: quant.RowF8, large: true},
 		{name: "long int8 under a window", attr: Attr{Heads: 3, KVHeads: 3, Scale: 0.1, Window: 300}, d: 64, page: 64, streams: 2, table: 6, rows: [][2]int32{{0, 901}, {1, 255}}, keys: quant.RowI8, values: quant.RowI8, large: true},
+		{name: "drafts", attr: with(grouped, func(a *Attr) { a.Scale = 0.125 }), d: 64, page: 64, streams: 5, table: 3, rows: join(run(0, 126, 130), run(2, 0, 1)), large: true},
+		{name: "drafts int8", attr: Attr{Heads: 8, KVHeads: 2, Scale: 0.09}, d: 128, page: 64, streams: 4, table: 4, rows: join(run(1, 190, 193), run(3, 0, 1)), keys: quant.RowI8, values: quant.RowI8, large: true},
 		{name: "chunks of positions", attr: Attr{Heads: 2, KVHeads: 1, Scale: 0.2}, d: 64, page: 64, streams: 2, table: 18, rows: join(run(0, 1100, 1101), run(1, 510, 514)), large: true},
 		{name: "chunks under a window", attr: Attr{Heads: 2, KVHeads: 2, Scale: 0.2, Window: 600}, d: 16, page: 64, streams: 1, table: 12, rows: run(0, 1500, 1503), large: true},
 		{name: "130 rows", attr: with(grouped, func(a *Attr) { a.Scale = 0.125 }), d: 64, page: 64, streams: 2, table: 4, rows: join(run(1, 30, 95), run(0, 0, 64), run(1, 29, 30)), large: true},

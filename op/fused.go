@@ -284,14 +284,23 @@ func (l *CaseList) attendCache() {
 		held := l.Sized(2, c.count, int(c.attr.KVHeads), c.page, c.d)
 		l.Add(c.name, AttendCache, c.attr, l.Sized(2, 1, len(c.rows), int(c.attr.Heads)*c.d), held, held, c.column(1), c.column(0), c.pages())
 	}
+	held := func(dims ...int) Operand { return l.Sized(2, dims...) }
 	long := func(name string, a Attr, d, page, table int, rows ...[2]int32) {
 		c := fusedCase{rows: rows, count: len(rows) * table, table: table}
-		held := l.Sized(2, c.count, int(a.KVHeads), page, d)
+		held := held(c.count, int(a.KVHeads), page, d)
 		l.Add(name, AttendCache, a, l.Sized(1, 1, len(rows), int(a.Heads)*d), held, held, c.column(1), c.column(0), c.pages()).Large = true
 	}
 	long("long", Attr{Heads: 8, KVHeads: 2, Scale: 0.09}, 128, 64, 30, [2]int32{0, 1900}, [2]int32{1, 127}, [2]int32{2, 640})
 	long("long windows", Attr{Heads: 2, KVHeads: 2, Scale: 0.1, Window: 700}, 64, 64, 13, [2]int32{0, 5000}, [2]int32{1, 699})
 	long("20 heads of one", Attr{Heads: 20, KVHeads: 1, Scale: 0.2}, 64, 16, 20, [2]int32{0, 300}, [2]int32{1, 15})
+	long("heads of 96", Attr{Heads: 3, KVHeads: 1, Scale: 0.1}, 96, 64, 5, [2]int32{0, 290}, [2]int32{1, 64})
+	long("heads of 256", Attr{Heads: 4, KVHeads: 2, Scale: 0.06}, 256, 16, 9, [2]int32{0, 130}, [2]int32{1, 15})
+	for _, codes := range []dtype.Type{quant.RowI8, quant.RowF8, quant.RowI4} {
+		held = func(dims ...int) Operand { return sizedAs(2, codes, dims...) }
+		long(fmt.Sprint("long ", codes), Attr{Heads: 6, KVHeads: 2, Scale: 0.09}, 128, 64, 20, [2]int32{0, 1250}, [2]int32{-1, 0})
+		long(fmt.Sprint("windows ", codes), Attr{Heads: 2, KVHeads: 2, Scale: 0.1, Window: 300}, 64, 32, 12, [2]int32{0, 900}, [2]int32{1, 299}, [2]int32{2, 31})
+		long(fmt.Sprint("pages of 24 ", codes), Attr{Heads: 9, KVHeads: 1, Scale: 0.1}, 64, 24, 9, [2]int32{0, 200}, [2]int32{0, 199}, [2]int32{1, 30})
+	}
 }
 
 func (l *CaseList) normGated() {

@@ -38,7 +38,7 @@ func compiler(t *testing.T) *driver.NVRTC {
 // allUnits lists every file for an element type; attention with heads as wide as models
 // have.
 func allUnits(t dtype.Type) []unit {
-	all := []unit{{file: "attention", element: t, head: 64, masks: true, dropout: true}, {file: "flash", element: t, head: 64, keys: 32, masks: true}, {file: "documents", element: t}, {file: "delta", element: t, head: 80}, {file: "decodeAttention", element: t, head: 128}}
+	all := []unit{{file: "attention", element: t, head: 64, masks: true, dropout: true}, {file: "flash", element: t, head: 64, keys: 32, masks: true}, {file: "documents", element: t}, {file: "delta", element: t, head: 80}, {file: "decodeAttention", element: t, head: 128}, {file: "decodeAttention", element: t, head: 96}}
 	for _, file := range general() {
 		all = append(all, unit{file: file, element: t})
 	}
@@ -71,12 +71,27 @@ func fewRowsUnits() []unit {
 		list = append(list, unit{file: "packed", element: dtype.F16, codec: f.String(), rows: 2, warps: 16})
 	}
 	list = append(list, unit{file: "packed", element: dtype.BF16, codec: "i8row", rows: 1, warps: 8, blocks: 2}) // two blocks of a multiprocessor
-	for _, code := range [][2]int64{{3, 3}, {4, 4}, {5, 5}, {3, 5}} {
-		list = append(list, unit{file: "decodeAttention", element: dtype.BF16, head: 128, key: code[0], value: code[1], tiles: codedTuning.tiles, stages: codedTuning.stages, blocks: codedTuning.blocks})
+	for _, c := range []struct {
+		element, keys, values dtype.Type
+		d                     int64
+	}{{dtype.BF16, dtype.BF16, dtype.BF16, 64}, {dtype.BF16, dtype.BF16, dtype.BF16, 96}, {dtype.BF16, dtype.BF16, dtype.BF16, 128}, {dtype.BF16, quant.RowI8, quant.RowI8, 128},
+		{dtype.BF16, quant.RowF8, quant.RowF8, 128}, {dtype.BF16, quant.RowI4, quant.RowI4, 128}, {dtype.BF16, quant.RowI8, quant.RowI4, 128}, {dtype.F16, quant.RowI4, quant.RowF8, 64}} {
+		x := cached{element: c.element, keys: op.Type{DType: c.keys}, values: op.Type{DType: c.values}, d: c.d}
+		forms := []attendForm{x.forms().turns, x.forms().small}
+		switch {
+		case c.d < 128:
+		case c.keys == dtype.BF16:
+			forms = append(forms, x.forms().large, x.forms().alone)
+		case c.keys == quant.RowI8 && c.values == quant.RowI8:
+			forms = append(forms, x.forms().large, x.forms().alone, fetchedTurns)
+		case c.keys == quant.RowI4:
+			forms = append(forms, x.forms().alone, longTurns)
+		}
+		for _, f := range forms {
+			list = append(list, x.unit(f))
+		}
 	}
-	return append(list, unit{file: "decodeAttention", element: dtype.F16, head: 64, key: 5, value: 4, tiles: codedTuning.tiles, stages: codedTuning.stages, blocks: codedTuning.blocks},
-		unit{file: "decodeAttention", element: dtype.BF16, head: 128, key: 5, value: 5, tiles: longTuning.tiles, stages: longTuning.stages, blocks: longTuning.blocks},
-		unit{file: "decodeAttention", element: dtype.BF16, head: 128, tiles: plainTuning.tiles, stages: plainTuning.stages, blocks: plainTuning.blocks})
+	return list
 }
 
 // packedUnits are those for all formats with kernels for few rows.

@@ -67,6 +67,7 @@ type Device struct {
 	plainly struct {
 		launches, copies, thick, clusters bool
 		tile                              int
+		attend                            *attendForm // of few rows that are not exact
 	}
 
 	copying     sync.Mutex

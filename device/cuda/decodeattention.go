@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"spillway/device/cuda/driver"
 	"spillway/dtype"
 	"spillway/op"
 	"spillway/quant"
@@ -84,13 +85,12 @@ func (c cached) onTensorCores() bool {
 // attend appends attention over the cache: on tensor cores by one kernel for a row of each sequence and
 // another for many rows.
 func (c cached) attend(d *Device, p *program) error {
-	group := c.Heads / c.KVHeads
 	switch fits := c.onTensorCores(); {
-	case fits && c.Exact && maxDecodeRows*c.KVHeads*ceilDiv(group, attendHeads) <= 1<<14:
+	case fits && c.Exact && maxDecodeRows*c.lines() <= 1<<14:
 		return c.byRows(d, p)
-	case fits && !c.Exact && c.rows <= min(c.streams, maxDecodeRows) && c.rows*c.KVHeads*ceilDiv(group, attendHeads) <= 1<<14:
+	case fits && c.few():
 		return c.decode(d, p, true)
-	case fits && !c.Exact && group <= prefillRows:
+	case fits && !c.Exact && c.Heads/c.KVHeads <= prefillRows:
 		return c.prefill(d, p)
 	}
 	if c.d > 1024 {
@@ -104,22 +104,31 @@ const (
 	maxDecodeRows = 256 // MAX_ROWS of decodeAttention.cu
 	prefillRows   = 128 // QUERIES of it
 	prefillWarps  = 4   // its WARPS
-	attendSteps   = 4   // its TEAM
+	attendWarps   = 4   // its TEAM, where nothing else is asked for
 	attendStep    = 32  // its STEP
 	attendHeads   = 8   // its HEADS_AT_ONCE
 )
+
+// few says whether rows are of a step that adds some to each sequence, and need not have the same bits in another step.
+func (c cached) few() bool {
+	return !c.Exact && c.rows <= min(c.streams, maxDecodeRows) && c.items() <= 1<<14
+}
+
+// lines are heads of the keys of a row, each with so many of the heads that share it as are computed at once. items are those of all rows.
+func (c cached) lines() int64 { return c.KVHeads * ceilDiv(c.Heads/c.KVHeads, attendHeads) }
+func (c cached) items() int64 { return c.rows * c.lines() }
 
 // parts is into how many parts what a row sees is cut, so that few rows occupy all
 // multiprocessors: as many as there are blocks for. Where rows must have the same bits whatever is
 // computed with them it follows from what the cache was made for, and long sequences have several for rows that are alone;
 // otherwise from the rows of the step.
-func (c cached) parts(d *Device) int64 {
+func (c cached) parts(d *Device, how attendForm) int64 {
 	rows, least := min(c.rows, c.streams), int64(1)
 	if c.Exact {
 		const long, most = 2048, 16 // positions of a part, parts
 		rows, least = c.streams, max(1, min(most, c.table*c.page/long))
 	}
-	return max(least, c.blocks(d)*int64(d.gpu.multiprocessors)/(rows*c.KVHeads*ceilDiv(c.Heads/c.KVHeads, attendHeads)))
+	return max(least, c.blocks(d, how)*int64(d.gpu.multiprocessors)/(rows*c.lines()))
 }
 
 // byRows appends attention of all rows, some of them at a time: exact ones have one kernel, however
@@ -138,10 +147,13 @@ func (c cached) byRows(d *Device, p *program) error {
 }
 
 // unit of decodeAttention.cu.
-func (c cached) unit() unit {
-	how := c.tuned()
-	u := unit{file: "decodeAttention", element: c.element, head: c.d, tiles: how.tiles, stages: how.stages, blocks: how.blocks}
+func (c cached) unit(how attendForm) unit {
+	u := unit{file: "decodeAttention", element: c.element, head: c.d, tiles: how.tiles, stages: how.stages, blocks: how.blocks, cluster: how.cluster}
+	if how.team != attendWarps {
+		u.team = how.team
+	}
 	if c.coded() {
+		u.scales = how.scales
 		u.key, u.value = cacheTypes[c.keys.DType], cacheTypes[c.values.DType]
 	}
 	return u
@@ -157,13 +169,42 @@ func (c cached) tile(rows int64, padded bool) int64 {
 
 // decode appends attention of few rows; alone says that they are all rows of the call.
 func (c cached) decode(d *Device, p *program, alone bool) error {
-	most := c.parts(d) + 1
-	items := c.rows * c.KVHeads * ceilDiv(c.Heads/c.KVHeads, attendHeads)
+	how := c.form(d)
+	if how.cluster > 0 {
+		k, err := c.clusters(d, how)
+		if err != nil || how.cluster == 1 || d.plainly.attend != nil || d.clustersAtOnce(k) >= c.items() {
+			return p.addEarly(k, err)
+		}
+		how = c.turns()
+	}
+	most, sms := c.parts(d, how)+1, int64(d.gpu.multiprocessors)
 	sums := aligned(4 * c.d * c.rows * c.Heads * most)
 	p.workspace = max(p.workspace, sums+aligned(8*c.rows*c.Heads*most))
-	blocks := min(items*most, c.blocks(d)*int64(d.gpu.multiprocessors))
-	return p.addEarly(d.grid(c.unit(), "attend", [3]int64{blocks, 1, 1}, [3]int64{32 * attendSteps, 1, 1}, c.shared(),
-		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.parts(d)), i64(c.tuned().grain), i64(most), ofQueue(), flag(alone), i64(c.keys.Shape.Elements())}, c.args()...)...))
+	return p.addEarly(d.grid(c.unit(how), "attend", [3]int64{min(c.items()*most, c.blocks(d, how)*sms), 1, 1}, [3]int64{32 * how.team, 1, 1}, c.shared(how),
+		append([]arg{c.q, c.cacheK, c.cacheV, c.o, scratchAt(0), scratchAt(sums), i64(c.parts(d, how)), i64(how.grain()), i64(most), ofQueue(), flag(alone), i64(c.keys.Shape.Elements())}, c.args()...)...))
+}
+
+// clusters launches attention of few rows, a cluster or one block for each item.
+func (c cached) clusters(d *Device, how attendForm) (*kernelLaunch, error) {
+	k, err := d.grid(c.unit(how), "attendCluster", [3]int64{how.cluster, c.KVHeads, c.items() / c.KVHeads}, [3]int64{32 * how.team, 1, 1}, c.shared(how),
+		append([]arg{c.q, c.cacheK, c.cacheV, c.o, i64(c.Heads / c.KVHeads), i64(c.keys.Shape.Elements())}, c.args()...)...)
+	if err == nil {
+		k.cluster = uint32(how.cluster)
+	}
+	return k, err
+}
+
+// clustersAtOnce is how many clusters of a launch the GPU has room for at once: blocks of one are on neighbouring multiprocessors, of which some parts of the
+// GPU have fewer than others. A driver that does not answer is one without room.
+func (d *Device) clustersAtOnce(k *kernelLaunch) (n int64) {
+	_ = d.within(func() error {
+		found, err := d.lib.CUDA.Clusters(&driver.Launch{Function: k.function.handle, Grid: k.grid, Block: k.block, Shared: k.shared, Cluster: k.cluster})
+		if err == nil {
+			n = int64(found)
+		}
+		return err
+	})
+	return n
 }
 
 // rowBytes is what the codes of a row of the cache take.
@@ -171,43 +212,139 @@ func (c cached) rowBytes() (keys, values int64) {
 	return quant.RowCodeBytes(c.keys.DType, c.d), quant.RowCodeBytes(c.values.DType, c.d)
 }
 
-// shared is the memory of a block of attend: tiles of keys and values of its warps, queries, and results.
-func (c cached) shared() int64 {
+// rowScaleBytes is what the scales of a row of the cache take.
+func rowScaleBytes(t dtype.Type, d int64) int64 {
+	if t == quant.RowI4 {
+		return d / 16 // an f16 for every 32 numbers
+	}
+	return 4
+}
+
+// shared is the memory of a block of attend: tiles of keys and values of its warps, queries, and results, those of warps of a cluster where their tiles were.
+func (c cached) shared(how attendForm) int64 {
 	group := min(attendHeads, c.Heads/c.KVHeads)
-	results, queries := 4*attendSteps*group*c.d, min(group, attendHeads-1)+1
+	results, queries := 4*group*c.d, min(group, attendHeads-1)+1
+	if how.cluster == 0 {
+		results *= how.team
+	}
+	tiles := how.team * how.tiles * how.stages * attendStep
 	if !c.coded() {
-		return c.tile(attendSteps*c.tuned().tiles*c.tuned().stages*2*attendStep+queries, c.d%64 != 0) + results
+		return c.tile(2*tiles+queries, c.d%64 != 0) + results
 	}
 	keys, values := c.rowBytes()
-	return attendSteps*c.tuned().tiles*c.tuned().stages*attendStep*(keys+values) + 2*queries*(c.d+8) + results
+	if how.scales {
+		keys += rowScaleBytes(c.keys.DType, c.d) + rowScaleBytes(c.values.DType, c.d)
+	}
+	return tiles*(keys+values) + 2*queries*(c.d+8) + results
 }
 
-// attendTuning is how a kind of attend works: tiles of positions that a warp takes at once, how often so many are fetched ahead, blocks of a
-// multiprocessor, and what parts of a row are multiples of.
-type attendTuning struct{ tiles, stages, blocks, grain int64 }
+// attendForm is how attend works.
+type attendForm struct {
+	cluster       int64 // blocks of a cluster that has an item, 1 for a block alone; 0: blocks take parts of items in turn
+	team          int64 // warps of a block
+	tiles, stages int64 // tiles of positions that a warp takes at once, and how often so many are fetched ahead
+	blocks        int64 // of a multiprocessor, at most
+	scales        bool  // of a coded cache are fetched as codes are
+}
+
+// grain is what parts of a row are multiples of.
+func (f attendForm) grain() int64 { return attendWarps * attendStep * f.tiles }
+
+// attendForms are those for a kind of cache: blocks that take parts in turn, clusters of eight blocks of four warps and of eight, and a block of eight warps.
+type attendForms struct{ turns, small, large, alone attendForm }
 
 var (
-	plainTuning = attendTuning{1, 1, 2, 128}
-	codedTuning = attendTuning{1, 2, 2, 128}
-	// longTuning is for long sequences in 4 bits, where a tile is little to fetch for what its weights cost.
-	longTuning = attendTuning{2, 1, 2, 256}
+	plainForms = attendForms{attendForm{0, 4, 1, 1, 2, false}, attendForm{8, 4, 1, 1, 2, false}, attendForm{8, 8, 1, 1, 1, false}, attendForm{1, 8, 1, 1, 1, false}}
+	codedForms = attendForms{attendForm{0, 4, 1, 2, 2, false}, attendForm{8, 4, 1, 2, 2, true}, attendForm{8, 8, 1, 2, 1, true}, attendForm{1, 8, 2, 1, 1, true}}
+	// longTurns is for long sequences in 4 bits, where a tile is little to fetch for what its weights cost.
+	longTurns = attendForm{0, 4, 2, 1, 2, false}
+	// fetchedTurns is for those in 8 bits.
+	fetchedTurns = attendForm{0, 4, 1, 2, 2, true}
 )
 
-func (c cached) tuned() attendTuning {
-	const long = 4096 // positions
-	switch {
-	case !c.coded():
-		return plainTuning
-	case (c.keys.DType == quant.RowI4 || c.values.DType == quant.RowI4) && c.table*c.page > long:
-		return longTuning
+func (c cached) forms() attendForms {
+	if c.coded() {
+		return codedForms
 	}
-	return codedTuning
+	return plainForms
 }
 
-// blocks are how many of attend are resident on a multiprocessor.
-func (c cached) blocks(d *Device) int64 {
+const (
+	longCodes            = 4096       // positions beyond which 4 bits are in turns in their own way
+	short, medium        = 2048, 8192 // positions that clusters of small blocks and of large ones are for, at most
+	fewAlone, mostAlone  = 128, 512   // items that a block each is for
+	fetchedI8, fetchedF8 = 8, 32      // items of more positions whose scales are fetched, at most
+)
+
+// turns is blocks that take parts in turn: the form of rows that are exact, whose partition and bits it fixes, and of all that have no better one.
+func (c cached) turns() attendForm {
+	if c.coded() && c.has(quant.RowI4) && c.table*c.page > longCodes {
+		return longTurns
+	}
+	return c.forms().turns
+}
+
+// has says whether keys or values are of a type.
+func (c cached) has(t dtype.Type) bool { return c.keys.DType == t || c.values.DType == t }
+
+// form is how few rows are computed. µs of a call behind the kernel that stores a position, and of a step of 32 layers, in turns and then so, where a row has
+// 8 items: heads of the keys, of 128 numbers; H200, BenchmarkAttendForms:
+//
+//	                        bf16         int8         fp8          int4
+//	a cluster of 8 blocks of 4 warps, up to 2,048 positions
+//	  1 row of 1,024        7.7   7.1    8.2   7.7    8.5   8.2    9.2   8.7
+//	  step of it            4041  3820   4129  3908   4156  3916   4129  3918
+//	a cluster of 8 blocks of 8 warps, up to 8,192
+//	  1 row of 4,096        11.4  9.8    10.4  8.5    10.7  9.6    10.3  10.0
+//	a block of 8 warps alone
+//	  16 rows of 1,024      23.0  20.1   16.9  14.8   18.4  15.9   16.4  14.6
+//	  16 rows of 32,768     490   471    265   264    296   262    222   256   (4 bits: in turns)
+//	in turns, scales of 8 bits fetched as codes are
+//	  1 row of 32,768                    26.4  25.8   28.3  26.1
+//	  4 rows of 32,768                   73.5  85.9   82.2  78.6               (int8: one row alone)
+//
+// Steps are replayed with the launches they began with, so it is the room that a cache has for a sequence, or the window, that decides, and not how long the
+// sequence is. Clusters for many positions are good for few too; but steps of 32,768 take 2 to 7% longer in them than in turns, while steps of 1,024 take 5%
+// less, so that a session with room for 32,768 does without that while its texts are short.
+//
+// All clusters must be resident at once, as the driver answers: 45 of small blocks and 15 of large ones on an H200. Else, and on other GPUs, rows are computed
+// in turns. Blocks alone work in waves, one on a multiprocessor; the last wave must not leave many idle, which is reckoned and measured for 16 rows alone.
+func (c cached) form(d *Device) attendForm {
+	forms, turns := c.forms(), c.turns()
+	switch {
+	case c.Exact:
+		return turns
+	case d.plainly.attend != nil:
+		return *d.plainly.attend
+	case d.gpu.major != 9:
+		return turns
+	}
+	seen, items, sms := c.table*c.page, c.items(), int64(d.gpu.multiprocessors)
+	if c.Window > 0 {
+		seen = min(seen, c.Window)
+	}
+	lastWave := (items-1)%sms + 1
+	fits := func(f attendForm) bool { return items*f.cluster <= c.room(d, f)*sms } // beyond that the driver need not be asked
+	switch {
+	case items >= fewAlone && items <= mostAlone && 4*lastWave >= 3*sms && turns != longTurns && c.room(d, forms.alone) > 0:
+		return forms.alone
+	case seen <= short && fits(forms.small):
+		return forms.small
+	case seen <= medium && fits(forms.large):
+		return forms.large
+	case seen > medium && c.coded() && !c.has(quant.RowI4) && (items <= fetchedI8 || items <= fetchedF8 && !c.has(quant.RowI8)):
+		return fetchedTurns
+	}
+	return turns
+}
+
+// room is how many blocks of attend a multiprocessor has memory for, blocks how many of them are meant to be there.
+func (c cached) room(d *Device, how attendForm) int64 {
 	const reserved, own = 1 << 10, 3584 // for each block, next to what it may have; what it declares itself, at most
-	return max(1, min(c.tuned().blocks, (int64(d.gpu.shared)+reserved)/(c.shared()+own+reserved)))
+	return (int64(d.gpu.shared) + reserved) / (c.shared(how) + own + reserved)
+}
+func (c cached) blocks(d *Device, how attendForm) int64 {
+	return max(1, min(how.blocks, c.room(d, how)))
 }
 
 func (c cached) prefill(d *Device, p *program) error {
@@ -217,6 +354,6 @@ func (c cached) prefill(d *Device, p *program) error {
 		keys, values := c.rowBytes()
 		shared = c.tile(prefillRows+2*64, true) + 64*(keys+values)
 	}
-	return p.addEarly(d.grid(c.unit(), "prefill", [3]int64{ceilDiv(c.rows, tokens), c.KVHeads, 1}, [3]int64{32 * prefillWarps, 1, 1}, shared,
+	return p.addEarly(d.grid(c.unit(c.turns()), "prefill", [3]int64{ceilDiv(c.rows, tokens), c.KVHeads, 1}, [3]int64{32 * prefillWarps, 1, 1}, shared,
 		append([]arg{c.q, c.cacheK, c.cacheV, c.o, i64(c.keys.Shape.Elements())}, c.args()...)...))
 }

@@ -32,6 +32,8 @@ type fake struct {
 	// the machine code this process has.
 	version int
 	knows   int // the driver: CUDA of this version
+	// clusters are how many of a launch are resident at once; nil: none.
+	clusters func(*driver.Launch) int
 }
 
 var fakes int
@@ -151,6 +153,12 @@ func (f *fake) cuda() *driver.CUDA {
 		AllowShared:  func(driver.Function, int) error { return f.call("AllowShared") },
 		PreferShared: func(driver.Function) error { return nil },
 		Launch:       f.launch,
+		Clusters: func(l *driver.Launch) (int, error) {
+			if f.clusters == nil {
+				return 0, f.call("Clusters")
+			}
+			return f.clusters(l), f.call("Clusters")
+		},
 
 		BeginCapture: func(driver.Stream) error { return f.call("BeginCapture") },
 		EndCapture: func(driver.Stream) (driver.Graph, error) {

@@ -48,6 +48,9 @@ type unit struct {
 	plainly     bool
 	// Attention over a cache that is coded: how keys and values are, as kernels/cache.h numbers it.
 	key, value int64
+	// Warps of a block of it where they are not four, blocks of a cluster, and whether scales are fetched as codes are.
+	team, cluster int64
+	scales        bool
 }
 
 // header is what codec.h stands for.
@@ -151,8 +154,14 @@ func (u unit) options(major, minor int) []string {
 	if u.file == "decodeAttention" && u.tiles == 0 {
 		options = append(options, fmt.Sprintf("-DSTAGES=%d", max(u.stages, 1)), fmt.Sprintf("-DBLOCKS=%d", max(u.blocks, 1)))
 	}
+	if u.team > 0 {
+		options = append(options, fmt.Sprintf("-DTEAM=%d", u.team))
+	}
+	if u.cluster > 0 {
+		options = append(options, fmt.Sprintf("-DCLUSTER=%d", u.cluster))
+	}
 	if u.key > 0 {
-		options = append(options, fmt.Sprintf("-DKEY_CODE=%d", u.key), fmt.Sprintf("-DVALUE_CODE=%d", u.value))
+		options = append(options, fmt.Sprintf("-DKEY_CODE=%d", u.key), fmt.Sprintf("-DVALUE_CODE=%d", u.value), fmt.Sprintf("-DFETCH_SCALES=%d", has[u.scales]))
 	}
 	return options
 }

@@ -121,6 +121,7 @@ type CUDA struct {
 	AllowShared  func(f Function, bytes int) error
 	PreferShared func(f Function) error // as much of the memory of a multiprocessor as can be
 	Launch       func(*Launch) error
+	Clusters     func(*Launch) (int, error) // how many of a launch are resident at once where nothing else runs
 	// Describe writes what the copy engine needs to know of a matrix; nil where the driver is too old for it.
 	Describe func(*TensorMap, Tiles) error
 
@@ -349,6 +350,13 @@ func (l *cudaLib) bindModules(t *CUDA) {
 		return l.check("cuFuncSetAttribute", attribute.Call(uintptr(f), maxDynamicShared, uintptr(bytes)))
 	}
 	const clusterDimension, programmaticSerialization = 4, 6
+	occupancy := l.find("cuOccupancyMaxActiveClusters")
+	t.Clusters = func(k *Launch) (int, error) {
+		list, n := &[1]launchAttribute{{id: clusterDimension, value: [16]uint32{k.Cluster, 1, 1}}}, new(int32)
+		config := &launchConfig{grid: k.Grid, block: k.Block, shared: k.Shared, attributes: &list[0], count: 1}
+		err := l.check("cuOccupancyMaxActiveClusters", occupancy.Call(uintptr(unsafe.Pointer(n)), uintptr(k.Function), uintptr(unsafe.Pointer(config))))
+		return int(*n), err
+	}
 	launchEx := l.find("cuLaunchKernelEx")
 	t.Launch = func(k *Launch) error {
 		if k.Early || k.Cluster > 1 {

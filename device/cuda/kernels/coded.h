@@ -5,7 +5,10 @@
 // are exact there, and what scales a row of 8 bits is multiplied into scores and weights. Numbers of 4 bits are
 // multiplied by their scale as they are widened.
 //
-// KEY_CODE and VALUE_CODE are types of cache.h, HEAD is 64 or 128.
+// KEY_CODE and VALUE_CODE are types of cache.h, HEAD is 64 or 128. FETCH_SCALES: attend copies scales as it does codes.
+#ifndef FETCH_SCALES
+#define FETCH_SCALES 0
+#endif
 
 #if HEAD && ELEMENT && KEY_CODE
 
@@ -89,20 +92,48 @@ template <int CODE> struct Coded {
         return __ldcg((const uint2 *)(codes + numbers / 2) + row);
     }
 
-    // fetch starts copying 32 rows to a tile: lane i has the number of row i, and whether it is wanted. behind: rows that are all
-    // wanted lie one behind the other.
+    // scaleBytes of a row. fetchScales starts copying those of 32 rows, of which lane i has the number of row i, or -1. behind: the rows lie one
+    // behind the other, at a multiple of 32, and all may be read. scaleAt is what the lane has of them.
+    enum { scaleBytes = CODE == I4ROW ? HEAD / 16 : 4 };
+    static __device__ __forceinline__ void fetchScales(u8 *to, const u8 *codes, i64 numbers, int row, bool behind) {
+        const int lane = threadIdx.x & 31;
+        const u32 some = __ballot_sync(0xffffffffu, row >= 0);
+        if (some == 0) return;
+        if (behind) {
+            const int one = __ffs(some) - 1;
+            const u8 *from = codes + (CODE == I4ROW ? numbers / 2 : numbers) + ((i64)__shfl_sync(0xffffffffu, row, one) - one) * scaleBytes;
+            if (lane < 2 * scaleBytes) fetch16((Element *)(to + lane * 16), (const Element *)(from + lane * 16), true);
+            return;
+        }
+        const uint2 mine = scales(codes, numbers, row);
+        if (scaleBytes == 8) ((uint2 *)to)[lane] = mine;
+        else ((u32 *)to)[lane] = mine.x;
+    }
+    static __device__ __forceinline__ uint2 scaleAt(const u8 *scales) {
+        const int lane = threadIdx.x & 31;
+        if (scaleBytes == 8) return ((const uint2 *)scales)[lane];
+        return {((const u32 *)scales)[lane], 0};
+    }
+
+    // fetch starts copying 32 rows to a tile: lane i has the number of row i, and whether it is wanted. behind: the rows lie one
+    // behind the other, and others of them may be copied too where scales are.
     static __device__ __forceinline__ void fetch(u8 *tile, const u8 *codes, int row, bool wanted, bool behind) {
         const int lane = threadIdx.x & 31;
         const u32 some = __ballot_sync(0xffffffffu, wanted);
         if (some == 0) return;
-        if (behind && some == 0xffffffffu) {
-            const u8 *from = codes + (i64)__shfl_sync(0xffffffffu, row, 0) * bytes + lane * 16;
+        if (behind && (FETCH_SCALES || some == 0xffffffffu)) {
+            const int one = FETCH_SCALES ? __ffs(some) - 1 : 0;
+            const u8 *from = codes + ((i64)__shfl_sync(0xffffffffu, row, one) - one) * bytes + lane * 16;
             u8 *to = place(tile, lane / chunks, lane % chunks), *other = bytes == 128 ? place(tile, lane / chunks, lane % chunks ^ 2) : to; // as rows 4 on have it
 #pragma unroll
             for (int n = 0; n < chunks; n++) fetch16((Element *)((n & 1 ? other : to) + n * 512), (const Element *)(from + n * 512), true);
             return;
         }
+#if FETCH_SCALES
+#pragma unroll 1 // pages are rarely so small
+#else
 #pragma unroll
+#endif
         for (int n = 0; n < 32 * chunks; n += 32) {
             const int r = (n + lane) / chunks, c = (n + lane) % chunks;
             const int from = __shfl_sync(0xffffffffu, row, r);

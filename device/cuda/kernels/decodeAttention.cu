@@ -10,7 +10,12 @@
 #if HEAD && ELEMENT
 
 #define WARPS 4         // of prefill
-#define TEAM 4          // warps of attend: blocks of eight are slower, however many
+#ifndef TEAM
+#define TEAM 4          // warps of attend: where blocks take parts of rows in turn, eight are slower, however many blocks there are
+#endif
+#ifndef CLUSTER
+#define CLUSTER 0       // blocks of a cluster of attendCluster, 1 for no cluster; 0: attend and prefill
+#endif
 #define STEP 32         // positions of a tile
 #define WIDE (TILES * STEP) // positions a warp takes at once
 #define MAX_ROWS 256    // of a step that attend works on
@@ -114,7 +119,8 @@ __device__ __forceinline__ void clearRows(Element *tile, bool there) {
 #if CODED
 typedef Coded<KEY_CODE> Keys;
 typedef Coded<VALUE_CODE> Values;
-#define KEY_TILE (STEP * Keys::bytes)
+// Scales lie behind the codes of the keys, or each lane has those of its rows in registers.
+#define KEY_TILE (STEP * (Keys::bytes + FETCH_SCALES * (Keys::scaleBytes + Values::scaleBytes)))
 #define VALUE_TILE (STEP * Values::bytes)
 #define QUERY_PITCH (HEAD + 8)
 #else
@@ -126,8 +132,9 @@ typedef Coded<VALUE_CODE> Values;
 
 // TOGETHER parts of a row are read at once to be added; fetched reads numbers that another block wrote.
 #define TOGETHER (BLOCKS > 2 ? 16 : 32)
-template <int N> __device__ __forceinline__ Pack<float, N> fetched(const Pack<float, N> *p) {
-    Pack<float, N> r;
+template <int N> struct alignas(N == 3 ? 4 : 4 * N) Some { float x[N]; }; // of a part: what a lane has
+template <int N> __device__ __forceinline__ Some<N> fetched(const Some<N> *p) {
+    Some<N> r;
     if (N == 4) *(float4 *)&r = __ldcg((const float4 *)p);
     else if (N == 2) *(float2 *)&r = __ldcg((const float2 *)p);
     else
@@ -155,6 +162,17 @@ __device__ __forceinline__ int partOf(const Cache &c, int p, int wanted, int gra
     return max(LEAST_PART, (part + grain - 1) / grain * grain);
 }
 
+#if CLUSTER > 1
+// What blocks of a cluster do together: each arrives, and waits for the others before it first writes to one; pass is both, for what was written.
+// give writes two numbers to the shared memory of another block, to where `at` is in one's own.
+__device__ __forceinline__ void clusterArrive() { asm volatile("barrier.cluster.arrive.relaxed;"); }
+__device__ __forceinline__ void clusterWait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+__device__ __forceinline__ void clusterPass() { asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory"); }
+__device__ __forceinline__ void give(u32 at, int block, float2 x) {
+    asm volatile("{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %0, %1;\nst.shared::cluster.v2.f32 [a], {%2, %3};\n}" ::"r"(at), "r"(block), "f"(x.x), "f"(x.y) : "memory");
+}
+#endif
+
 // attend is attention of few rows, each over its own sequence. Positions are summed in parts (partOf), at
 // most `most` of a row. Keys are left factors, with rows for positions, and queries right ones, with a column for each
 // head; then values are left factors, with rows for numbers, and weights right ones. Warps take STEP positions in turn; their results
@@ -163,33 +181,78 @@ __device__ __forceinline__ int partOf(const Cache &c, int p, int wanted, int gra
 //
 // alone: no other launch has rows of the step. Blocks take items in turn, so that the grid does not depend on how long sequences are. The first keys and
 // values of the next item are fetched before the results of the last are added.
+//
+// attendCluster is the same for all rows of a step, where a row and up to HEADS_AT_ONCE heads that share a key head are one cluster of CLUSTER blocks, or one
+// block: blocks [CLUSTER keyHeads rows·packs]. What the row sees is cut into as many whole tiles for one block as for another. Each adds the results of all
+// for some of the numbers, which the others write to its shared memory: nothing goes through memory, and no block waits that has nothing to do.
+#if CLUSTER
+extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attendCluster(const Element *q, const void *k, const void *v, Element *o, int group, i64 numbers, CACHE_PARAMS) {
+    const bool alone = true;
+#else
 extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Element *q, const void *k, const void *v, Element *o, float *parts, float2 *stats,
                                                                    int wanted, int grain, int most, int queue, int alone, i64 numbers, CACHE_PARAMS) {
+    const int group = heads / keyHeads;
+#endif
     if (alone) releaseNext(); // others read rows of the cache that are new to the step, so that they wait with us
     Cache c = CACHE;
-    extern __shared__ uint4 space[]; // per warp: keys, values; then queries, then the warps' results
-    __shared__ int starts[MAX_ROWS + 1], places[MAX_ROWS], owners[MAX_ROWS]; // of the rows of the step: the first item, position, sequence
+    extern __shared__ uint4 space[]; // per warp: keys, values; then queries, then the warps' results, or those of other blocks
     __shared__ float tops[TEAM][HEADS_AT_ONCE], weights[TEAM][HEADS_AT_ONCE];
+#if CLUSTER
+    __shared__ float2 outer[CLUSTER][HEADS_AT_ONCE]; // of blocks of the cluster: the greatest exponent and the sum of weights
+#else
+    __shared__ int starts[MAX_ROWS + 1], places[MAX_ROWS], owners[MAX_ROWS]; // of the rows of the step: the first item, position, sequence
     __shared__ int shared[TEAM];
     __shared__ bool lastOne;
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = heads / keyHeads, packs = (group + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE, lines = keyHeads * packs, mostHeads = min(group, HEADS_AT_ONCE);
-    const bool whole = page % STEP == 0; // positions of a step are in one page
+#endif
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, packs = (group + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE, mostHeads = min(group, HEADS_AT_ONCE);
+#if CLUSTER > 1
+    clusterArrive();
+#endif
+    const bool whole = page == 64 || page % STEP == 0; // positions of a step are in one page
     const int lastHead = min(mostHeads, HEADS_AT_ONCE - 1); // behind the heads of an item there is one row of zeros
     u8 *tiles = (u8 *)space + warp * AHEAD * TILES * (KEY_TILE + VALUE_TILE);
     Element *qt = (Element *)((u8 *)space + TEAM * AHEAD * TILES * (KEY_TILE + VALUE_TILE));
-    float *merge = (float *)(qt + (lastHead + 1) * QUERY_PITCH); // [TEAM][mostHeads][HEAD]
+    float *merge = (float *)(qt + (lastHead + 1) * QUERY_PITCH); // [TEAM][mostHeads][HEAD]; of a cluster [CLUSTER][mostHeads][HEAD / CLUSTER]
+#if CLUSTER // a warp's results lie where its tiles were
+    auto mergeOf = [&](int warp) { return (float *)((u8 *)space + warp * AHEAD * TILES * (KEY_TILE + VALUE_TILE)); };
+#else
+    auto mergeOf = [&](int warp) { return merge + warp * mostHeads * HEAD; };
+#endif
     auto keysOf = [&](int stage, int tile) { return tiles + (stage * TILES + tile) * (KEY_TILE + VALUE_TILE); };
     auto valuesOf = [&](int stage, int tile) { return tiles + (stage * TILES + tile) * (KEY_TILE + VALUE_TILE) + KEY_TILE; };
 #if CODED
     __shared__ float sizes[HEADS_AT_ONCE]; // of queries
     uint2 keyScales[AHEAD][TILES], valueScales[AHEAD][TILES]; // of the rows of the lane, by stage from the next on
     auto fetchKeys = [&](int stage, int tile, int row, bool wanted) { Keys::fetch(keysOf(stage, tile), (const u8 *)k, row, wanted, whole); };
+    auto keyScalesOf = [&](int stage, int tile) { return keysOf(stage, tile) + STEP * Keys::bytes; };
+    auto valueScalesOf = [&](int stage, int tile) { return keysOf(stage, tile) + STEP * (Keys::bytes + Keys::scaleBytes); };
+    auto fetchScales = [&](int stage, int tile, int row) {
+        Keys::fetchScales(keyScalesOf(stage, tile), (const u8 *)k, numbers, row, whole);
+        Values::fetchScales(valueScalesOf(stage, tile), (const u8 *)v, numbers, row, whole);
+    };
     auto fetchValues = [&](int stage, int tile, int row, bool wanted) { Values::fetch(valuesOf(stage, tile), (const u8 *)v, row, wanted, whole); };
 #else
     auto fetchKeys = [&](int stage, int tile, int row, bool wanted) { fetchRows((Element *)keysOf(stage, tile), (const Element *)k, row, wanted, whole); };
     auto fetchValues = [&](int stage, int tile, int row, bool wanted) { fetchRows((Element *)valuesOf(stage, tile), (const Element *)v, row, wanted, whole); };
 #endif
 
+#if CLUSTER
+    Item next;
+    next.row = packs == 1 ? blockIdx.z : blockIdx.z / packs;
+    next.head = blockIdx.y;
+    next.n = blockIdx.x;
+    {
+        const int pack = (blockIdx.z - next.row * packs) * HEADS_AT_ONCE, last = c.position(next.row), first = last < 0 ? 0 : c.first(last);
+        const int from = first / WIDE, steps = last < 0 ? 0 : last / WIDE + 1 - from;
+        next.here = min(HEADS_AT_ONCE, group - pack);
+        next.sequence = sequences[next.row];
+        next.base = (from + steps * next.n / CLUSTER) * WIDE;
+        next.begin = max(first, next.base);
+        next.end = min(last + 1, (from + steps * (next.n + 1) / CLUSTER) * WIDE);
+        next.at = (i64)next.row * heads + next.head * group + pack;
+    }
+#else
+    const int lines = keyHeads * packs;
     // items of each row, and where they begin
     for (int i = threadIdx.x; i < rows; i += TEAM * 32) {
         places[i] = c.position(i);
@@ -240,13 +303,21 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
         i.at = (i64)low * heads + i.head * group + pack;
         return i;
     };
+    if (blockIdx.x >= total) {
+        awaitPrevious();
+        return;
+    }
+    Item next = find(blockIdx.x);
+#endif
     auto rowOf = [&](const Item &i, int from) { return from + lane >= i.begin && from + lane < i.end ? (int)c.row(i.sequence, from + lane, i.head) : -1; };
     // What is behind the end is zeros; of codes anything, since all are finite numbers and have no weight.
     auto prepareKeys = [&](int stage, const int (&row)[TILES]) {
 #pragma unroll
         for (int u = 0; u < TILES; u++) {
             fetchKeys(stage, u, row[u], row[u] >= 0);
-#if CODED
+#if CODED && FETCH_SCALES
+            fetchScales(stage, u, row[u]);
+#elif CODED
             keyScales[AHEAD - 1][u] = Keys::scales((const u8 *)k, numbers, row[u]);
 #else
             clearRows((Element *)keysOf(stage, u), row[u] >= 0);
@@ -258,16 +329,16 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
 #pragma unroll
         for (int u = 0; u < TILES; u++) {
             fetchValues(stage, u, row[u], row[u] >= 0);
-#if CODED
+#if CODED && !FETCH_SCALES
             valueScales[AHEAD - 1][u] = Values::scales((const u8 *)v, numbers, row[u]);
-#else
+#elif !CODED
             clearRows((Element *)valuesOf(stage, u), row[u] >= 0);
 #endif
         }
         commit();
     };
     auto shift = [&]() { // scales of the next step come first
-#if CODED
+#if CODED && !FETCH_SCALES
 #pragma unroll
         for (int i = 0; i + 1 < AHEAD; i++)
 #pragma unroll
@@ -316,20 +387,22 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
         }
 #endif
     };
-    if (blockIdx.x >= total) {
-        awaitPrevious();
-        return;
-    }
-    Item next = find(blockIdx.x);
     { // of the sequence, positions from fresh on may be written by the kernel before
         int fresh = 1 << 30;
+#if CLUSTER // each warp by itself
+#pragma unroll 1
+        for (int i = lane; i < rows; i += 32)
+            if (sequences[i] == next.sequence && positions[i] >= 0) fresh = min(fresh, positions[i]);
+        fresh = __reduce_min_sync(0xffffffffu, fresh);
+#else
         for (int i = threadIdx.x; i < rows; i += TEAM * 32)
             if (owners[i] == next.sequence && places[i] >= 0) fresh = min(fresh, places[i]);
         fresh = __reduce_min_sync(0xffffffffu, fresh);
         if (lane == 0) shared[warp] = fresh;
         __syncthreads();
-        #pragma unroll
+#pragma unroll
         for (int i = 0; i < TEAM; i++) fresh = min(fresh, shared[i]);
+#endif
         int mine[AHEAD][TILES];
         bool old[AHEAD][TILES];
 #pragma unroll
@@ -339,7 +412,10 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
 #pragma unroll
             for (int u = 0; u < TILES; u++) {
                 old[s][u] = mine[s][u] >= 0 && from + u * STEP + lane < fresh;
-#if CODED // before all that would be in front of them
+#if CODED && FETCH_SCALES // of a tile at once, so that nothing is fetched before it is there
+                if (whole) old[s][u] = !__any_sync(0xffffffffu, mine[s][u] >= 0 && !old[s][u]) && mine[s][u] >= 0;
+                if (!__any_sync(0xffffffffu, mine[s][u] >= 0 && !old[s][u])) fetchScales(s, u, mine[s][u]);
+#elif CODED // before all that would be in front of them
                 keyScales[s][u] = Keys::scales((const u8 *)k, numbers, old[s][u] ? mine[s][u] : -1);
                 valueScales[s][u] = Values::scales((const u8 *)v, numbers, old[s][u] ? mine[s][u] : -1);
 #endif
@@ -366,7 +442,9 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
             for (int u = 0; u < TILES; u++) {
                 fetchKeys(s, u, mine[s][u], mine[s][u] >= 0 && !old[s][u]);
                 fetchValues(s, u, mine[s][u], mine[s][u] >= 0 && !old[s][u]);
-#if CODED
+#if CODED && FETCH_SCALES
+                if (__any_sync(0xffffffffu, mine[s][u] >= 0 && !old[s][u])) fetchScales(s, u, mine[s][u]);
+#elif CODED
                 if (mine[s][u] >= 0 && !old[s][u]) {
                     keyScales[s][u] = Keys::scales((const u8 *)k, numbers, mine[s][u]);
                     valueScales[s][u] = Values::scales((const u8 *)v, numbers, mine[s][u]);
@@ -379,7 +457,11 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
         fetchQueries(next);
         __syncthreads();
     }
+#if CLUSTER
+    {
+#else
     for (int item = blockIdx.x; item < total; item += gridDim.x) {
+#endif
         const Item now = next;
         u32 b[SLABS][2];
         float out[HEAD / 16][4], top[2] = {-INFINITE, -INFINITE}, sum[2] = {}, unit = scale * LOG2E;
@@ -413,8 +495,15 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
             uint2 keyScale[TILES], valueScale[TILES];
 #pragma unroll
             for (int u = 0; u < TILES; u++) {
+#if FETCH_SCALES
+                keyScale[u] = Keys::scaleAt(keyScalesOf(stage, u));
+                valueScale[u] = Values::scaleAt(valueScalesOf(stage, u));
+                const int p = from + u * STEP + lane; // behind the end anything may be
+                if (p < now.begin || p >= now.end) valueScale[u] = {};
+#else
                 keyScale[u] = keyScales[0][u];
                 valueScale[u] = valueScales[0][u];
+#endif
             }
             shift();
 #endif
@@ -555,11 +644,13 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
         }
         await<0>();
         __syncwarp();
+#if !CLUSTER
         bool more = item + gridDim.x < total;
         if (more) {
             next = find(item + gridDim.x);
             fetchFirst(next);
         }
+#endif
         // the warps' results, by head
 #pragma unroll
         for (int x = 0; x < 2; x++) {
@@ -570,7 +661,7 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
                 weights[warp][r] = w;
             }
             if (r < now.here) {
-                float *to = merge + (warp * mostHeads + r) * HEAD;
+                float *to = mergeOf(warp) + r * HEAD;
 #if CODED
                 Values::put(to, out, x, ones[x], VALUE_CODE == I4ROW ? 1.0f : largest * Values::factor());
 #else
@@ -583,6 +674,56 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
             }
         }
         __syncthreads();
+#if CLUSTER
+        // pairs of numbers, each to the block that adds it: as many of each head have one as another
+#if CLUSTER > 1
+        const int own = HEAD / CLUSTER;
+        clusterWait(); // all of them are there
+#endif
+#pragma unroll 1
+        for (int i = threadIdx.x; i < now.here * (HEAD / 2); i += TEAM * 32) {
+            const int r = i / (HEAD / 2), d = i % (HEAD / 2) * 2;
+            float greatest = -INFINITE, w = 0;
+            float2 x = {};
+#pragma unroll
+            for (int n = 0; n < TEAM; n++) greatest = fmaxf(greatest, tops[n][r]);
+#pragma unroll
+            for (int n = 0; n < TEAM; n++) {
+                const float share = tops[n][r] == -INFINITE ? 0.0f : power2(tops[n][r] - greatest);
+                w += weights[n][r] * share;
+                if (share > 0) {
+                    const float2 y = *(const float2 *)(mergeOf(n) + r * HEAD + d);
+                    x.x += y.x * share;
+                    x.y += y.y * share;
+                }
+            }
+#if CLUSTER > 1
+            const int to = d / own;
+            give(sharedAt(merge + (now.n * mostHeads + r) * own + d - to * own), to, x);
+            if (d / 2 < CLUSTER) give(sharedAt(&outer[now.n][r]), d / 2, {greatest, w});
+#else
+            narrow(w > 0 ? x.x / w : 0.0f, o + (now.at + r) * HEAD + d);
+            narrow(w > 0 ? x.y / w : 0.0f, o + (now.at + r) * HEAD + d + 1);
+#endif
+        }
+#if CLUSTER > 1
+        clusterPass();
+#pragma unroll 1
+        for (int i = threadIdx.x; i < now.here * own; i += TEAM * 32) {
+            const int r = i / own, d = i - r * own;
+            float greatest = -INFINITE, w = 0, x = 0;
+#pragma unroll
+            for (int n = 0; n < CLUSTER; n++) greatest = fmaxf(greatest, outer[n][r].x);
+#pragma unroll
+            for (int n = 0; n < CLUSTER; n++) {
+                const float share = outer[n][r].x == -INFINITE ? 0.0f : power2(outer[n][r].x - greatest);
+                w += outer[n][r].y * share;
+                if (share > 0) x += merge[(n * mostHeads + r) * own + d] * share;
+            }
+            narrow(w > 0 ? x / w : 0.0f, o + (now.at + r) * HEAD + blockIdx.x * own + d);
+        }
+#endif
+#else
         if (more) fetchQueries(next);
         for (int r = warp; r < now.here; r += TEAM) {
             float greatest = -INFINITE, w = 0, share[TEAM];
@@ -597,7 +738,7 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
                 float x = 0;
 #pragma unroll
                 for (int i = 0; i < TEAM; i++)
-                    if (share[i] > 0) x += merge[(i * mostHeads + r) * HEAD + d] * share[i];
+                    if (share[i] > 0) x += mergeOf(i)[r * HEAD + d] * share[i];
                 if (now.count > 1) parts[((now.at + r) * most + now.n) * HEAD + d] = x;
                 else narrow(w > 0 ? x / w : 0.0f, o + (now.at + r) * HEAD + d);
             }
@@ -618,12 +759,12 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
                     const float2 *from = stats + (now.at + r) * most;
                     const float *x = parts + (now.at + r) * most * HEAD;
                     // a part is HEAD numbers, of which each lane has some; as many parts as there are registers for are on their way together with the stats
-                    Pack<float, HEAD / 32> part[TOGETHER];
+                    Some<HEAD / 32> part[TOGETHER];
                     auto fetchParts = [&](int base) {
 #pragma unroll
                         for (int i = 0; i < TOGETHER; i++) {
                             part[i] = {};
-                            if (base + i < now.count) part[i] = fetched((const Pack<float, HEAD / 32> *)(x + (i64)(base + i) * HEAD) + lane);
+                            if (base + i < now.count) part[i] = fetched((const Some<HEAD / 32> *)(x + (i64)(base + i) * HEAD) + lane);
                         }
                     };
                     auto stat = [&](int i) { return i < now.count ? __ldcg(from + i) : float2{-INFINITE, 0}; };
@@ -653,9 +794,11 @@ extern "C" __global__ void __launch_bounds__(TEAM * 32, BLOCKS) attend(const Ele
             }
         }
         __syncthreads(); // queries are here, and the warps' results may be written again
+#endif
     }
 }
 
+#if !CLUSTER
 // prefill is attention of many rows. A block has QUERIES rows of tiles for a key head: tokens of the step
 // times the heads that share it. Tokens may be of several sequences, which are taken one after the other;
 // KEYS positions at a time, from multiples of it on.
@@ -891,4 +1034,5 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) prefill(const Element *
     }
 }
 
+#endif
 #endif
