@@ -202,7 +202,23 @@ func TestEarlyLaunches(t *testing.T) {
 		t.Fatal(err)
 	}
 	got += ", wait " + run(product) + " " + run(product) + ", tens " + run(tens) + " " + run(tens)
-	if want := "false true false true, copy false true, wait false true, tens true true"; got != want {
+	host, err := d.HostAlloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Free()
+	d.gpu.reachesHost = true
+	small := device.Buffer{Memory: host, Bytes: 16}
+	for _, c := range []struct {
+		name    string
+		to, src device.Buffer
+	}{{"there", at(65536, 16), small}, {"back", small, at(4096, 16)}} { // weights that come must be there before they are fetched
+		if err := q.Copy(c.to, c.src); err != nil {
+			t.Fatal(err)
+		}
+		got += ", " + c.name + " " + fmt.Sprint(f.last.Early) + " " + run(product)
+	}
+	if want := "false true false true, copy false true, wait false true, tens true true, there true false, back true true"; got != want {
 		t.Errorf("launched early: %s, want %s", got, want)
 	}
 }

@@ -307,7 +307,7 @@ func (c cached) has(t dtype.Type) bool { return c.keys.DType == t || c.values.DT
 // sequence is. Clusters for many positions are good for few too; but steps of 32,768 take 2 to 7% longer in them than in turns, while steps of 1,024 take 5%
 // less, so that a session with room for 32,768 does without that while its texts are short.
 //
-// All clusters must be resident at once, as the driver answers: 45 of small blocks and 15 of large ones on an H200. Else, and on other GPUs, rows are computed
+// All clusters must be resident at once, as the driver answers: on an H200 15 of large blocks and, of small ones, between 16 and 45, by what the kernel of a cache takes. Else, and on other GPUs, rows are computed
 // in turns. Blocks alone work in waves, one on a multiprocessor; the last wave must not leave many idle, which is reckoned and measured for 16 rows alone.
 func (c cached) form(d *Device) attendForm {
 	forms, turns := c.forms(), c.turns()

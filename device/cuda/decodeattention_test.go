@@ -269,7 +269,7 @@ func TestPlacesOfRowsOfAttention(t *testing.T) {
 	for _, c := range []struct {
 		rows, kv, context int64
 		want              string // without names of forms in turns
-	}{{5, 8, 1024, "8x4"}, {3, 4, 4096, "8x8"}, {64, 2, 256, "1x8"}, {3, 2, 16384, ""}} {
+	}{{5, 3, 1024, "8x4"}, {3, 2, 4096, "8x8"}, {64, 2, 256, "1x8"}, {3, 2, 16384, ""}} {
 		for _, cache := range []dtype.Type{dtype.BF16, quant.RowI8, quant.RowF8, quant.RowI4} {
 			d.plainly.attend = nil
 			call := attentionOver(t, op.Attr{Heads: 4 * c.kv, KVHeads: c.kv}, cache, 128, c.rows, c.rows, c.context/64)

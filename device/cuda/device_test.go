@@ -59,5 +59,5 @@ func TestTF32(t *testing.T) {
 // A share of the GPU with a small limit gives exactly that.
 func TestLimit(t *testing.T) {
 	openGPU(t, Options{}).Close()
-	devicetest.Run(t, func(t *testing.T) device.Device { return openGPU(t, Options{Share: 4, Limit: 16 << 20}) }, devicetest.Options{})
+	devicetest.Run(t, func(t *testing.T) device.Device { return openGPU(t, Options{Share: 4, Limit: 16 << 20}) }, devicetest.Options{Bound: bound})
 }

@@ -28,7 +28,11 @@ func (q *queue) copyByKernel(dst, src device.Buffer) error {
 		return err
 	}
 	q.copied.Buffers = append(q.copied.Buffers[:0], dst, src)
-	return k.run(q, &q.copied)
+	err = k.run(q, &q.copied)
+	if dst.Memory.(*memory).region == nil {
+		q.follows = false // what came to the GPU may be weights, or tables of pages: kernels that begin early fetch those before they wait
+	}
+	return err
 }
 
 // copyKernel prepares the kernel for so many bytes, once.
