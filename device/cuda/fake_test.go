@@ -364,6 +364,24 @@ func TestOtherProgramsDoNotCount(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	libraries := newFake().libraries() // the other program ends once this one has more than is left without it
+	own := int64(fakeTotal - fakeFree)
+	libraries.NVML = &driver.NVML{Used: func(string, int) (int64, bool) { return own, true }}
+	own = 500 << 20
+	d, err := open(libraries, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	m, err := d.Alloc(600 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	own = fakeTotal - fakeFree
+	if used, err := d.Used(); used != own || err != nil {
+		t.Errorf("once the other program has ended %d bytes, %v; want %d", used, err, own)
+	}
 }
 
 func TestParse(t *testing.T) {

@@ -237,10 +237,19 @@ func (d *Device) Memory() (free, total int64, err error) {
 }
 
 // Used is how much memory of the GPU the driver counts for this program now: all in use but
-// what other programs had when the device was opened.
+// what other programs had when the device was opened, or since less is left than this one has allocated.
 func (d *Device) Used() (int64, error) {
 	free, total, err := d.Memory()
-	return max(0, total-free-d.others), err
+	if err != nil {
+		return 0, err
+	}
+	used := total - free
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if used-d.others < d.held { // another program has ended
+		d.others = min(d.others, d.usedByOthers(used))
+	}
+	return max(0, used-d.others), nil
 }
 
 // aloneBelow is how much of a GPU is taken for this program's alone where nobody can say whose
