@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"spillway/device/sim"
+	"spillway/dtype"
 	"spillway/graph"
 	"spillway/internal/tiny"
 	"spillway/machine"
@@ -108,5 +109,34 @@ func TestPlansAreRehearsed(t *testing.T) {
 	disturbed := p.Forecast.StepSeconds
 	if _, err := planner.Rehearse(p, site); err != nil || p.Forecast.StepSeconds > disturbed {
 		t.Errorf("a measurement that took a hundred times as long counts: %.3g s, %v", p.Forecast.StepSeconds, err)
+	}
+}
+
+// Of a plan to generate, the steps of a CPU are forecast by what their programs took, where they are asked for; a GPU's are not run.
+func TestStepsAreRehearsed(t *testing.T) {
+	m := tiny.Model(t, tiny.Untied, graph.Config{MicroBatchSize: 1, Seq: 8, Task: graph.Generate,
+		Cache: &graph.KVCache{Streams: 2, Context: 32, Page: 16, Chunk: 8, Outputs: 2, Key: dtype.F32, Value: dtype.F32}})
+	for _, kind := range []machine.Kind{machine.CPU, machine.GPU} {
+		site := tiny.Site(1 << 40)
+		r := &rehearsed{Timing: sim.NewTiming(tiny.Device, site.DType), times: 3}
+		site.Device.Kind, site.Device.Calls = kind, r
+		p, err := planner.Make(m, planner.Goal{MicroBatches: 1}, site)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := planner.Rehearse(p, site); err != nil || len(r.passes) > 0 {
+			t.Fatalf("%d programs were run, %v", len(r.passes), err)
+		}
+		few, err := planner.Filled(p, site, "", 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran, ratio := len(r.passes), few.StepSeconds/p.Forecast.StepSeconds
+		if want := kind == machine.CPU; want != (ran > 0) || want != (ratio > 2 && ratio < 3.1) {
+			t.Errorf("%v: %d programs were run, a step takes %.2f times its calls", kind, ran, ratio)
+		}
+		if _, err := planner.Filled(p, site, "", 30); err != nil || (kind == machine.CPU) != (len(r.passes) > ran) {
+			t.Errorf("%v: %d programs were run for other positions, %v", kind, len(r.passes)-ran, err)
+		}
 	}
 }

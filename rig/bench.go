@@ -71,6 +71,16 @@ func (b *bench) free() error {
 	return m.Free()
 }
 
+// alloc takes device memory.
+func (b *bench) alloc(bytes int64) (err error) {
+	alloc := b.dev.Alloc
+	if b.dev.Info().OnHost { // the same memory, which does not count as a run's
+		alloc = b.dev.HostAlloc
+	}
+	b.memory, err = alloc(bytes)
+	return err
+}
+
 // time is the time per launch of a call on random operands; matmuls of zeros take less
 // power, and less time. It launches a row of calls that takes about span, at least one and
 // at most maxLaunches, and takes the best of several rows. Between rows of matmuls the
@@ -269,14 +279,10 @@ func (b *bench) place(call op.Call, workspace int64) ([]*device.Launch, error) {
 	elsewhere, size := b.elsewhere(call, l, size)
 	if b.memory == nil || b.memory.Size() < size {
 		err := b.free()
+		if err == nil {
+			err = b.alloc(size)
+		}
 		if err != nil {
-			return nil, err
-		}
-		alloc := b.dev.Alloc
-		if b.dev.Info().OnHost { // the same memory, which does not count as a run's
-			alloc = b.dev.HostAlloc
-		}
-		if b.memory, err = alloc(size); err != nil {
 			return nil, err
 		}
 	}

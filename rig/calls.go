@@ -104,31 +104,38 @@ func callKey(dev device.Device) string {
 	return strings.Join([]string{"calls", deviceKey(dev), program}, "|")
 }
 
-// within is callTimes for whoever may take so many bytes of the device, and whose weights a cache may hold.
+// within is callTimes for whoever may take so many bytes of the device, and reads so many in turn, 0 where that is not known: a
+// cache may hold them.
 type within struct {
 	*callTimes
 	bytes  int64
+	reads  int64
 	cached bool
 }
 
 const anyBytes = int64(1) << 62
 
-func (t *callTimes) Within(bytes int64) machine.Calls { return within{t, bytes, false} }
+func (t *callTimes) Within(bytes int64) machine.Calls { return within{callTimes: t, bytes: bytes} }
 
-func (w within) Within(bytes int64) machine.Calls { return within{w.callTimes, bytes, w.cached} }
-
-// Among implements machine.Reader.
-func (w within) Among(bytes int64) machine.Calls {
-	w.cached = w.host && bytes <= lastCache()*3/4
+func (w within) Within(bytes int64) machine.Calls {
+	w.bytes = bytes
 	return w
 }
 
 // Among implements machine.Reader.
-func (t *callTimes) Among(bytes int64) machine.Calls { return within{t, anyBytes, false}.Among(bytes) }
+func (w within) Among(bytes int64) machine.Calls {
+	w.reads, w.cached = bytes, w.host && bytes <= lastCache()*3/4
+	return w
+}
+
+// Among implements machine.Reader.
+func (t *callTimes) Among(bytes int64) machine.Calls {
+	return within{callTimes: t, bytes: anyBytes}.Among(bytes)
+}
 
 // Time of a call, measured now if it was not before.
 func (t *callTimes) Time(c op.Call) (machine.CallTime, bool) {
-	return within{t, anyBytes, false}.Time(c)
+	return within{callTimes: t, bytes: anyBytes}.Time(c)
 }
 
 // Time is what a call takes among others.
@@ -287,7 +294,7 @@ func (w within) fromCache(key string, c op.Call) (machine.CallTime, bool) {
 	if !ok || !c.Cost().Matrix || t.dev == nil || t.confirmed[waitsForArithmetic(c)] == confirmations {
 		return took, ok
 	}
-	now, err := within{t, anyBytes, w.cached}.measure(c)
+	now, err := within{callTimes: t, bytes: anyBytes, reads: w.reads, cached: w.cached}.measure(c)
 	if err != nil {
 		return took, true
 	}

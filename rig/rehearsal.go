@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,7 @@ const (
 	passKey = "pass "
 )
 
-// Rehearse implements machine.Rehearser, for devices that capture graphs: those of others take long enough for a call.
+// Rehearse implements machine.Rehearser. A CPU rehearses short passes: of long calls it is enough to know each by itself.
 func (w within) Rehearse(p machine.Pass) (time.Duration, bool) {
 	t := w.callTimes
 	t.mu.Lock()
@@ -37,7 +38,30 @@ func (w within) Rehearse(p machine.Pass) (time.Duration, bool) {
 		return 0, false
 	}
 	key := fmt.Sprintf("%s%x", passKey, sha256.Sum256(raw))
+	if t.host {
+		if w.reads > 0 { // how much of the weights its caches hold
+			key += fmt.Sprintf(" of %d bytes", w.reads)
+		}
+		if !w.short(p) {
+			return 0, false
+		}
+	}
 	return w.once(key, func() (time.Duration, error) { return t.bench.rehearse(p) })
+}
+
+// cpuShort is what the calls of a pass take at most that a CPU rehearses.
+const cpuShort = 20 * time.Millisecond
+
+// short says whether a pass is one that a CPU rehearses, for which there is time left.
+func (w within) short(p machine.Pass) bool {
+	var sum time.Duration
+	for _, c := range p.Calls {
+		took, known := w.repeated(c.Call)
+		if sum += took.Device; !known || sum > cpuShort {
+			return false
+		}
+	}
+	return w.spent[false] <= cpuSpent
 }
 
 // Replay implements machine.Rehearser: the line through graphs of few and of many kernels, and what updates take
@@ -46,6 +70,9 @@ func (w within) Replay(launches, renewed int) (time.Duration, bool) {
 	t := w.callTimes
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if _, captures := t.dev.(device.GraphCapturer); !captures {
+		return 0, false
+	}
 	var took [3]time.Duration
 	for i, g := range []struct {
 		kind     op.Kind
@@ -76,7 +103,7 @@ func plainCall(kind op.Kind) (op.Call, error) {
 
 const smallCall = 256
 
-// once measures something of a device that captures graphs, unless this process or an earlier one has.
+// once measures something, unless this process or an earlier one has.
 func (w within) once(key string, measure func() (time.Duration, error)) (time.Duration, bool) {
 	t := w.callTimes
 	if key = w.prefix(op.Call{}) + key; t.unknown[key] {
@@ -91,11 +118,16 @@ func (w within) once(key string, measure func() (time.Duration, error)) (time.Du
 	if known {
 		return took.Device, true
 	}
-	if _, captures := t.dev.(device.GraphCapturer); !captures {
+	if t.dev == nil {
 		return 0, false
 	}
 	err := w.prepared()
 	if err == nil {
+		if t.host {
+			began := time.Now()
+			defer func() { t.spent[false] += time.Since(began) }()
+			t.bench.cold, t.bench.patience = min(cpuCold, cmp.Or(w.reads, cpuCold)), cpuPatience
+		}
 		took.Device, err = measure()
 		err = errors.Join(err, t.bench.free())
 	}
@@ -137,6 +169,9 @@ func (b *bench) rehearse(p machine.Pass) (time.Duration, error) {
 	}
 	n := max(int(rehearsalSpan/max(once, 1)), len(r.rounds))
 	n = max(min(n, rehearsalLaunches/len(p.Calls)), 1)
+	if _, captures := r.dev.(device.GraphCapturer); !captures {
+		return r.typicalTime(n)
+	}
 	return r.time(n, once, p.Captured)
 }
 
@@ -161,7 +196,7 @@ func (r *rehearsal) place(p machine.Pass) error {
 	}
 	passes := int64(1)
 	if each > 0 {
-		passes = min(coldBytes/each+1, mostPasses)
+		passes = min(r.cold/each+1, mostPasses)
 		if r.room > 0 {
 			passes = min(passes, (r.room-size)/each)
 		}
@@ -173,7 +208,7 @@ func (r *rehearsal) place(p machine.Pass) error {
 	if err != nil {
 		return err
 	}
-	if r.memory, err = r.dev.Alloc(size); err != nil {
+	if err := r.alloc(size); err != nil {
 		return err
 	}
 	filled := make([]bool, len(p.Places)) // of what is shared
@@ -257,7 +292,7 @@ func (r *rehearsal) fillPlace(p machine.Pass, place int, to device.Buffer) error
 				continue
 			}
 			now := contentOf(c.Call, k)
-			if of.of == dtype.Invalid || now.positions > 0 || of.positions == 0 && now.ids > 0 && now.ids < of.ids {
+			if of.of == dtype.Invalid || now.step.what > 0 || now.positions > 0 || of.positions == 0 && now.ids > 0 && now.ids < of.ids {
 				of = now
 			}
 		}
@@ -325,6 +360,25 @@ func (r *rehearsal) time(passes int, once time.Duration, captured bool) (best ti
 		}
 	}
 	return best, nil
+}
+
+// typicalTime is what a pass takes of a device that captures no graphs, of so many in a row: the middle of several rows in which
+// nobody else took the cores.
+func (r *rehearsal) typicalTime(passes int) (time.Duration, error) {
+	var rows []time.Duration
+	for tries, disturbed := 0, 0; tries < typicalTries+disturbed; tries++ {
+		before, start := preempted(), time.Now()
+		if err := errors.Join(r.issue(passes), r.queue.Sync()); err != nil {
+			return 0, err
+		}
+		took := time.Since(start) / time.Duration(passes)
+		if preempted() != before && disturbed < r.patience {
+			disturbed++
+		} else {
+			rows = append(rows, took)
+		}
+	}
+	return middle(rows), nil
 }
 
 // mostAhead is how many graphs at most keep a device busy while others are launched behind them.

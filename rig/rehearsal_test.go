@@ -165,3 +165,38 @@ func TestRehearsal(t *testing.T) {
 		}
 	}
 }
+
+// A CPU, which captures nothing, runs short passes over as many weights as a run reads in turn. Long calls are known well enough each by
+// itself, and a graph cannot be replayed.
+func TestRehearsalOfCPU(t *testing.T) {
+	dev := cpu.Open(cpu.Options{Threads: 1})
+	defer dev.Close() // a device without memory
+	times := newCallTimes(dev, Options{})
+	pass := block(t, false)
+	few := times.Among(1).(machine.Rehearser)
+	took, ok := few.Rehearse(pass)
+	if !ok || took <= 0 || took > time.Second {
+		t.Fatalf("it takes %v, %v", took, ok)
+	}
+	if again, _ := few.Rehearse(pass); again != took {
+		t.Errorf("it takes %v, then %v", took, again)
+	}
+	if n := len(times.known); n != len(pass.Calls)+1 {
+		t.Errorf("%d times are known", n)
+	}
+	if _, ok := times.Among(2).(machine.Rehearser).Rehearse(pass); !ok || len(times.known) != len(pass.Calls)+2 {
+		t.Error("a run that reads more takes the same")
+	}
+	x, w := of(dtype.F32, 4096, 4096), of(dtype.F32, 4096, 4096)
+	long := machine.Pass{Calls: []machine.PassCall{{Call: callOf(t, op.MatMul, op.Attr{TransB: true}, x, w), Places: []int{0, 1, 2}}},
+		Places: []machine.PassPlace{{Bytes: x.Bytes()}, {Bytes: w.Bytes()}, {Bytes: x.Bytes()}}}
+	if took, ok := few.Rehearse(long); ok {
+		t.Errorf("a pass of %v was run", took)
+	}
+	if took, ok := few.Replay(10, 0); ok {
+		t.Errorf("a graph is replayed in %v", took)
+	}
+	if err := times.close(); err != nil {
+		t.Error(err)
+	}
+}

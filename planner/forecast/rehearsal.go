@@ -17,8 +17,36 @@ import (
 // Rehearse has a device at hand run each program and each update of a plan, one call after the other, and forecasts the plan by what that
 // took. It returns a site for further forecasts of the plan. The search compares plans by their calls: there are too many to run.
 func Rehearse(p *plan.Plan, site goal.Site) (goal.Site, error) {
+	if p.Cache != nil || p.Forecast == nil {
+		return site, nil
+	}
+	site, err := rehearsed(p, site)
+	if err != nil || site.Rehearsed == nil {
+		return site, err
+	}
+	f, err := Of(p, site)
+	if err == nil {
+		f.PeakBytes, p.Forecast = p.Forecast.PeakBytes, f
+	}
+	return site, err
+}
+
+// Step forecasts a step of a plan to generate. A CPU at hand runs each of its programs first, one call after the other: its
+// steps are short, and what one call leaves in its caches the next one finds there.
+func Step(p *plan.Plan, site goal.Site) (*plan.Forecast, error) {
+	if site.Device.Kind == machine.CPU {
+		var err error
+		if site, err = rehearsed(p, site); err != nil {
+			return nil, err
+		}
+	}
+	return Of(p, site)
+}
+
+// rehearsed is a site that knows what the programs and updates of a plan take, where a device at hand can run them.
+func rehearsed(p *plan.Plan, site goal.Site) (goal.Site, error) {
 	r, can := site.Device.Calls.(machine.Rehearser)
-	if !can || p.Cache != nil || p.Forecast == nil {
+	if !can {
 		return site, nil
 	}
 	found := &goal.Rehearsal{Passes: map[string]time.Duration{}}
@@ -68,11 +96,7 @@ func Rehearse(p *plan.Plan, site goal.Site) (goal.Site, error) {
 		return site, nil
 	}
 	site.Rehearsed = found
-	f, err := Of(p, site)
-	if err == nil {
-		f.PeakBytes, p.Forecast = p.Forecast.PeakBytes, f
-	}
-	return site, err
+	return site, nil
 }
 
 // onDevice says whether a device of a plan is one that computes blocks: neither a disk nor the CPU next to it.

@@ -161,7 +161,7 @@ func Filled(p *plan.Plan, site goal.Site, phase string, positions int64) (*plan.
 	if err != nil {
 		return nil, err
 	}
-	f, err := forecast.Of(q, site)
+	f, err := forecast.Step(q, site)
 	if err != nil {
 		return nil, fmt.Errorf("a step over %d positions: %w", positions, err)
 	}
