@@ -390,16 +390,20 @@ func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRo
 	if err != nil {
 		return nil, err
 	}
-	t, err := w.texts(ctx, streams, g.Prompt, g.New)
-	if err != nil {
-		return nil, err
+	var prompts, tokens []stepTime
+	for range w.rounds(g) {
+		t, err := w.texts(ctx, streams, g.Prompt, g.New)
+		if err != nil {
+			return nil, err
+		}
+		prompts, tokens = append(prompts, t[0]), append(tokens, t[1:]...)
 	}
 	after, err := w.streaming()
 	if err != nil {
 		return nil, err
 	}
-	g.Prefill.measured(t[:1], float64(streams*g.Prompt))
-	g.Decode.measured(t[1:], float64(streams))
+	g.Prefill.measured(prompts, float64(streams*g.Prompt))
+	g.Decode.measured(tokens, float64(streams))
 	peak := w.job.Plan.Peak()
 	g.Predicted, g.Measured, g.DriverPredicted = peak[plan.OnDevice], w.here.Allocated(), w.predicted
 	if g.Driver, err = w.here.DriverUsed(); err != nil {
@@ -408,6 +412,16 @@ func (w *generationRun) row(ctx context.Context, streams int64) (g *GenerationRo
 	g.Formula = w.formula(g, before, after)
 	g.Division, g.Overlap, err = w.overlap(ctx, streams)
 	return g, err
+}
+
+// shortTexts is how long texts are made at least, in seconds, in mostRounds at most: of less, the first steps after a prompt, which
+// find nothing in caches, and moments in which the system does something else say more than a rate.
+const shortTexts, mostRounds = 0.05, 25
+
+// rounds is how often texts are made and timed.
+func (w *generationRun) rounds(g *GenerationRow) int {
+	forecast := float64(g.Streams*g.Prompt)/g.Prefill.Forecast + float64(g.Streams*g.New)/g.Decode.Forecast
+	return max(1, min(mostRounds, int(math.Ceil(shortTexts/forecast))))
 }
 
 // forecast fills in what the plan foresees, and the rooflines.
