@@ -115,6 +115,8 @@ func conv(c op.Call, workers int) Program {
 		return depthwise(c, v, workers)
 	case !back:
 		return convWindows(c, v, workers)
+	case v.byPhases():
+		return convInputPhases(c, v, workers)
 	case v.singlePlaces():
 		return convInputPlaces(c, v, workers)
 	case v.Stride != [3]int64{1, 1, 1}:

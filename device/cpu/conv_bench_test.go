@@ -17,6 +17,7 @@ var measured = []convolved{
 	{"1x1", []int{8, 14, 14, 1024}, []int{256, 1024, 1, 1}, nil, nil, nil, 1},
 	{"1x1 stride 2", []int{8, 56, 56, 256}, []int{512, 256, 1, 1}, []int64{2, 2}, nil, nil, 1},
 	{"7x7 stride 2 of 3", []int{8, 112, 112, 3}, []int{64, 3, 7, 7}, []int64{2, 2}, []int64{3, 3}, nil, 1},
+	{"3x3 stride 2 of 3", []int{8, 224, 224, 3}, []int{32, 3, 3, 3}, []int64{2, 2}, []int64{1, 1}, nil, 1},
 	{"depthwise 7x7", []int{8, 28, 28, 192}, []int{192, 1, 7, 7}, nil, []int64{3, 3}, nil, 192},
 	{"depthwise 3x3", []int{8, 56, 56, 144}, []int{144, 1, 3, 3}, nil, []int64{1, 1}, nil, 144},
 	{"32 groups", []int{8, 28, 28, 256}, []int{256, 8, 3, 3}, nil, []int64{1, 1}, nil, 32},

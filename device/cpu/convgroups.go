@@ -82,7 +82,7 @@ func convGroups(c op.Call, v convolution, workers int) Program {
 	if back {
 		to, toAll = v.each, int(v.C)
 	}
-	const cols = kernel.PlaneCols
+	cols := kernel.PanelCols(to)
 	panels, panel := (to+cols-1)/cols, v.taps*p.Taken*cols
 	weights, biases := alignedFloats(v.groups*panels*panel), alignedFloats(v.groups*panels*cols)
 	size := oddLines(p.Size())
@@ -90,7 +90,7 @@ func convGroups(c op.Call, v convolution, workers int) Program {
 	var x, y, w, bias, ordered, biased []float32
 	order := rowsOf(int64(v.groups), int64(panels*panel), func(_, from, to int) {
 		for g := from; g < to; g++ {
-			v.orderPanels(ordered[g*panels*panel:][:panels*panel], w, g, back)
+			v.orderPanels(ordered[g*panels*panel:][:panels*panel], w, g, cols, back)
 		}
 	})
 	parts := (p.To[1] + p.Lines - 1) / p.Lines
@@ -105,7 +105,7 @@ func convGroups(c op.Call, v convolution, workers int) Program {
 			if bias != nil {
 				add = biased[k*cols:]
 			}
-			p.Convolve(lines[g*to+col:], own[g*size:], ordered[k*panel:], add, n, toAll, min(cols, to-col), own[v.groups*size:])
+			p.Convolve(lines[g*to+col:], own[g*size:], ordered[k*panel:], add, n, toAll, cols, min(cols, to-col), own[v.groups*size:])
 		}
 	}}
 	return Program{Workspace: bytesOf(weights + biases + workers*planes.own), Run: func(pool *kernel.Pool, l *device.Launch) {
@@ -124,10 +124,9 @@ func convGroups(c op.Call, v convolution, workers int) Program {
 	}}
 }
 
-// orderPanels puts the weights of a group into the order of planes: [panels places channels columns],
+// orderPanels puts the weights of a group into the order of planes: [panels places channels cols],
 // with zeros where columns are missing; back with places in reverse order.
-func (v convolution) orderPanels(to, w []float32, group int, back bool) {
-	const cols = kernel.PlaneCols
+func (v convolution) orderPanels(to, w []float32, group, cols int, back bool) {
 	clear(to)
 	from := v.made
 	if !back {

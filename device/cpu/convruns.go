@@ -11,22 +11,28 @@ import (
 const runChannels = 4
 
 // byRuns says that the lines of a window are runs of memory, few elements long, which are read as they lie in
-// planes with zeros around. Of gradients of weights most of three vectors must be filled.
+// planes with zeros around.
 func (v convolution) byRuns() bool {
-	return v.groups == 1 && v.C <= runChannels && v.O%kernel.PlaneCols == 0 && v.Dilation[2] == 1 && v.Stride[2] < v.Kernel[2] &&
-		v.Kernel[2]*v.C >= 18 && v.Kernel[2]*v.C <= 24
+	return v.groups == 1 && v.C <= runChannels && v.Dilation[2] == 1 && v.Stride[2] < v.Kernel[2] && v.plane(false).RunCols(int(v.O)) > 0
 }
+
+// runWindows is how many windows of a line are taken at once, where nothing is read twice.
+const runWindows = 64
 
 // convRunsWeight is the gradient of weights by runs: a piece of work is some channels of dy, for which all samples
 // are taken some lines at a time.
 func convRunsWeight(c op.Call, v convolution, workers int) Program {
-	const cols = kernel.PlaneCols
 	p := v.plane(false)
+	cols := p.RunCols(int(v.O))
 	one := [3]int{1, 1, 1} // vectors of channels of dy, side by side
 	given := (&kernel.Plane{From: p.To, To: p.To, Kernel: one, Stride: one, Dilation: one, Apart: one, Channels: int(v.O), Taken: cols, Lines: p.Lines}).Init()
 	size, nextTo, each := oddLines(p.Size()), oddLines(given.Size()), alignedFloats(p.RunSums(cols))
 	vectors := int(v.O) / cols
 	together := (vectors + workers - 1) / workers
+	single := len(p.Offsets()) == 1 // each element of dy is read once, where it lies
+	if single {
+		nextTo = 0
+	}
 	planes := &cleared{own: size + together*(nextTo+each), done: make([]bool, workers)}
 	var x, dy, dw []float32
 	store := func(sums []float32, first int) {
@@ -38,6 +44,16 @@ func convRunsWeight(c op.Call, v convolution, workers int) Program {
 			*at = sum
 		})
 	}
+	addSingle := func(plane, sums []float32, at, n, vectors int) {
+		for i := range n {
+			for w := 0; w < p.To[2]; w += runWindows {
+				windows, x, given := min(runWindows, p.To[2]-w), plane[p.Line(i)+w*p.Stride[2]*p.Width:], dy[at+(i*p.To[2]+w)*int(v.O):]
+				for k := range vectors {
+					p.AddRuns(sums[k*each:], x, given[k*cols:], 1, windows, int(v.O), cols)
+				}
+			}
+		}
+	}
 	work := &rows{n: vectors, step: together, do: func(worker, from, to int) {
 		own := planes.of(worker)
 		side, sums := own[size:], own[size+together*nextTo:]
@@ -47,9 +63,13 @@ func convRunsWeight(c op.Call, v convolution, workers int) Program {
 			for first := 0; first < p.To[1]; first += p.Lines {
 				n := min(p.Lines, p.To[1]-first)
 				p.Fill(own, size, x[sample*volume(p.From)*p.Channels:], 1, z, first, n)
+				if single {
+					addSingle(own, sums, ((i*p.To[1]+first)*p.To[2])*int(v.O)+from*cols, n, to-from)
+					continue
+				}
 				given.Fill(side, nextTo, dy[sample*volume(p.To)*int(v.O)+from*cols:], to-from, z, first, n)
 				for k := range to - from {
-					p.AddRuns(sums[k*each:], own, side[k*nextTo:], n, cols, cols)
+					p.AddRuns(sums[k*each:], own, side[k*nextTo:], n, p.To[2], cols, cols)
 				}
 			}
 		}

@@ -40,8 +40,10 @@ type routines struct {
 	pairs     pairs // matmuls of bf16 by bf16, see pairs.go
 	packed    packedRoutines
 
-	// planes are indexed by their number of places; see planes.go.
-	planes       [planeRows + 1]planeFunc
+	// planes are indexed by planeWidths and their number of places, runWeights by their number of elements; see planes.go. All
+	// but those of PlaneCols channels may be nil.
+	planes       [len(planeWidths)][planeRows + 1]planeFunc
+	runWeights   [runTaps + 1]runWeightsFunc
 	planeWeights planeWeightsFunc
 	planeFill    planeFillFunc
 	winograd     winograd

@@ -26,7 +26,8 @@ func avx512() *routines {
 	r.lineCols, r.lineRows, r.linePairs = lineColsAVX512, lineRowsAVX512, true
 	r.saturate, r.chains = saturateAVX512, 24*16
 	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, packTransposeAVX512)
-	r.planes, r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
+	r.planes, r.runWeights, r.planeWeights, r.planeFill = planesAVX512(), runWeightsAVX512(), planeWeightsAVX2, planeFillAVX2
+	r.winograd, r.depthwise = winogradAVX2(), depthwiseAVX2()
 	r.depthwiseWeights, r.strided, r.nonTemporal, r.largest = depthwiseWeightsAVX2(), stridedAVX2(), nonTemporalAVX2, largestAVX2
 	r.bf16, r.f16, r.packed, r.pairs = bf16AVX2(), f16AVX2(), packedAVX512(), pairsAVX512()
 	r.three = [ThreeRows + 1]threeFunc{1: three1AVX512, 2: three2AVX512, 4: three4AVX512}
@@ -60,7 +61,7 @@ func avx2() *routines {
 	r.lineCols, r.lineRows = lineColsAVX2, lineRowsAVX2
 	r.saturate, r.chains = saturateAVX2, 12*8
 	r.packCopy, r.packTranspose = packCopyAVX2, packStrips(8, packTransposeAVX2)
-	r.planes, r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
+	r.planes[0], r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
 	r.depthwiseWeights, r.strided, r.nonTemporal, r.largest = depthwiseWeightsAVX2(), stridedAVX2(), nonTemporalAVX2, largestAVX2
 	r.bf16, r.f16, r.packed, r.pairs = bf16AVX2(), f16AVX2(), packedAVX2(), portablePairs()
 	r.activations = [funcs]activation{

@@ -1,6 +1,9 @@
 package kernel
 
-import "unsafe"
+import (
+	"slices"
+	"unsafe"
+)
 
 // A Plane is what some lines of windows see of one sample's channels of one group, with zeros around and, for
 // gradients of strided convolutions, between its places, so that no window has an edge. Places have Width
@@ -19,19 +22,41 @@ type Plane struct {
 	run                      int   // elements of each
 }
 
-// PlaneCols is how many channels are computed at once, planeRows how many places at most.
+// PlaneCols is how many channels are copied at once, and the fewest that are computed at once; planeRows is how many
+// places are computed at once at most.
 const (
 	PlaneCols = 8
 	planeRows = 12
 )
 
-// The inner loops: a planeFunc computes h places, xStep apart, of PlaneCols channels
+// planeWidths are how many channels may be computed at once.
+var planeWidths = [...]int{PlaneCols, 16, mostPlaneCols}
+
+const mostPlaneCols = 32
+
+// PanelCols is how many of so many channels Convolve computes at once: they lie side by side in panels of weights.
+func PanelCols(channels int) int {
+	cols := PlaneCols
+	for i, wider := range planeWidths[1:] {
+		if cols >= channels || active.planes[i+1][planeRows] == nil {
+			break
+		}
+		cols = wider
+	}
+	return cols
+}
+
+// The inner loops: a planeFunc computes h places, xStep apart, of cols channels
 //
-//	c[i*cStep+j] = add[j] + Σt Σk x[offsets[t]+i*xStep+k] · w[(t*each+k)*PlaneCols+j]     i < h, k < each
+//	c[i*cStep+j] = add[j] + Σt Σk x[offsets[t]+i*xStep+k] · w[(t*each+k)*cols+j]     i < h, k < each, j < cols
 //
 // and a planeWeightsFunc adds to the sums of three places of a window and four channels of dy
 //
 //	sums[(i*3+t)*PlaneCols+j] += Σl Σp dy[l*dyLine+p*dyStep+i] · xt[l*xLine+p*xStep+j]    l < lines, p < n
+//
+// a runWeightsFunc to those of so many elements of a run and runCols channels of dy
+//
+//	sums[i*runCols+j] += Σl Σp x[l*xLine+p*xStep+i] · dy[l*dyLine+p*dyStep+j]    l < lines, p < n
 //
 // A planeFillFunc copies PlaneCols channels of each group to its plane
 //
@@ -39,6 +64,7 @@ const (
 type (
 	planeFunc        func(taps int, offsets *int, each int, x *float32, xStep int, w *float32, c *float32, cStep int, add *float32)
 	planeFillFunc    func(to *float32, step, toStep int, from *float32, fromStep, groups, n int)
+	runWeightsFunc   func(lines, n int, x *float32, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
 	planeWeightsFunc func(lines, n int, x0, x1, x2 *float32, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
 )
 
@@ -47,6 +73,9 @@ const (
 	planeTaps, planeOuts = 3, 4
 	planeSums            = planeTaps * planeOuts * PlaneCols
 )
+
+// A runWeightsFunc adds up to runTaps elements of a run.
+const runTaps, runCols = planeTaps * PlaneCols, 16
 
 // Init computes what depends on the sizes.
 func (p *Plane) Init() *Plane {
@@ -80,7 +109,7 @@ func (p *Plane) place(z, y, x int) int { return ((z*p.size[1]+y)*p.size[2] + x) 
 func (p *Plane) Size() int {
 	size := p.size[0] * p.size[1] * p.size[2] * p.Width
 	if p.Runs {
-		size += planeTaps * PlaneCols
+		size += runTaps
 	}
 	return size
 }
@@ -121,9 +150,15 @@ func (p *Plane) fillLine(to []float32, step int, line []float32, groups int) {
 		return
 	}
 	at, next := (p.Before[2]+first*p.Apart[2])*p.Width, p.Apart[2]*p.Width
-	if to, line = to[at:], line[first*p.Channels:]; p.Taken == PlaneCols {
-		_, _ = to[(n-1)*next+(groups-1)*step+PlaneCols-1], line[(n-1)*p.Channels+groups*PlaneCols-1]
-		active.planeFill(&to[0], step, next, &line[0], p.Channels, groups, n)
+	if to, line = to[at:], line[first*p.Channels:]; p.Taken%PlaneCols == 0 {
+		_, _ = to[(n-1)*next+(groups-1)*step+p.Taken-1], line[(n-1)*p.Channels+groups*p.Taken-1]
+		if p.Taken == PlaneCols {
+			active.planeFill(&to[0], step, next, &line[0], p.Channels, groups, n)
+			return
+		}
+		for g := range groups {
+			active.planeFill(&to[g*step], PlaneCols, next, &line[g*p.Taken], p.Channels, p.Taken/PlaneCols, n)
+		}
 		return
 	}
 	if groups == 1 && next == p.Channels && p.Taken == p.Channels {
@@ -137,10 +172,10 @@ func (p *Plane) fillLine(to []float32, step int, line []float32, groups int) {
 	}
 }
 
-// Convolve computes channels of n lines of windows: y has places cStep apart, at most PlaneCols channels of each.
-// Weights are [places channels PlaneCols]. Where fewer channels are wanted, room has a line of windows.
-func (p *Plane) Convolve(y, plane, w, bias []float32, n, cStep, cols int, room []float32) {
-	r := active
+// Convolve computes made channels of n lines of windows: y has places cStep apart, at most cols channels of each, which
+// PanelCols gave. Weights are [places channels cols]. Where fewer channels are wanted, room has a line of windows.
+func (p *Plane) Convolve(y, plane, w, bias []float32, n, cStep, cols, made int, room []float32) {
+	fs := &active.planes[slices.Index(planeWidths[:], cols)]
 	var add *float32
 	if bias != nil {
 		add = &bias[0]
@@ -152,19 +187,19 @@ func (p *Plane) Convolve(y, plane, w, bias []float32, n, cStep, cols int, room [
 		for part := range parts {
 			first, end := part*p.To[2]/parts, (part+1)*p.To[2]/parts
 			c, step := &to[first*cStep], cStep
-			if cols < PlaneCols {
-				c, step = &room[0], PlaneCols
+			if made < cols {
+				c, step = &room[0], cols
 			}
-			r.planes[end-first](len(p.offsets), &p.offsets[0], p.run, &plane[from+first*p.Stride[2]*p.Width], p.Stride[2]*p.Width, &w[0], c, step, add)
-			for i := first; i < end && cols < PlaneCols; i++ {
-				copy(to[i*cStep:][:cols], room[(i-first)*PlaneCols:])
+			fs[end-first](len(p.offsets), &p.offsets[0], p.run, &plane[from+first*p.Stride[2]*p.Width], p.Stride[2]*p.Width, &w[0], c, step, add)
+			for i := first; i < end && made < cols; i++ {
+				copy(to[i*cStep:][:made], room[(i-first)*cols:])
 			}
 		}
 	}
 }
 
 // PlaneRoom is the room that Convolve needs.
-const PlaneRoom = planeRows * PlaneCols
+const PlaneRoom = planeRows * mostPlaneCols
 
 // Sums is how many sums AddWeights has for so many channels of dy.
 func (p *Plane) Sums(made int) int {
@@ -187,18 +222,53 @@ func (p *Plane) AddWeights(sums, plane, dy []float32, n, dyStep, made int) {
 	}
 }
 
-// RunSums is how many sums AddRuns has for so many channels of dy.
-func (p *Plane) RunSums(made int) int {
-	return ceil(made, planeOuts) * len(p.offsets) * ceil(p.run, planeTaps*PlaneCols) * planeSums
+// RunCols is how many of so many channels of dy AddRuns takes at once, 0 where a run is too long or too short for it: most
+// of what is computed must be wanted.
+func (p *Plane) RunCols(made int) int {
+	switch {
+	case p.run > runTaps || made%PlaneCols > 0:
+		return 0
+	case made%runCols == 0 && p.runWeights() != nil && p.run >= runTaps*3/8:
+		return runCols
+	case p.run >= runTaps*3/4:
+		return PlaneCols
+	}
+	return 0
 }
 
-// AddRuns is AddWeights of a plane of Runs.
-func (p *Plane) AddRuns(sums, plane, dy []float32, n, dyStep, made int) {
-	for o := 0; o < made; o += planeOuts {
+// runWeights adds the gradients of a whole run at once. It may be nil.
+func (p *Plane) runWeights() runWeightsFunc {
+	for _, f := range active.runWeights[min(p.run, runTaps+1):] {
+		if f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// RunSums is how many sums AddRuns has for so many channels of dy, of which RunCols gave cols.
+func (p *Plane) RunSums(cols int) int {
+	if cols == runCols {
+		return len(p.offsets) * runTaps * runCols
+	}
+	return cols / planeOuts * len(p.offsets) * ceil(p.run, runTaps) * planeSums
+}
+
+// AddRuns is AddWeights of a plane of Runs, for cols channels of dy, of n lines of so many windows.
+func (p *Plane) AddRuns(sums, plane, dy []float32, n, windows, dyStep, cols int) {
+	xStep, xLine, dyLine := p.Stride[2]*p.Width, p.Line(1), windows*dyStep
+	if cols == runCols {
+		add := p.runWeights()
+		for i, offset := range p.offsets {
+			add(n, windows, &plane[offset], xStep, xLine, &dy[0], dyStep, dyLine, &sums[i*runTaps*runCols])
+		}
+		return
+	}
+	for o := 0; o < cols; o += planeOuts {
 		for _, offset := range p.offsets {
-			for first := 0; first < p.run; first += planeTaps * PlaneCols {
+			for first := 0; first < p.run; first += runTaps {
 				x := plane[offset+first:]
-				active.planeWeights(n, p.To[2], &x[0], &x[PlaneCols], &x[2*PlaneCols], p.Stride[2]*p.Width, p.place(0, p.Stride[1], 0), &dy[o], dyStep, p.To[2]*dyStep, &sums[0])
+				active.planeWeights(n, windows, &x[0], &x[PlaneCols], &x[2*PlaneCols], xStep, xLine, &dy[o], dyStep, dyLine, &sums[0])
 				sums = sums[planeSums:]
 			}
 		}
@@ -206,13 +276,22 @@ func (p *Plane) AddRuns(sums, plane, dy []float32, n, dyStep, made int) {
 }
 
 // EachRunSum calls f with every sum of AddRuns: of channel o of dy, channel k of x and place t of the window.
-func (p *Plane) EachRunSum(sums []float32, made int, f func(o, k, t int, sum float32)) {
-	for o := 0; o < made; o += planeOuts {
+func (p *Plane) EachRunSum(sums []float32, cols int, f func(o, k, t int, sum float32)) {
+	if cols == runCols {
 		for line := range p.offsets {
-			for first := 0; first < p.run; first += planeTaps * PlaneCols {
+			for i, sum := range sums[line*runTaps*runCols:][:p.run*runCols] {
+				at := i / runCols
+				f(i%runCols, at%p.Taken, line*p.Kernel[2]+at/p.Taken, sum)
+			}
+		}
+		return
+	}
+	for o := 0; o < cols; o += planeOuts {
+		for line := range p.offsets {
+			for first := 0; first < p.run; first += runTaps {
 				for i, sum := range sums[:planeSums] {
-					if at := first + i%(planeTaps*PlaneCols); at < p.run {
-						f(o+i/(planeTaps*PlaneCols), at%p.Taken, line*p.Kernel[2]+at/p.Taken, sum)
+					if at := first + i%runTaps; at < p.run {
+						f(o+i/runTaps, at%p.Taken, line*p.Kernel[2]+at/p.Taken, sum)
 					}
 				}
 				sums = sums[planeSums:]
@@ -242,29 +321,38 @@ func (p *Plane) EachSum(sums []float32, made int, f func(o, k, t int, sum float3
 func planesGo() (fs [planeRows + 1]planeFunc) {
 	for h := range fs {
 		fs[h] = func(taps int, offsets *int, each int, x *float32, xStep int, w *float32, c *float32, cStep int, add *float32) {
-			planeGo(h, unsafe.Slice(offsets, taps), each, x, xStep, w, c, cStep, add)
+			planeGo(h, PlaneCols, unsafe.Slice(offsets, taps), each, x, xStep, w, c, cStep, add)
 		}
 	}
 	return fs
 }
 
-func planeGo(h int, offsets []int, each int, x *float32, xStep int, w *float32, c *float32, cStep int, add *float32) {
+func planeGo(h, cols int, offsets []int, each int, x *float32, xStep int, w *float32, c *float32, cStep int, add *float32) {
 	for i := range h {
-		var sum [PlaneCols]float32
-		for t, offset := range offsets {
-			for k := range each {
-				v := *at(x, offset+i*xStep+k)
-				for j := range sum {
-					sum[j] += v * *at(w, (t*each+k)*PlaneCols+j)
+		for j := range cols {
+			var sum float32
+			for t, offset := range offsets {
+				for k := range each {
+					sum += *at(x, offset+i*xStep+k) * *at(w, (t*each+k)*cols+j)
 				}
 			}
-		}
-		for j, v := range sum {
 			if add != nil {
-				v += *at(add, j)
+				sum += *at(add, j)
 			}
-			*at(c, i*cStep+j) = v
+			*at(c, i*cStep+j) = sum
 		}
+	}
+}
+
+func runWeightsGo(run, lines, n int, x *float32, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32) {
+	for s := range run * runCols {
+		var sum float32
+		for l := range lines {
+			for p := range n {
+				sum += *at(x, l*xLine+p*xStep+s/runCols) * *at(dy, l*dyLine+p*dyStep+s%runCols)
+			}
+		}
+		*at(sums, s) += sum
 	}
 }
 
