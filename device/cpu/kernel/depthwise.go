@@ -2,7 +2,7 @@ package kernel
 
 import "unsafe"
 
-// A depthwiseFunc convolves vectors of DepthwiseLanes channels of h places, each channel by itself: the places
+// A depthwiseFunc convolves vectors of DepthwiseLanes channels, or of depthwiseWide, of h places, each channel by itself: the places
 // of a window and their weights are at pairs of offsets.
 //
 //	c[i*cStep+j] = add[j] + Σt x[offsets[t][0]+i*step+j] · w[offsets[t][1]+j]     i < h
@@ -20,11 +20,12 @@ type (
 	depthwiseWeightsFunc func(n int, x0, x1, x2, x3 *float32, next, tap, step int, dy *float32, dyStep int, sums *float32, sumStep, vectors int)
 )
 
-// DepthwiseLanes is how many channels are convolved at once; depthwiseRows is how many places at most where
+// DepthwiseLanes is how many channels are convolved at once, or depthwiseWide; depthwiseRows is how many places at most where
 // windows are small, so that memory decides and what the places see should stay in the first-level cache, and
 // planeRows where windows have more than depthwiseFew places; depthwiseTriples are the pointers of gradients of weights.
 const (
 	DepthwiseLanes   = 8
+	depthwiseWide    = 16
 	depthwiseRows    = 8
 	depthwiseFew     = 16
 	depthwiseTriples = 4
@@ -34,19 +35,30 @@ const (
 // and whose windows are step apart in x. Offsets hold at least one pair. bias may be nil. The next line of y
 // sees lines of x that are xNext further on.
 func Depthwise(y []float32, n, channels int, x []float32, step int, w []float32, offsets [][2]int, bias []float32, xNext, yNext int) {
-	var add *float32
-	if bias != nil {
-		add = &bias[0]
-	}
 	_, _ = y[n*channels-1], x[offsets[len(offsets)-1][0]+(n-1)*step+channels-1]
 	xNext += offsets[len(offsets)-1][0]
-	rows := depthwiseRows
+	rows, wide := depthwiseRows, 0
 	if len(offsets) > depthwiseFew {
 		rows = planeRows
 	}
+	if active.depthwiseWide[rows] != nil {
+		wide = channels / depthwiseWide * depthwiseWide
+	}
 	for first := 0; first < n; {
 		h := min(ceil(n-first, ceil(n-first, rows)), n-first)
-		active.depthwise[h](len(offsets), unsafe.SliceData(offsets), &x[first*step], step, &w[0], &y[first*channels], channels, add, xNext, yNext, channels/DepthwiseLanes)
+		run := func(f depthwiseFunc, from, vectors int) {
+			var add *float32
+			if bias != nil {
+				add = &bias[from]
+			}
+			f(len(offsets), unsafe.SliceData(offsets), &x[first*step+from], step, &w[from], &y[first*channels+from], channels, add, xNext, yNext, vectors)
+		}
+		if wide > 0 {
+			run(active.depthwiseWide[h], 0, wide/depthwiseWide)
+		}
+		if wide < channels {
+			run(active.depthwise[h], wide, (channels-wide)/DepthwiseLanes)
+		}
 		first += h
 	}
 }

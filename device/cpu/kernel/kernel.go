@@ -49,6 +49,8 @@ type routines struct {
 	winograd     winograd
 	strided      strided
 	depthwise    [planeRows + 1]depthwiseFunc
+	// depthwiseWide are those of vectors of depthwiseWide channels. They may be nil.
+	depthwiseWide [planeRows + 1]depthwiseFunc
 	// three and threeWeights are indexed by their number of lines, see depthwisethree.go. They may be nil.
 	three, threeWeights [ThreeRows + 1]threeFunc
 	// groupsThree and groupsThreeWeights are indexed so too, see groupsthree.go. They may be nil.

@@ -150,19 +150,20 @@ func (p *Plane) fillLine(to []float32, step int, line []float32, groups int) {
 		return
 	}
 	at, next := (p.Before[2]+first*p.Apart[2])*p.Width, p.Apart[2]*p.Width
-	if to, line = to[at:], line[first*p.Channels:]; p.Taken%PlaneCols == 0 {
+	to, line = to[at:], line[first*p.Channels:]
+	switch {
+	case groups == 1 && next == p.Channels && p.Taken == p.Channels:
+		copy(to, line[:n*next])
+		return
+	case p.Taken == PlaneCols:
 		_, _ = to[(n-1)*next+(groups-1)*step+p.Taken-1], line[(n-1)*p.Channels+groups*p.Taken-1]
-		if p.Taken == PlaneCols {
-			active.planeFill(&to[0], step, next, &line[0], p.Channels, groups, n)
-			return
-		}
+		active.planeFill(&to[0], step, next, &line[0], p.Channels, groups, n)
+		return
+	case p.Taken%PlaneCols == 0:
+		_, _ = to[(n-1)*next+(groups-1)*step+p.Taken-1], line[(n-1)*p.Channels+groups*p.Taken-1]
 		for g := range groups {
 			active.planeFill(&to[g*step], PlaneCols, next, &line[g*p.Taken], p.Channels, p.Taken/PlaneCols, n)
 		}
-		return
-	}
-	if groups == 1 && next == p.Channels && p.Taken == p.Channels {
-		copy(to, line[:n*next])
 		return
 	}
 	for x := range n {
