@@ -48,6 +48,10 @@ var manyPieces = []convolved{
 	{"1d", []int{2, 77, 136}, []int{128, 136, 3}, nil, []int64{1}, nil, 0},
 	{"1d without padding", []int{1, 50, 128}, []int{152, 128, 3}, nil, nil, nil, 0},
 	{"1d of 7", []int{3, 235, 40}, []int{48, 40, 7}, nil, []int64{3}, nil, 0},
+	{"1d of 7 whose last place is alone", []int{24, 641, 32}, []int{32, 32, 7}, nil, []int64{3}, nil, 0},
+	{"3x3 of several parts", []int{4, 46, 50, 16}, []int{32, 16, 3, 3}, nil, []int64{1, 1}, nil, 0},
+	{"3x3 stride 2 of several parts", []int{4, 71, 80, 32}, []int{32, 32, 3, 3}, []int64{2, 2}, []int64{1, 1}, nil, 0},
+	{"1d of several parts", []int{2, 1600, 32}, []int{32, 32, 3}, nil, []int64{1}, nil, 0},
 	{"1d of 4 without padding", []int{2, 202, 32}, []int{32, 32, 4}, nil, nil, nil, 0},
 	{"1d of 5 with far channels", []int{2, 204, 32}, []int{208, 32, 5}, nil, []int64{4}, nil, 0},
 	{"1x1 stride 2", []int{3, 33, 30, 128}, []int{128, 128, 1, 1}, []int64{2, 2}, nil, nil, 0},
@@ -158,8 +162,8 @@ func direct(v op.Convolution, f func(x, w, y int)) {
 	}
 }
 
-// Convolutions of many pieces of work give the sums of the formula on every path, the same bits with one worker and
-// with three, and the first sample the same bits alone and among others.
+// Convolutions of many pieces of work give the sums of the formula on every path, the same bits with one worker, with
+// three and with nine, and the first sample the same bits alone and among others.
 func TestConvolutionsOfManyPieces(t *testing.T) {
 	for _, c := range manyPieces {
 		t.Run(c.name, c.check)
@@ -191,8 +195,10 @@ func (c convolved) check(t *testing.T) {
 					t.Fatalf("%s: %v: element %d is %v, want %v", path, call.Kind, i, got[i], sum)
 				}
 			}
-			if again := runConv(t, call, 3, operands[n][0], operands[n][1]); !bytes.Equal(raw(got), raw(again)) {
-				t.Errorf("%s: %v differs between one worker and three", path, call.Kind)
+			for _, workers := range []int{3, 9}[:1+n/2] {
+				if again := runConv(t, call, workers, operands[n][0], operands[n][1]); !bytes.Equal(raw(got), raw(again)) {
+					t.Errorf("%s: %v differs between one worker and %d", path, call.Kind, workers)
+				}
 			}
 			if n == 2 {
 				continue // a sum over samples

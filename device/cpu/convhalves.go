@@ -155,8 +155,7 @@ func storeGrad(to *float32, f float32, add bool) {
 	*to = f
 }
 
-// convHalvesWeight is the gradient of weights by halves: some segments are transformed by all workers, and then each does some columns of the
-// matmuls, segment by segment.
+// convHalvesWeight is the gradient of weights by halves: an item is a segment of a line.
 func convHalvesWeight(c op.Call, v convolution, workers int) Program {
 	t := v.halves(false)
 	count, n := t.segments(halvesWeightPairs)
@@ -177,15 +176,15 @@ func convHalvesWeight(c op.Call, v convolution, workers int) Program {
 			pieces = append(pieces, [3]int{k, from, min(from+columns, taps*channels)})
 		}
 	}
-	own := alignedFloats(kernel.TransposedRoom(made, n))
-	var x, dy, dw, factors, sums, room []float32
-	var first int
-	placed := func(i int) (line, from, pairs int) {
-		i += first
-		return i / count, i % count * n, min(n, t.wide-i%count*n)
+	var x, dy, dw []float32
+	placed := func(item int) (line, from, pairs int) {
+		return item / count, item % count * n, min(n, t.wide-item%count*n)
 	}
-	transform := &rows{step: 1, do: func(_, i, _ int) {
-		line, from, pairs := placed(i)
+	s := &itemSums{items: t.lines * count, together: min(halvesTogether, t.lines*count), step: 1, pieces: len(pieces), sums: sum,
+		own: alignedFloats(kernel.TransposedRoom(made, n))}
+	s.factors = s.together * each
+	s.transform = func(factors, _ []float32, i, item int) {
+		line, from, pairs := placed(item)
 		to := factors[i*each:][:each]
 		t.transform(to, size, x, line, from, pairs)
 		for k := range pairs {
@@ -196,36 +195,39 @@ func convHalvesWeight(c op.Call, v convolution, workers int) Program {
 				copy(row, dy[place:])
 			}
 		}
-	}}
-	multiply := &rows{n: len(pieces), step: 1, do: func(worker, p, _ int) {
-		k, col, end := pieces[p][0], pieces[p][1], pieces[p][2]
+	}
+	s.multiply = func(sums, factors, room []float32, piece, first, items int, add bool) {
+		k, col, end := pieces[piece][0], pieces[piece][1], pieces[piece][2]
 		wide := t.taps[k] * channels
-		for i := range transform.n {
-			line, from, pairs := placed(i)
+		for i := range items {
+			line, from, pairs := placed(first + i)
 			place := (line*t.to + 2*from) * made
-			left, step := dy[place:], 2*made // of m0
+			left, step, add := dy[place:], 2*made, add || i > 0 // of m0
 			switch k {
 			case 1:
 				left, step = factors[i*each+3*size:], made
 			case 2:
-				if pairs = min(pairs, t.to/2-from); pairs == 0 {
+				if pairs = min(pairs, t.to/2-from); pairs == 0 { // of a place without a pair
+					for o := 0; o < made && !add; o++ {
+						clear(sums[at[k]+o*wide:][col:end])
+					}
 					continue
 				}
 				left = dy[place+made:]
 			}
-			kernel.MultiplyTransposed(sums[at[k]+col:], wide, left, step, made, factors[i*each+k*size+col:], channels, end-col, pairs, first+i > 0, room[worker*own:][:own])
+			kernel.MultiplyTransposed(sums[at[k]+col:], wide, left, step, made, factors[i*each+k*size+col:], channels, end-col, pairs, add, room)
 		}
-	}}
-	finish := rowsOf(int64(made), int64(channels*v.taps), func(_, from, to int) {
+	}
+	s.finish = rowsOf(int64(made), int64(channels*v.taps), func(_, from, to int) {
 		for o := from; o < to; o++ {
-			for s := range t.taps[0] {
-				m0, m1 := sums[at[0]+(o*t.taps[0]+s)*channels:][:channels], sums[at[1]+(o*t.taps[1]+s)*channels:][:channels]
+			for tap := range t.taps[0] {
+				m0, m1 := s.all[at[0]+(o*t.taps[0]+tap)*channels:][:channels], s.all[at[1]+(o*t.taps[1]+tap)*channels:][:channels]
 				var m2 []float32
-				if s < t.taps[2] {
-					m2 = sums[at[2]+(o*t.taps[2]+s)*channels:][:channels]
+				if tap < t.taps[2] {
+					m2 = s.all[at[2]+(o*t.taps[2]+tap)*channels:][:channels]
 				}
 				for k := range channels {
-					g := dw[(o*channels+k)*v.taps+2*s:]
+					g := dw[(o*channels+k)*v.taps+2*tap:]
 					storeGrad(&g[0], m0[k]+m1[k], c.Attr.Accumulate)
 					if m2 != nil {
 						storeGrad(&g[1], m1[k]+m2[k], c.Attr.Accumulate)
@@ -234,16 +236,5 @@ func convHalvesWeight(c op.Call, v convolution, workers int) Program {
 			}
 		}
 	})
-	together := min(halvesTogether, t.lines*count)
-	return Program{Workspace: bytesOf(sum + together*each + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
-		all := scratch(l)
-		x, dy, dw = F32(l, 0), F32(l, 1), F32(l, 2)
-		sums, factors, room = all, all[sum:], all[sum+together*each:]
-		for first = 0; first < t.lines*count; first += together {
-			transform.n = min(together, t.lines*count-first)
-			transform.start(pool)
-			multiply.start(pool)
-		}
-		finish.start(pool)
-	}}
+	return s.program(workers, func(l *device.Launch) { x, dy, dw = F32(l, 0), F32(l, 1), F32(l, 2) })
 }

@@ -161,30 +161,28 @@ func convPairs(c op.Call, v convolution, workers int) Program {
 	return byTransforms(c, b, pairMatmuls*each, workers*own, order, work)
 }
 
-// convPairsWeight is the gradient of weights by pairs: some pairs are transformed by all workers, and then each does
-// parts of the matmuls.
+// convPairsWeight is the gradient of weights by pairs.
 func convPairsWeight(c op.Call, v convolution, workers int) Program {
 	const parts = 8 // of the rows of a matmul
 	t := v.pairs(false)
-	count, channels, made := t.count(), t.channels, t.made
-	n := (count + weightTiles - 1) / weightTiles
-	n = (count + n - 1) / n
+	channels, made := t.channels, t.made
+	n := min(weightTiles, t.count())
 	inStep, outStep := oddLines(channels), oddLines(made)
-	ins, outs, sum, zeros := oddLines(n*inStep), oddLines(n*outStep), oddLines(made*channels), alignedFloats(max(channels, made))
-	own := alignedFloats(kernel.TransposedRoom(made/parts+1, n))
-	var x, dy, dw, in, out, sums, none, room []float32
-	var first int
-	transform := &rows{step: 8, do: func(_, from, to int) {
-		for i := from; i < to; i++ {
-			t.transform(in[i*inStep:], ins, x, first+i, none)
-			t.transformGrad(out[i*outStep:], outs, dy, first+i, none)
-		}
-	}}
-	multiply := &rows{n: parts * pairMatmuls, step: 1, do: func(worker, i, _ int) {
-		k, from, to := i/parts, i%parts*made/parts, (i%parts+1)*made/parts
-		kernel.MultiplyTransposed(sums[k*sum+from*channels:], channels, out[k*outs+from:], outStep, to-from, in[k*ins:], inStep, channels, transform.n, first > 0, room[worker*own:][:own])
-	}}
-	finish := rowsOf(int64(made), int64(channels*3), func(_, from, to int) {
+	ins, outs, sum := oddLines(n*inStep), oddLines(n*outStep), oddLines(made*channels)
+	var x, dy, dw []float32
+	zeros := make([]float32, max(channels, made))
+	s := &itemSums{items: t.count(), together: n, step: 8, pieces: parts * pairMatmuls, factors: pairMatmuls * (ins + outs), sums: pairMatmuls * sum,
+		own: alignedFloats(kernel.TransposedRoom(made/parts+1, n))}
+	s.transform = func(factors, _ []float32, i, item int) {
+		t.transform(factors[i*inStep:], ins, x, item, zeros)
+		t.transformGrad(factors[pairMatmuls*ins+i*outStep:], outs, dy, item, zeros)
+	}
+	s.multiply = func(sums, factors, room []float32, piece, _, n int, add bool) {
+		k, from, to := piece/parts, piece%parts*made/parts, (piece%parts+1)*made/parts
+		kernel.MultiplyTransposed(sums[k*sum+from*channels:], channels, factors[pairMatmuls*ins+k*outs+from:], outStep, to-from, factors[k*ins:], inStep, channels, n, add, room)
+	}
+	s.finish = rowsOf(int64(made), int64(channels*3), func(_, from, to int) {
+		sums := s.all
 		for i := from * channels; i < to*channels; i++ {
 			outer, middle := (sums[sum+i]+sums[2*sum+i])/2, (sums[sum+i]-sums[2*sum+i])/2
 			g, at := [3]float32{sums[i] + outer, middle, outer + sums[3*sum+i]}, (*[3]float32)(dw[3*i:])
@@ -194,17 +192,5 @@ func convPairsWeight(c op.Call, v convolution, workers int) Program {
 			*at = g
 		}
 	})
-	return Program{Workspace: bytesOf(pairMatmuls*(sum+ins+outs) + zeros + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
-		all := scratch(l)
-		x, dy, dw = F32(l, 0), F32(l, 1), F32(l, 2)
-		sums, in, out, none = all, all[pairMatmuls*sum:], all[pairMatmuls*(sum+ins):], all[pairMatmuls*(sum+ins+outs):][:zeros]
-		room = all[pairMatmuls*(sum+ins+outs)+zeros:]
-		clear(none)
-		for first = 0; first < count; first += n {
-			transform.n = min(n, count-first)
-			transform.start(pool)
-			multiply.start(pool)
-		}
-		finish.start(pool)
-	}}
+	return s.program(workers, func(l *device.Launch) { x, dy, dw = F32(l, 0), F32(l, 1), F32(l, 2) })
 }

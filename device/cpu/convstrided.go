@@ -225,75 +225,56 @@ func (v convolution) orderStrided(to, w []float32, list []blocked, matmul, part 
 	}
 }
 
-// convStridedWeight is the gradient of weights by tiles: some tiles are transformed by all workers, and then each
-// does some of the matmuls, halves of them so that all have about the same work.
+// convStridedWeight is the gradient of weights by tiles. Matmuls are done in halves, so that all workers have about the same work.
 func convStridedWeight(c op.Call, v convolution, workers int) Program {
-	const terms, sums, lanes = kernel.StridedTerms, kernel.StridedSums, kernel.StridedLanes
+	const terms, outTerms, lanes = kernel.StridedTerms, kernel.StridedSums, kernel.StridedLanes
 	t := v.stridedTiles(false)
-	count, channels, made := t.count(), t.channels, t.made
-	n := (count + weightTiles - 1) / weightTiles
-	n = (count + n - 1) / n
+	channels, made := t.channels, t.made
+	n := min(weightTiles, t.count())
 	inStep, outStep := oddLines(channels), oddLines(made)
 	ins, outs, sum := oddLines(n*inStep), oddLines(n*outStep), oddLines(made*channels)
-	own := alignedFloats(max(25*max(channels, made), kernel.TransposedRoom(made, n)))
 	var table [terms]int
 	for k := range table {
 		table[k] = k * ins
 	}
-	var x, dy, dw, in, out, all, room []float32
-	var first int
-	transform := &rows{step: 8, do: func(worker, from, to int) {
-		edge := room[worker*own:][:own]
-		for i := from; i < to; i++ {
-			plane, top, left := t.at(first + i)
-			data, row, col := square(edge, x[plane*t.from[0]*t.from[1]*channels:], 5, 2*top-t.before[0], 2*left-t.before[1], t.from, channels)
-			kernel.StridedIn(in[i*inStep:], &table, data, row, col, channels)
-			data, row, col = square(edge, dy[plane*t.to[0]*t.to[1]*made:], 2, top, left, t.to, made)
-			kernel.StridedGrad(out[i*outStep:], outs, data, row, col, made)
-		}
-	}}
+	var x, dy, dw []float32
 	half := made / 2 / lanes * lanes
-	multiply := &rows{n: 2 * terms, step: 1, do: func(worker, i, _ int) {
-		k, from, to := i/2, 0, half
-		if i%2 == 1 {
+	s := &itemSums{items: t.count(), together: n, step: 8, pieces: 2 * terms, factors: terms*ins + outTerms*outs, sums: terms * sum,
+		own: alignedFloats(max(25*max(channels, made), kernel.TransposedRoom(made, n)))}
+	s.transform = func(factors, edge []float32, i, item int) {
+		plane, top, left := t.at(item)
+		data, row, col := square(edge, x[plane*t.from[0]*t.from[1]*channels:], 5, 2*top-t.before[0], 2*left-t.before[1], t.from, channels)
+		kernel.StridedIn(factors[i*inStep:], &table, data, row, col, channels)
+		data, row, col = square(edge, dy[plane*t.to[0]*t.to[1]*made:], 2, top, left, t.to, made)
+		kernel.StridedGrad(factors[terms*ins+i*outStep:], outs, data, row, col, made)
+	}
+	s.multiply = func(sums, factors, room []float32, piece, _, n int, add bool) {
+		k, from, to := piece/2, 0, half
+		if piece%2 == 1 {
 			from, to = half, made
 		}
 		if from == to {
 			return
 		}
 		m := kernel.StridedParts[k/5]*3 + kernel.StridedParts[k%5]
-		kernel.MultiplyTransposed(all[k*sum+from*channels:], channels, out[m*outs+from:], outStep, to-from, in[k*ins:], inStep, channels, transform.n, first > 0, room[worker*own:][:own])
-	}}
+		kernel.MultiplyTransposed(sums[k*sum+from*channels:], channels, factors[terms*ins+m*outs+from:], outStep, to-from, factors[k*ins:], inStep, channels, n, add, room)
+	}
 	places := [3][2]int{{0, 2}, {1, 4}, {2, 3}} // terms that a place of a window is in
-	finish := rowsOf(int64(made), int64(channels*25), func(worker, from, to int) {
-		line := room[worker*own:][:channels]
+	s.finish = rowsOf(int64(made), int64(channels*25), func(worker, from, to int) {
+		line := s.roomOf(worker)[:channels]
 		for o := from; o < to; o++ {
 			for tap := range 9 {
 				clear(line)
 				for _, a := range places[tap/3] {
 					for _, b := range places[tap%3] {
-						kernel.Add(line, line, all[(5*a+b)*sum+o*channels:][:channels])
+						kernel.Add(line, line, s.all[(5*a+b)*sum+o*channels:][:channels])
 					}
 				}
 				for k, f := range line {
-					at := &dw[(o*channels+k)*9+tap]
-					if c.Attr.Accumulate {
-						f += *at
-					}
-					*at = f
+					storeGrad(&dw[(o*channels+k)*9+tap], f, c.Attr.Accumulate)
 				}
 			}
 		}
 	})
-	return Program{Workspace: bytesOf(terms*(sum+ins) + sums*outs + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
-		x, dy, dw = F32(l, 0), F32(l, 1), F32(l, 2)
-		all = scratch(l)
-		in, out, room = all[terms*sum:], all[terms*(sum+ins):], all[terms*(sum+ins)+sums*outs:]
-		for first = 0; first < count; first += n {
-			transform.n = min(n, count-first)
-			transform.start(pool)
-			multiply.start(pool)
-		}
-		finish.start(pool)
-	}}
+	return s.program(workers, func(l *device.Launch) { x, dy, dw = F32(l, 0), F32(l, 1), F32(l, 2) })
 }

@@ -223,33 +223,28 @@ const weightTiles = 160
 // not lie in the same part of a cache.
 func oddLines(n int) int { return (n+15)/16*16 | 16 }
 
-// convTilesWeight is the gradient of weights by tiles: some tiles are transformed by all workers, and then
-// each does some of the matmuls.
+// convTilesWeight is the gradient of weights by tiles.
 func convTilesWeight(c op.Call, v convolution, workers int) Program {
 	const matmuls, lanes = kernel.WinogradMatmuls, kernel.WinogradLanes
 	t := v.tiles(false)
-	depth, made, count := t.deep*t.channels, t.made, t.count()
-	n := (count + weightTiles - 1) / weightTiles
-	n = (count + n - 1) / n
+	depth, made := t.deep*t.channels, t.made
+	n := min(weightTiles, t.count())
 	inStep, outStep := oddLines(depth), oddLines(made)
 	ins, outs, sum := oddLines(n*inStep), oddLines(n*outStep), oddLines(made*depth)
-	own := alignedFloats(max(t.edge(), kernel.WinogradRoom, kernel.TransposedRoom(made, n)))
-	var x, dy, dw, in, out, sums, room []float32
-	var first int
-	transform := &rows{step: 8, do: func(worker, from, to int) {
-		edge := room[worker*own:][:own]
-		for i := from; i < to; i++ {
-			t.transform(in[i*inStep:], ins, x, first+i, edge)
-			t.transformGrad(out[i*outStep:], outs, dy, first+i, edge)
-		}
-	}}
-	multiply := &rows{n: matmuls, step: 1, do: func(worker, p, _ int) {
-		kernel.MultiplyTransposed(sums[p*sum:], depth, out[p*outs:], outStep, made, in[p*ins:], inStep, depth, transform.n, first > 0, room[worker*own:][:own])
-	}}
-	finish := rowsOf(int64(made), int64(depth*9), func(worker, from, to int) {
-		windows := room[worker*own:][:9*lanes]
+	var x, dy, dw []float32
+	s := &itemSums{items: t.count(), together: n, step: 8, pieces: matmuls, factors: matmuls * (ins + outs), sums: matmuls * sum,
+		own: alignedFloats(max(t.edge(), kernel.WinogradRoom, kernel.TransposedRoom(made, n)))}
+	s.transform = func(factors, edge []float32, i, item int) {
+		t.transform(factors[i*inStep:], ins, x, item, edge)
+		t.transformGrad(factors[matmuls*ins+i*outStep:], outs, dy, item, edge)
+	}
+	s.multiply = func(sums, factors, room []float32, p, _, n int, add bool) {
+		kernel.MultiplyTransposed(sums[p*sum:], depth, factors[matmuls*ins+p*outs:], outStep, made, factors[p*ins:], inStep, depth, n, add, room)
+	}
+	s.finish = rowsOf(int64(made), int64(depth*9), func(worker, from, to int) {
+		windows := s.roomOf(worker)[:9*lanes]
 		for i := from * t.deep; i < to*t.deep; i++ {
-			o, plane, from := i/t.deep, i%t.deep, sums[i*t.channels:]
+			o, plane, from := i/t.deep, i%t.deep, s.all[i*t.channels:]
 			to := dw[o*t.channels*v.taps+plane*9:]
 			if !c.Attr.Accumulate {
 				kernel.WinogradBack(to, v.taps, from, sum, t.channels)
@@ -266,17 +261,7 @@ func convTilesWeight(c op.Call, v convolution, workers int) Program {
 			}
 		}
 	})
-	return Program{Workspace: bytesOf(matmuls*(sum+ins+outs) + workers*own), Run: func(pool *kernel.Pool, l *device.Launch) {
-		all := scratch(l)
-		x, dy, dw = F32(l, 0), F32(l, 1), F32(l, 2)
-		sums, in, out, room = all, all[matmuls*sum:], all[matmuls*(sum+ins):], all[matmuls*(sum+ins+outs):]
-		for first = 0; first < count; first += n {
-			transform.n = min(n, count-first)
-			transform.start(pool)
-			multiply.start(pool)
-		}
-		finish.start(pool)
-	}}
+	return s.program(workers, func(l *device.Launch) { x, dy, dw = F32(l, 0), F32(l, 1), F32(l, 2) })
 }
 
 // transformGrad makes the rows of tile i of dy, one for each matmul.
