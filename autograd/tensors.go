@@ -122,3 +122,24 @@ func gradGather(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	_, a.Length, _ = r.TypeOf(n.In[0]).Shape.Around(a.Axis, 1)
 	return []graph.Value{r.EmitOne(op.GatherGrad, a, n.In[1], dy[0]), 0}
 }
+
+// gradScatterReduce shares the gradient of a place out between those that are as large as what is there.
+func gradScatterReduce(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
+	x, ids, z, y := n.In[0], n.In[1], n.In[2], n.Out[0]
+	along := op.Attr{Axis: n.Attr.Axis}
+	taken := func(v graph.Value) graph.Value { return r.EmitOne(op.Gather, along, v, ids) }
+	pair := func(f op.Func2, v, w graph.Value) graph.Value { return r.EmitOne(op.Binary, op.Attr{Func2: f}, v, w) }
+	equal := op.Attr{Func2: op.Equal}
+	there, came := r.EmitOne(op.Compare, equal, x, y), r.EmitOne(op.Compare, equal, z, taken(y))
+	all := along
+	_, all.Length, _ = r.TypeOf(x).Shape.Around(all.Axis, 1)
+	share := pair(op.Divide, dy[0], pair(op.Plus, there, r.EmitOne(op.GatherGrad, all, ids, came)))
+	dx := make([]graph.Value, 3)
+	if r.Needs(x) {
+		dx[0] = pair(op.Times, there, share)
+	}
+	if r.Needs(z) {
+		dx[2] = pair(op.Times, came, taken(share))
+	}
+	return dx
+}

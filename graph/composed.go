@@ -48,6 +48,42 @@ func (b *Builder) IndexAdd(x Value, axis int, ids Value, n int64) Value {
 	return b.ScatterAdd(x, axis, b.Expand(b.Reshape(ids, column...), s...), n)
 }
 
+// ScatterReduce is x with z scattered into it along an axis, where ids say, as PyTorch's scatter_reduce: sums, means, maxima (amax) or minima. ids and
+// z have the shape of x but along the axis. With include the number of x takes part too (PyTorch's default); else it only stays where nothing goes. Equal
+// extremes share the gradient; a number that does not take part has none of it, where PyTorch gives it a share if it happens to be as large.
+func (b *Builder) ScatterReduce(r op.Reduction, x Value, axis int, ids, z Value, include bool) Value {
+	at, ok := b.fromLast(x, axis)
+	if !ok || !b.isValue(z) || !b.isValue(ids) {
+		return 0
+	}
+	x, z = b.promoted(x, z)
+	_, n, _ := b.TypeOf(x).Shape.Around(at, 1)
+	scattered := func(v Value) Value { return b.Apply(op.GatherGrad, op.Attr{Axis: at, Length: n}, ids, v)[0] }
+	count := func() Value { return scattered(b.Expand(b.Number(z, 1), b.TypeOf(z).Shape...)) }
+	switch r {
+	case op.ReduceSum, op.ReduceMean:
+		sum := scattered(z)
+		if r == op.ReduceMean {
+			all := b.Cast(count(), dtype.F32)
+			if include {
+				return b.Cast(b.Div(b.Add(x, sum), b.PlusConstant(all, 1)), b.TypeOf(x).DType)
+			}
+			sum = b.Cast(b.Div(sum, b.Maximum(all, b.Number(all, 1))), b.TypeOf(x).DType)
+		}
+		if include {
+			return b.Add(x, sum)
+		}
+		return b.Where(count(), sum, x)
+	case op.ReduceMax, op.ReduceMin:
+		if !include {
+			x = b.MaskedFill(x, count(), math.Inf(map[op.Reduction]int{op.ReduceMax: -1, op.ReduceMin: 1}[r]))
+		}
+		return b.Apply(op.ScatterReduce, op.Attr{Reduction: r, Axis: at}, x, ids, z)[0]
+	}
+	b.Fail("scatter_reduce: by %v; it takes %v, %v, %v or %v", r, op.ReduceSum, op.ReduceMean, op.ReduceMax, op.ReduceMin)
+	return 0
+}
+
 // Roll moves elements along an axis by so many places; those that leave at one end come back at the other.
 func (b *Builder) Roll(x Value, axis int, by int64) Value {
 	at, ok := b.fromLast(x, axis)
@@ -108,8 +144,11 @@ func (b *Builder) OneHot(ids Value, classes int64) Value {
 	return b.ScatterAdd(b.Expand(one, each...), -1, b.Reshape(ids, each...), classes)
 }
 
-// TopK gives the k largest elements along an axis, the largest first, and where they are. Of equal ones the first comes first. It is k
-// searches for the largest, for a k of a few: routers of experts, beams, hard examples.
+// fewLargest is up to how many TopK searches for one by one.
+const fewLargest = 16
+
+// TopK gives the k largest elements along an axis, the largest first, and where they are. Of equal ones the first comes first. A k of a
+// few, as of routers of experts and beams, is so many searches for the largest, a larger one sorts.
 func (b *Builder) TopK(x Value, axis int, k int64) (values, ids Value) {
 	at, ok := b.fromLast(x, axis)
 	if !ok {
@@ -120,6 +159,10 @@ func (b *Builder) TopK(x Value, axis int, k int64) (values, ids Value) {
 	if k < 1 || k > s[dim] {
 		b.Fail("topk: the %d largest along axis %d of %v, which has %d; take 1 to %d", k, axis, b.TypeOf(x), s[dim], s[dim])
 		return 0, 0
+	}
+	if k > fewLargest {
+		ids = b.Slice(b.ArgSort(x, dim, true), dim, 0, k, 1)
+		return b.Gather(x, dim, ids), ids
 	}
 	order := make([]float32, s[dim])
 	for i := range order {
@@ -137,6 +180,25 @@ func (b *Builder) TopK(x Value, axis int, k int64) (values, ids Value) {
 	}
 	ids = b.ConcatAxis(dim, list...)
 	return b.Gather(x, dim, ids), ids
+}
+
+// Sort orders the numbers along an axis, the smallest first or else the largest, and says where they were; equal ones stay in order (PyTorch's sort with stable=True).
+func (b *Builder) Sort(x Value, axis int, descending bool) (values, ids Value) {
+	ids = b.ArgSort(x, axis, descending)
+	return b.Gather(x, axis, ids), ids
+}
+
+// ArgSort is where the numbers are that Sort gives.
+func (b *Builder) ArgSort(x Value, axis int, descending bool) Value {
+	at, ok := b.fromLast(x, axis)
+	if !ok {
+		return 0
+	}
+	a := op.Attr{Inverse: descending}
+	if at == 0 {
+		return b.Apply(op.ArgSort, a, x)[0]
+	}
+	return b.Transpose(b.Apply(op.ArgSort, a, b.Transpose(x, axis, -1))[0], axis, -1)
 }
 
 // CumProd multiplies all up to each along an axis. It doubles how many are multiplied until it is all of them, so that gradients are right where factors are zero too; what

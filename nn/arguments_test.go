@@ -111,6 +111,20 @@ func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
 		{"cumsum axis", "has no axis -3", func(b *B) V { return b.CumSum(floats(b, 2, 3), -3) }},
 		{"cumprod axis", "has no axis 2", func(b *B) V { return b.CumProd(floats(b, 2, 3), 2) }},
 		{"argmax axis", "has no axis 2", func(b *B) V { return b.ArgMax(floats(b, 2, 3), 2) }},
+		{"sort axis", "has no axis 2", func(b *B) V { v, _ := b.Sort(floats(b, 2, 3), 2, false); return v }},
+		{"sort ids", "argsort: operand 0 is i32[2 3], want real numbers", func(b *B) V { return b.ArgSort(ids(b, 2, 3), 1, true) }},
+		{"scatter_reduce axis", "has no axis 3", func(b *B) V {
+			return b.ScatterReduce(op.ReduceMax, floats(b, 2, 3), 3, ids(b, 2, 3), floats(b, 2, 3), true)
+		}},
+		{"scatter_reduce shapes", "scatter_reduce: operand 2 is f32[2 4], want f32[2 5]", func(b *B) V {
+			return b.ScatterReduce(op.ReduceMin, floats(b, 2, 3), 1, ids(b, 2, 5), b.Part("z", dtype.F32, 2, 4), true)
+		}},
+		{"scatter_reduce of a product", "scatter_reduce: by prod; it takes sum, mean, max or min", func(b *B) V {
+			return b.ScatterReduce(op.ReduceProd, floats(b, 2, 3), 1, ids(b, 2, 3), floats(b, 2, 3), true)
+		}},
+		{"scatter_reduce no value", "is no value", func(b *B) V {
+			return b.ScatterReduce(op.ReduceMax, floats(b, 2, 3), 1, ids(b, 2, 3), 0, true)
+		}},
 		{"var of one", "var: 1 numbers with a correction of 1", func(b *B) V { return b.Var(floats(b, 2, 1), 1, 1) }},
 		{"var correction", "var: 3 numbers with a correction of NaN", func(b *B) V { return b.Std(floats(b, 2, 3), nan, 1) }},
 		{"cosine shapes", "cosine_similarity: shapes [2 3] and [2 4]", func(b *B) V {

@@ -120,6 +120,12 @@ func bags(mode op.Reduction) func(b *trial) graph.Value {
 	}
 }
 
+func scattered(r op.Reduction, include bool) func(b *trial) graph.Value {
+	return func(b *trial) graph.Value {
+		return b.ScatterReduce(r, b.real("into"), 1, b.integers("ids"), b.real("x"), include)
+	}
+}
+
 func two(n int64) []int64 { return []int64{n, n} }
 
 var tensorPrograms = map[string]func(b *trial) graph.Value{
@@ -194,12 +200,27 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 		p := b.Chunk(b.real("x"), 2, 3)
 		return b.Concat(p[2], p[1], p[0])
 	},
-	"topk": largest(1, 3), "topk_last": largest(-1, 2),
+	"topk": largest(1, 3), "topk_last": largest(-1, 2), "topk_many": largest(1, 20),
 	"topk_infinite": func(b *trial) graph.Value {
 		none := float32(math.Inf(-1))
 		_, ids := b.TopK(b.Floats("hidden", []float32{1, none, 2, none, 3, 4}, 2, 3), 1, 3)
 		return b.Gather(b.real("x"), 1, ids)
 	},
+	"sort": func(b *trial) graph.Value {
+		x := b.real("x")
+		up, _ := b.Sort(x, 1, false)
+		down, _ := b.Sort(x, -1, true)
+		return b.ConcatAxis(0, up, down)
+	},
+	"argsort": func(b *trial) graph.Value {
+		x, nan, inf := b.real("x"), float32(math.NaN()), float32(math.Inf(1))
+		odd := b.Floats("odd", []float32{0, nan, 1, inf, float32(math.Copysign(0, -1)), -inf, 1, nan, nan, 1, -inf, float32(math.Copysign(0, -1)), inf, 1, nan, 0}, 2, 8)
+		return b.Stack(0, b.Gather(x, 1, b.ArgSort(odd, 1, false)), b.Gather(x, 1, b.ArgSort(odd, 1, true)))
+	},
+	"scatter_reduce_sum_with": scattered(op.ReduceSum, true), "scatter_reduce_sum_without": scattered(op.ReduceSum, false),
+	"scatter_reduce_mean_with": scattered(op.ReduceMean, true), "scatter_reduce_mean_without": scattered(op.ReduceMean, false),
+	"scatter_reduce_amax_with": scattered(op.ReduceMax, true), "scatter_reduce_amax_without": scattered(op.ReduceMax, false),
+	"scatter_reduce_amin_with": scattered(op.ReduceMin, true), "scatter_reduce_amin_without": scattered(op.ReduceMin, false),
 	"one_hot": func(b *trial) graph.Value { return b.Mul(b.OneHot(b.integers("ids"), 6), b.real("x")) },
 	"masked_fill": func(b *trial) graph.Value {
 		x := b.real("x")

@@ -19,6 +19,8 @@ func init() {
 	register(op.BinaryGrad, pairedGrad)
 	register(op.Gather, gather)
 	register(op.GatherGrad, gatherGrad)
+	register(op.ScatterReduce, scatterReduce)
+	register(op.ArgSort, argSort)
 }
 
 // mostDims is how many dimensions a walk of kernels/strided.cu has.
@@ -159,4 +161,16 @@ func gatherGrad(d *Device, c op.Call) (program, error) {
 	outer, m, inner := c.In[0].Shape.Around(c.Attr.Axis, 1)
 	return single(d.line(unitFor("strided", c.In[1].DType), "gatherGrad", d.strideBlocks(outer*inner), threads,
 		buffer(0), buffer(1), buffer(2), i64(outer*inner), i64(c.Attr.Length), i64(m), i64(inner)))
+}
+
+func scatterReduce(d *Device, c op.Call) (program, error) {
+	_, n, _ := c.In[0].Shape.Around(c.Attr.Axis, 1)
+	outer, m, inner := c.In[1].Shape.Around(c.Attr.Axis, 1)
+	return single(d.line(unitFor("strided", c.In[0].DType), "scatterReduce", d.strideBlocks(outer*inner), threads,
+		buffer(0), buffer(1), buffer(2), buffer(3), i64(outer*inner), i64(n), i64(m), i64(inner), flag(c.Attr.Reduction == op.ReduceMin)))
+}
+
+func argSort(d *Device, c op.Call) (program, error) {
+	n := c.In[0].Shape.Elements()
+	return single(d.line(unitFor("strided", c.In[0].DType), "argSort", d.strideBlocks(n), threads, buffer(0), buffer(1), i64(n), i64(c.In[0].Shape.Last()), flag(c.Attr.Inverse)))
 }

@@ -224,8 +224,25 @@ def composed():
     one("chunk", lambda x: torch.cat(x.chunk(3, 2)[::-1], 2), x=x)
     one("topk", lambda x: x.topk(3, 1)[0], x=x)
     one("topk_last", lambda x: x.topk(2, -1)[0], x=x)
+    one("topk_many", lambda x: x.topk(20, 1)[0], x=normal("o.many", 2, 25, 2))
     hidden = torch.tensor([[1.0, -torch.inf, 2.0], [-torch.inf, 3.0, 4.0]])
     one("topk_infinite", lambda x: x.gather(1, hidden.topk(3, 1)[1]), x=normal("o.i", 2, 3))
+    one("sort", lambda x: torch.cat((x.sort(1)[0], x.sort(-1, descending=True)[0])), x=x)
+    odd = torch.tensor([[0.0, torch.nan, 1.0, torch.inf, -0.0, -torch.inf, 1.0, torch.nan]] * 2)
+    odd[1] = odd[1].flip(0)
+    one("argsort", lambda x: torch.stack([x.gather(1, odd.argsort(dim=1, stable=True, descending=back)) for back in (False, True)]), x=normal("o.order", 2, 8))
+    into, moved = normal("o.into", 2, 4, 3), x.clone()
+    moved[0, 2, 1], into[0, 3, 0] = moved[0, 3, 1], moved[0, 2:, 0].max()  # equal ones
+    apart = into + 0.01  # PyTorch gives numbers that do not take part a share of the gradient where they are equal
+    for name in ("sum", "mean", "amax", "amin"):
+        for include in (True, False):
+            one(
+                f"scatter_reduce_{name}_{'with' if include else 'without'}",
+                lambda into, x, ids, n=name, i=include: into.scatter_reduce(1, ids, x, n, include_self=i),
+                into=into if include else apart,
+                x=moved,
+                ids=ids,
+            )
     one("one_hot", lambda x, ids: x[None] * F.one_hot(ids, 6), x=normal("o.h", 6), ids=torch.tensor([5, 0, 0, 2]))
     one("masked_fill", lambda x: x.masked_fill(x > 0.3, -2.5), x=x)
     gone = x.clone()

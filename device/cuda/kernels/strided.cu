@@ -242,3 +242,34 @@ extern "C" __global__ void gatherGrad(const int *ids, const Element *dy, Element
         }
     }
 }
+// A thread goes along one line, in order. NaN stays.
+extern "C" __global__ void scatterReduce(const Element *x, const int *ids, const Element *z, Element *y, i64 lines, i64 n, i64 m, i64 inner, int least) {
+    EACH(line, lines) {
+        i64 o = line / inner, k = line % inner;
+        for (i64 j = 0; j < n; j++) y[(o * n + j) * inner + k] = x[(o * n + j) * inner + k];
+        for (i64 i = 0; i < m; i++) {
+            i64 at = (o * m + i) * inner + k, id = ids[at];
+            id = id < 0 ? 0 : id >= n ? n - 1 : id;
+            Element *to = y + (o * n + id) * inner + k;
+            float v = wide(z[at]), there = wide(*to);
+            if (v != v || (least ? v < there : v > there)) *to = z[at];
+        }
+    }
+}
+// NaN is the largest.
+__device__ __forceinline__ bool less(float a, float b) { return a < b || a == a && b != b; }
+
+// An element's place in the order of its row of n is how many come before it.
+extern "C" __global__ void argSort(const Element *x, int *y, i64 total, i64 n, int back) {
+    EACH(i, total) {
+        const Element *row = x + i / n * n;
+        i64 at = i % n, before = 0;
+        float v = wide(row[at]);
+        for (i64 k = 0; k < n; k++) {
+            float w = wide(row[k]);
+            bool first = back ? less(v, w) : less(w, v), behind = back ? less(w, v) : less(v, w);
+            before += first || !behind && k < at;
+        }
+        y[i - at + before] = (int)at;
+    }
+}
