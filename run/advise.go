@@ -66,8 +66,9 @@ func (m *Model) Compare(o Options) ([]planner.Compared, error) {
 }
 
 // Standard plans the run that keeps everything on one device, whatever that takes. The
-// plan has no forecast.
+// plan has no forecast, and no evaluations: those are verified within the memory there is.
 func (m *Model) Standard(o Options) (*Run, error) {
+	o.Evaluates = false
 	q, err := m.ask(o)
 	if err != nil {
 		return nil, err

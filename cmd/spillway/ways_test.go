@@ -9,6 +9,7 @@ import (
 func TestWaysOutCanBePasted(t *testing.T) {
 	for _, args := range [][]string{
 		{"plan", "tiny-llama", "--machine", "cpu:64MiB", "--max-memory", "3MiB", "--seq-len", "512"},
+		{"plan", "small-llama", "--machine", "cpu:8MiB", "--evaluate"},
 		{"plan", "qwen2.5-0.5b", "--machine", "gpu:2GiB,host:4GiB", "--batch-size", "2", "--micro-batch-size", "2"},
 		{"plan", "qwen2.5-0.5b", "--machine", "gpu:2GiB,host:4GiB,disk:4GiB@3GB/s"},
 	} {
