@@ -21,6 +21,7 @@ import (
 	"spillway/gguf"
 	"spillway/hf"
 	"spillway/internal/vfs"
+	"spillway/nn"
 	"spillway/quant"
 	"spillway/shape"
 	"spillway/tensorfile"
@@ -68,6 +69,7 @@ func GGUF(ctx context.Context, from *hf.Folder, path, recipe string, o Options) 
 // ggufModel is a model about to be written.
 type ggufModel struct {
 	config   *hf.Config
+	net      nn.Model
 	metadata gguf.Metadata
 	recipe   gguf.Recipe
 	values   weights.Values
@@ -92,7 +94,13 @@ func newGGUF(from *hf.Folder, recipe, tokenizer string) (w *ggufModel, err error
 	if err != nil {
 		return nil, err
 	}
-	w = &ggufModel{config: c}
+	if c.Activation != "silu" {
+		return nil, fmt.Errorf("its activation is %s; a GGUF file cannot say that, and programs that read it compute silu", c.Activation)
+	}
+	if c.ModelType == "qwen3" && c.AttentionBias {
+		return nil, errors.New("its attention has biases, which models of architecture qwen3 do not have in a GGUF file")
+	}
+	w = &ggufModel{config: c, net: net}
 	if w.values, err = weights.FromSource(from, info, params); err != nil {
 		return nil, err
 	}
@@ -216,18 +224,31 @@ func (w *ggufModel) rope(name string) error {
 	case r.Type == "default":
 	case r.Type == "linear":
 		scaling("linear")
-	case r.Type == "llama3" && r.LowFreqFactor == 1 && r.HighFreqFactor == 4:
+	case r.Type == "llama3" && name == "llama" && r.LowFreqFactor == 1 && r.HighFreqFactor == 4:
 		factors := gguf.LlamaFactors(r.Theta, r.Factor, r.LowFreqFactor, r.HighFreqFactor, float64(original), w.config.HeadDim)
 		raw := make([]byte, 4*len(factors))
 		dtype.F32.Encode(raw, factors)
 		w.tensors = append(w.tensors, tensorfile.Output{Name: "rope_freqs.weight", Type: dtype.F32, Shape: shape.Of(len(factors)), Write: func(out io.Writer) error { _, err := out.Write(raw); return err }})
-	case r.Type == "yarn" && r.AttentionFactor == 0 && r.BetaFast == 0 && r.BetaSlow == 0:
+	case r.Type == "yarn" && w.plainYarn(original):
 		scaling("yarn")
 		w.metadata[name+".rope.scaling.original_context_length"] = int64(original)
 	default:
 		return fmt.Errorf("its positions are scaled by %s with settings that a GGUF file cannot say", r.Type)
 	}
 	return nil
+}
+
+// plainYarn says whether positions are rotated as yarn does with a factor and a number of original positions alone, which is
+// all that a file has of it.
+func (w *ggufModel) plainYarn(original int) bool {
+	plain := w.config.Without("rope_scaling").Without("rope_parameters") // mscale and truncate are only there
+	plain.Rope.AttentionFactor, plain.Rope.BetaFast, plain.Rope.BetaSlow, plain.Rope.OriginalMaxPositions = 0, 0, 0, original
+	net, _, err := arch.New(plain)
+	if err != nil {
+		return false
+	}
+	have, want := w.net.(*arch.Llama).Layers[0].Attention.Rope, net.(*arch.Llama).Layers[0].Attention.Rope
+	return slices.Equal(have.Freq, want.Freq) && have.Scale == want.Scale
 }
 
 // add adds a weight under its name in the file, q and k of llama with their rows in its order.

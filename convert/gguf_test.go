@@ -115,6 +115,68 @@ func TestGGUFEnds(t *testing.T) {
 	}
 }
 
+// A model that ends with no token ends with none in the file either: the 2 that transformers assumes of a Llama is not there.
+func TestGGUFWithoutEnds(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	if err := writeGGUF(t, `"bos_token_id":null,"eos_token_id":null`, path); err != nil {
+		t.Fatal(err)
+	}
+	back, err := hf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer back.Close()
+	if len(back.Config.EOS) > 0 || len(back.Config.BOS) > 0 || back.Generation != nil {
+		t.Errorf("the file begins texts with %v and ends them with %v; the model had none", back.Config.BOS, back.Config.EOS)
+	}
+}
+
+// What a GGUF file cannot say of a model is refused: a program that reads the file would compute another one. What is said
+// in config.json and is what such programs compute anyway is none of that.
+func TestGGUFRefuses(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for config, want := range map[string]string{
+		`"hidden_act":"gelu"`: "activation is gelu",
+		`"rope_scaling":{"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":16,"mscale":0.7,"mscale_all_dim":1.3}`: "scaled by yarn",
+		`"rope_scaling":{"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":16,"truncate":false}`:                  "scaled by yarn",
+		`"rope_scaling":{"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":4096,"beta_fast":9}`:                   "scaled by yarn",
+		`"rope_scaling":{"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":16,"beta_fast":32,"beta_slow":1}`:      "",
+		`"rope_scaling":{"rope_type":"llama3","factor":4.0,"low_freq_factor":1.0,"high_freq_factor":4.0}`:                          "",
+		`"model_type":"qwen2","rope_scaling":{"rope_type":"llama3","factor":4.0,"low_freq_factor":1.0,"high_freq_factor":4.0}`:     "scaled by llama3",
+		`"model_type":"qwen3","attention_bias":true`: "biases",
+	} {
+		err := writeGGUF(t, config, filepath.Join(t.TempDir(), "model.gguf"))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", config, err, want)
+		}
+	}
+}
+
+// writeGGUF writes a small random Llama, with some more of config.json, as a GGUF file.
+func writeGGUF(t *testing.T, more, path string) error {
+	t.Helper()
+	text := `{"vocab_size":64,"hidden_size":64,"num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":2,"head_dim":32,"intermediate_size":64,"max_position_embeddings":64,"torch_dtype":"float32",` + more
+	if !strings.Contains(more, "model_type") {
+		text += `,"model_type":"llama"`
+	}
+	config, err := hf.ParseConfig([]byte(text + "}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "model")
+	if _, err := convert.Random(t.Context(), config, dir, 1, convert.Options{Linear: dtype.F32}); err != nil {
+		t.Fatal(err)
+	}
+	from, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	_, err = convert.GGUF(t.Context(), from, path, "f32", convert.Options{})
+	return err
+}
+
 // Wide rows take the types that llama.cpp's recipe gives them.
 func TestGGUFTypes(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

@@ -69,6 +69,8 @@ func (f *File) config() ([]byte, error) {
 	for key, from := range map[string]string{"bos_token_id": "bos", "eos_token_id": "eos"} {
 		if id := m.intOr("tokenizer.ggml."+from+"_token_id", -1); id >= 0 {
 			c[key] = id
+		} else if m.textOr("tokenizer.ggml.model", "") != "llama" {
+			c[key] = nil // there is none; the defaults of the model type are those of SentencePiece
 		}
 	}
 	return json.MarshalIndent(c, "", "  ")

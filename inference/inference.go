@@ -134,6 +134,11 @@ func Open(s Settings) (m *Model, err error) {
 		return m, err
 	}
 	m.asTrained()
+	if s.Tokenizer != "" { // also where only ids are asked for: it would be missing without a word
+		if _, err := m.Tokenizer(); err != nil {
+			return m, err
+		}
+	}
 	if m.Defaults, err = readDefaults(m.Model); len(m.Defaults.Ignored) > 0 {
 		s.Notice(fmt.Sprintf("%s asks for %s, which is not done here: texts differ from those of transformers", hf.GenerationName, strings.Join(m.Defaults.Ignored, ", ")))
 	}

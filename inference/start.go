@@ -95,6 +95,8 @@ func (m *Model) Start(ctx context.Context, size Size) (e *Engine, err error) {
 	}
 	if t, err := m.Tokenizer(); err == nil {
 		e.tokenizer = t
+	} else if m.s.Tokenizer != "" || slices.Contains(m.Folder.Tokenizer, "tokenizer.json") && !m.s.guesses {
+		m.s.Notice(fmt.Sprintf("texts are written as ids: %v", err))
 	}
 	e.Loading = time.Since(start) - e.Measuring
 	return e, nil

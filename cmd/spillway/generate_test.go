@@ -263,6 +263,8 @@ func TestGenerateRefuses(t *testing.T) {
 		{"./model --prompt a --stop=", exitUsage, "empty"},
 		{"./model --prompt a --system b", exitUsage, "without --chat"},
 		{"./model --tokens 5,300", exitUsage, "from 0 to 255"},
+		{"./model --tokens 5 --tokenizer nowhere.json", exitFailed, "nowhere.json"},
+		{"./other --tokens 5 --max-new-tokens 2", exitOK, "texts are written as ids: the tokenizer has 300 tokens"},
 		{"./model --prompt a --dtype int3", exitUsage, "f32, bf16 or f16"},
 		{"./model --prompt a --cache-type int3", exitUsage, "int8"},
 		{"./model --prompt a --max-memory 10KiB", exitFailed, "10.0 KiB"},
