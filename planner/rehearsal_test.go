@@ -1,6 +1,8 @@
 package planner_test
 
 import (
+	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,7 +49,7 @@ func TestPlansAreRehearsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := *p.Forecast
+	before, others := *p.Forecast, slices.Clone(p.Rejected)
 	if len(r.passes) > 0 {
 		t.Errorf("the search ran %d programs", len(r.passes))
 	}
@@ -57,6 +59,15 @@ func TestPlansAreRehearsed(t *testing.T) {
 	}
 	if ratio := p.Forecast.StepSeconds / before.StepSeconds; ratio < 2 || ratio > 3 {
 		t.Errorf("a step takes %.2f times as long where its blocks take three times as long", ratio)
+	}
+	if len(others) == 0 {
+		t.Error("no other plan was thought of")
+	}
+	for i, o := range p.Rejected { // one of twice the time stays one of twice the time
+		was, is := others[i].StepSeconds/before.StepSeconds, o.StepSeconds/p.Forecast.StepSeconds
+		if !o.LowerBound && math.Abs(is-was) > 1e-9*was {
+			t.Errorf("%s took %.3f times as long as the plan, next to its programs run %.3f times", o.Strategy, was, is)
+		}
 	}
 	if events, err := planner.Timeline(p, after); err != nil || float64(events[len(events)-1].End)/1e9 < 2*before.StepSeconds {
 		t.Errorf("its timeline is that of calls by themselves: %v", err)

@@ -26,9 +26,21 @@ func Rehearse(p *plan.Plan, site goal.Site) (goal.Site, error) {
 	}
 	f, err := Of(p, site)
 	if err == nil {
+		compareTo(p, f.StepSeconds)
 		f.PeakBytes, p.Forecast = p.Forecast.PeakBytes, f
 	}
 	return site, err
+}
+
+// compareTo has the plans that were not taken stand to a new forecast of this one as they stood to that by calls: what calls take
+// in each other's company, they take in all of them. A lower bound stays one.
+func compareTo(p *plan.Plan, seconds float64) {
+	p.Rejected = slices.Clone(p.Rejected)
+	for i := range p.Rejected {
+		if o := &p.Rejected[i]; !o.LowerBound {
+			o.StepSeconds *= seconds / p.Forecast.StepSeconds
+		}
+	}
 }
 
 // Step forecasts a step of a plan to generate. A CPU at hand runs each of its programs first, one call after the other: its
