@@ -71,9 +71,14 @@ const warmUp = 3
 
 // BenchmarkTraining is an iteration of SGD with momentum; next to PyTorch see tools/reference/vision.py.
 func BenchmarkTraining(b *testing.B) {
-	var net nn.Model = vision.NewResNet50()
-	if *model == "vit" {
+	var net nn.Model
+	switch *model {
+	case "resnet50":
+		net = vision.NewResNet50()
+	case "vit":
 		net = vision.NewViTB16()
+	default:
+		b.Fatalf("-vision.model %q: known are resnet50 and vit", *model)
 	}
 	c := spillway.Config{Devices: []string{*device}}
 	c.MaxMemory, c.MicroBatches = *limit, 1
