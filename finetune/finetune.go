@@ -109,6 +109,9 @@ func Prepare(settings *recipe.Recipe, o Options) (r *Run, err error) {
 	if r.Corpus, err = OpenCorpus(settings, r.Model, o.Progress); err != nil {
 		return r, err
 	}
+	if o.Progress != nil {
+		o.Progress("making a plan", 0, 0)
+	}
 	options.Document = r.Corpus.Document(cmp.Or(options.Seq, r.Model.UsualSeq()))
 	if r.Job, err = r.plan(options); err != nil {
 		return r, err

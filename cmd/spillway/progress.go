@@ -17,7 +17,19 @@ type progress struct {
 	line *term.Line
 	log  io.Writer // for lines that stay
 
-	milestone int64 // steps after which a line stays; 0 for never
+	milestone int64  // steps after which a line stays; 0 for never
+	now       string // what comes before the first step
+}
+
+// part shows how far something is that comes before the first step, each as soon as it begins.
+func (p *progress) part(what string, done, total int64) {
+	text := func() string { return partDone(what, done, total) }
+	if what != p.now {
+		p.now = what
+		p.line.Begin(text)
+		return
+	}
+	p.line.Show(text)
 }
 
 // report shows what a step gave; the monitor has it already.
@@ -35,9 +47,12 @@ func (p *progress) report(r train.Report) {
 	}
 }
 
-// partDone says how far something is that takes long.
+// partDone says how far something is that takes long, where that is known.
 func partDone(what string, done, total int64) string {
-	return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(max(total, 1))))
+	if total == 0 {
+		return what
+	}
+	return fmt.Sprintf("%s  %s", what, percent(float64(done)/float64(total)))
 }
 
 // fitting is the text, or a shorter one where the terminal is narrow: nothing is cut off.

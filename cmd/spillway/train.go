@@ -152,9 +152,7 @@ func trainCommand(ctx context.Context, sh shell, o *trainOptions, r *recipe.Reci
 	measured.Stop = ctx.Err
 	run, err := finetune.Prepare(r, finetune.Options{
 		Rig: measured, Report: shown.report, Notice: line.Print, Program: version, Alert: o.alerts.Alert, Profile: o.profile != "",
-		Progress: func(what string, done, total int64) {
-			line.Show(func() string { return partDone(what, done, total) })
-		},
+		Progress: shown.part,
 	})
 	line.Done()
 	if err == nil && ctx.Err() != nil {

@@ -50,6 +50,14 @@ func (l *Line) Show(text func() string) {
 	l.open = true
 }
 
+// Begin shows what begins now: on a terminal at once, since it may be the last that is heard for a while.
+func (l *Line) Begin(text func() string) {
+	if l.width > 0 {
+		l.last = time.Time{}
+	}
+	l.Show(text)
+}
+
 // Print writes a line that stays, above the progress line, to the same writer.
 func (l *Line) Print(text string) { l.PrintTo(l.w, text) }
 

@@ -76,6 +76,19 @@ func TestLineOnATerminal(t *testing.T) {
 	}
 }
 
+// What begins is shown at once on a terminal; a pipe has its ten seconds.
+func TestLineBegins(t *testing.T) {
+	text := func(s string) func() string { return func() string { return s } }
+	for width, want := range map[int]string{20: "\r\x1b[Kreading\r\x1b[Kplanning", 0: "reading\n"} {
+		l, out, _ := line(width, onTerminal)
+		l.Show(text("reading"))
+		l.Begin(text("planning"))
+		if out.String() != want {
+			t.Errorf("%d columns: got %q, want %q", width, out, want)
+		}
+	}
+}
+
 func TestFits(t *testing.T) {
 	narrow, _, _ := line(6, onTerminal)
 	pipe, _, _ := line(0, onPipe)
