@@ -32,15 +32,25 @@ type Executor struct {
 
 // New allocates what the plan needs and prepares its instructions. The plan must have
 // passed plan.Verify.
-func New(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
-	if err := runnable(p, devices); err != nil {
-		return nil, err
-	}
+func New(p *plan.Plan, devices []device.Device) (*Executor, error) {
 	ids, err := idChecks(p)
 	if err != nil {
 		return nil, err
 	}
-	e = &Executor{runner: runner{tally: &tally{routes: map[Route]*Transfers{}}, phases: map[string]*program{}}, batch: batch{result: resultType(p), ids: ids}}
+	e, err := NewTimed(p, devices)
+	if err == nil {
+		e.batch.ids = ids
+	}
+	return e, err
+}
+
+// NewTimed is New for devices without memory, where only time passes: a batch has no ids there that could be wrong. Finding out
+// which ops read them takes a third of the time of a forecast.
+func NewTimed(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
+	if err := runnable(p, devices); err != nil {
+		return nil, err
+	}
+	e = &Executor{runner: runner{tally: &tally{routes: map[Route]*Transfers{}}, phases: map[string]*program{}}, batch: batch{result: resultType(p)}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())

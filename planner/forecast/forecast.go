@@ -159,7 +159,7 @@ func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
 		}
 	}
 	var err error
-	s.executor, err = executor.New(p, devices)
+	s.executor, err = executor.NewTimed(p, devices)
 	return s, err
 }
 
