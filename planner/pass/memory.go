@@ -17,7 +17,7 @@ type Memory struct {
 	plan     *plan.Plan
 	align    int64
 	spans    []Span    // by buffer
-	moving   [][]*Span // by arena: of its buffers that are no homes
+	moving   [][]*Span // by arena: of its buffers that are no homes, the largest first
 	base     []int64   // by arena: where its homes end
 	outgoing []outgoing
 	PackedBy int // the order of packing, see PackBy
@@ -61,7 +61,7 @@ func (m *Memory) placeHomes() {
 		m.base[b.Arena] = b.Offset + b.Bytes
 	}
 	for a := range m.base {
-		m.base[a] = AlignUp(m.base[a], m.align)
+		m.base[a], m.moving[a] = AlignUp(m.base[a], m.align), largestFirst(m.moving[a])
 	}
 }
 
@@ -76,7 +76,7 @@ func (m *Memory) Least() {
 func (m *Memory) Pack() {
 	var all sync.WaitGroup
 	for a, moving := range m.moving {
-		all.Go(func() { m.plan.Arenas[a].Bytes = m.base[a] + PackBy(moving, m.align, m.PackedBy) })
+		all.Go(func() { m.plan.Arenas[a].Bytes = m.base[a] + packSorted(moving, m.align, m.PackedBy) })
 	}
 	all.Wait()
 	for id := range m.plan.Buffers {

@@ -12,7 +12,8 @@ type occupancy struct {
 	// of. sometime: taken at one of its moments at least.
 	throughout, sometime []ranges
 	meets                []ranges // scratch of lowestGap
-	nodes                []int32  // scratch of parts and above
+	// of the span that was found last, nodes: those that together are its time, and those above them
+	parts, above []int32
 }
 
 // ranges of offsets, sorted and apart.
@@ -51,57 +52,49 @@ func newRanges(n int) []ranges {
 	return lists
 }
 
-// put takes the offsets of a span up to an end.
-func (o *occupancy) put(s *Span, end int64) {
-	for _, node := range o.parts(s) {
-		o.throughout[node].add(s.Offset, end)
-		o.sometime[node].add(s.Offset, end)
-	}
-	for _, node := range o.above(s) {
-		o.sometime[node].add(s.Offset, end)
-	}
-}
-
-// parts are the nodes that together are the time of a span; valid until the next call.
-func (o *occupancy) parts(s *Span) []int32 {
-	o.nodes = o.nodes[:0]
-	lo, hi := o.rank[s.From+1]+int32(o.leaves), o.rank[s.To+1]+int32(o.leaves)+1
-	for ; lo < hi; lo, hi = lo/2, hi/2 {
+// find finds the nodes of a span that lowestGap and put are called with next. Above its parts are nodes that hold its first or its last
+// moment.
+func (o *occupancy) find(s *Span) {
+	first, last := o.rank[s.From+1]+int32(o.leaves), o.rank[s.To+1]+int32(o.leaves)
+	o.parts, o.above = o.parts[:0], o.above[:0]
+	for lo, hi := first, last+1; lo < hi; lo, hi = lo/2, hi/2 {
 		if lo&1 == 1 {
-			o.nodes = append(o.nodes, lo)
+			o.parts = append(o.parts, lo)
 			lo++
 		}
 		if hi&1 == 1 {
 			hi--
-			o.nodes = append(o.nodes, hi)
+			o.parts = append(o.parts, hi)
 		}
 	}
-	return o.nodes
-}
-
-// above are the nodes that hold the first or the last moment of a span: among them
-// are all above its parts. Valid until the next call.
-func (o *occupancy) above(s *Span) []int32 {
-	o.nodes = o.nodes[:0]
-	lo, hi := (o.rank[s.From+1]+int32(o.leaves))/2, (o.rank[s.To+1]+int32(o.leaves))/2
-	for ; lo > 0; lo, hi = lo/2, hi/2 {
-		o.nodes = append(o.nodes, lo)
+	for lo, hi := first/2, last/2; lo > 0; lo, hi = lo/2, hi/2 {
+		o.above = append(o.above, lo)
 		if hi != lo {
-			o.nodes = append(o.nodes, hi)
+			o.above = append(o.above, hi)
 		}
 	}
-	return o.nodes
 }
 
-// lowestGap is the least offset from which on a span's bytes are free all its time.
+// put takes the offsets of the span that was found up to an end.
+func (o *occupancy) put(s *Span, end int64) {
+	for _, node := range o.parts {
+		o.throughout[node].add(s.Offset, end)
+		o.sometime[node].add(s.Offset, end)
+	}
+	for _, node := range o.above {
+		o.sometime[node].add(s.Offset, end)
+	}
+}
+
+// lowestGap is the least offset from which on the bytes of the span that was found are free all its time.
 func (o *occupancy) lowestGap(s *Span) int64 {
 	o.meets = o.meets[:0]
-	for _, node := range o.parts(s) {
+	for _, node := range o.parts {
 		if r := o.sometime[node]; len(r) > 0 {
 			o.meets = append(o.meets, r)
 		}
 	}
-	for _, node := range o.above(s) {
+	for _, node := range o.above {
 		if r := o.throughout[node]; len(r) > 0 {
 			o.meets = append(o.meets, r)
 		}

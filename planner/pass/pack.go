@@ -26,21 +26,41 @@ const Orders = 12
 // PackBy is Pack in another order: from 0, the largest first, on it counts more and more for how long a span lives. Where large
 // spans live short, holes stay between those that live long; which order leaves fewest is found by trying.
 func PackBy(spans []*Span, align int64, by int) int64 {
-	order := largestFirst(spans)
+	return packSorted(largestFirst(spans), align, by)
+}
+
+// packSorted is PackBy of spans with the largest first.
+func packSorted(order []*Span, align int64, by int) int64 {
 	if by > 0 {
-		size := func(s *Span) float64 {
-			return float64(s.Bytes) * math.Pow(float64(s.To-s.From+1), float64(by)/(Orders-1))
-		}
-		slices.SortStableFunc(order, func(a, b *Span) int { return cmp.Compare(size(b), size(a)) })
+		order = longerFirst(order, by)
 	}
 	taken := newOccupancy(order)
 	var total int64
 	for _, s := range order {
+		taken.find(s)
 		s.Offset = taken.lowestGap(s)
 		taken.put(s, AlignUp(s.Offset+s.Bytes, align))
 		total = max(total, s.Offset+s.Bytes)
 	}
 	return total
+}
+
+// longerFirst is another order of spans, see PackBy; of equal ones the order stays.
+func longerFirst(order []*Span, by int) []*Span {
+	type weighed struct {
+		*Span
+		weight float64
+	}
+	list := make([]weighed, len(order))
+	for i, s := range order {
+		list[i] = weighed{s, float64(s.Bytes) * math.Pow(float64(s.To-s.From+1), float64(by)/(Orders-1))}
+	}
+	slices.SortStableFunc(list, func(a, b weighed) int { return cmp.Compare(b.weight, a.weight) })
+	sorted := make([]*Span, len(list))
+	for i, w := range list {
+		sorted[i] = w.Span
+	}
+	return sorted
 }
 
 // largestFirst is the order of packing, without spans of no bytes.
