@@ -50,6 +50,10 @@ func (s *search) fewerOffloaded() []strategy.Mix {
 // mostFetchedEarlier is for how many blocks at most it is tried to fetch offloaded activations earlier.
 const mostFetchedEarlier = 32
 
+// allHidden is the share of a step that its busiest resource works for, above which earlier copies can hide no wait that is worth the
+// search: it forecasts some hundred plans.
+const allHidden = 0.995
+
 // fetchAhead is how many runs before its backward a block's activations may be fetched.
 var fetchAhead = []int{2, 3, 4, 6}
 
@@ -57,6 +61,9 @@ var fetchAhead = []int{2, 3, 4, 6}
 func (s *search) fetchEarlier() error {
 	tried := 0
 	for i := len(s.best.choice.OffloadedActivations) - 1; i >= 0; i-- {
+		if s.best.forecast.RooflineShare > allHidden {
+			return nil
+		}
 		if !s.best.choice.OffloadedActivations[i] || s.written > searchBudget {
 			continue
 		}
