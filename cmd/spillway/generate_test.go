@@ -15,25 +15,8 @@ import (
 
 	"spillway/eventlog"
 	"spillway/inference"
+	"spillway/internal/reference"
 )
-
-// storiesFolder is the model that really was trained, or "" where it is not at hand.
-func storiesFolder(t *testing.T) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		found := filepath.Join(dir, "shared", "assets", "stories260k")
-		if _, err := os.Stat(filepath.Join(found, "reference.json")); err == nil {
-			return found
-		}
-		if dir == filepath.Dir(dir) {
-			t.Skip("no shared/assets/stories260k in any folder above: this test needs the real model")
-		}
-	}
-}
 
 // commandWith runs a command line with something on standard input.
 func commandWith(t *testing.T, input string, args ...string) result {
@@ -58,7 +41,7 @@ func generatedObject(t *testing.T, args ...string) (v generated) {
 
 // The command continues the known story as transformers does, token for token.
 func TestGenerateContinuesTheStory(t *testing.T) {
-	dir := storiesFolder(t)
+	dir := reference.Asset(t, "stories260k")
 	raw, err := os.ReadFile(filepath.Join(dir, "reference.json"))
 	if err != nil {
 		t.Fatal(err)
