@@ -18,7 +18,6 @@ var (
 	parse      = runtest.Machine
 	open       = runtest.Model
 	apart      = runtest.Apart
-	optimizer  = runtest.Optimizer
 )
 
 // subject is a language model of testdata/reference with the batch it was made with.
