@@ -271,7 +271,7 @@ func keyOf(t *testing.T, times *callTimes, c op.Call) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return times.prefix(c) + string(raw)
+	return times.prefix() + string(raw)
 }
 
 // Rates of a host and of a link that a quick look finds much faster were cached in a busy
