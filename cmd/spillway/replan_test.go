@@ -73,9 +73,9 @@ func TestReplan(t *testing.T) {
 	}
 }
 
-// A run that generates is planned again as it was asked for: the same plan for its own limit, with the
-// same cache, but for the workspaces of kernels that nobody opened; with less memory weights that stream, and fewer tokens a second; and what is missing for
-// too little. It works from any folder.
+// A run that generates is planned again as it was asked for, from any folder. Its own limit gives the
+// same plan with the same cache, but for workspaces, since no device is opened. Less memory gives
+// weights that stream and fewer tokens a second, too little an error that says what is missing.
 func TestReplanGeneration(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	generatedObject(t, "generate", "../../testdata/reference/llama", "--tokens", "1,2,3,4,5", "--max-new-tokens", "6", "--device", "cpu", "--ignore-eos", "--context", "64", "--num-samples", "2", "--temperature", "1", "--cache-type", "int8", "--out", dir)
