@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -113,21 +112,10 @@ func TestChatDraftsChangeNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	const said = "Once upon a time, there was a little girl named Lily. Once upon a time\nThere was a little girl named\n/retry\n/clear\nLily and Tom\n"
-	talk := func(args ...string) (list []turn) {
+	talk := func(args ...string) []turn {
 		t.Helper()
 		args = append([]string{"chat", dir, "--json", "--tokenizer", filepath.Join(dir, "tok512.bin"), "--chat-template", template, "--max-new-tokens", "40", "--device", "cpu"}, args...)
-		r := commandWith(t, said, args...)
-		if r.code != exitOK {
-			t.Fatalf("%q: %+v", args, r)
-		}
-		for line := range strings.Lines(r.out) {
-			var v turn
-			if err := json.Unmarshal([]byte(line), &v); err != nil {
-				t.Fatal(err)
-			}
-			list = append(list, v)
-		}
-		return list
+		return objects[turn](t, commandWith(t, said, args...))
 	}
 	for _, sampling := range [][]string{nil, {"--temperature", "0.5", "--seed", "3"}} {
 		want := talk(sampling...)
