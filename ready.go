@@ -120,9 +120,9 @@ func (w *Wrapped) newView(task Task, s batch.Size) (v *run.Run, err error) {
 		return v, err
 	}
 	if w.training.Executor() != nil {
-		v, err = w.withNotices(w.training.NextTo(w.options(task, s)))
+		v, _ = w.withNotices(w.training.NextTo(w.options(task, s)))
 	}
-	if v == nil {
+	if v == nil { // both do not fit at once
 		if err := w.training.Park(); err != nil {
 			return nil, err
 		}

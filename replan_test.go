@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"spillway/device/sim"
 	"spillway/internal/offheap"
 	"spillway/optim"
-	"spillway/rig"
 )
 
 // A training run that is planned again and again goes on to the bit, wherever its state
@@ -235,19 +233,6 @@ func TestSizesMayChange(t *testing.T) {
 	if a, b := run("standard"), run("cpu-offload"); !slices.Equal(a, b) {
 		t.Errorf("losses %v and %v", a, b)
 	}
-}
-
-// remaining is a computer of which only so much host memory is left.
-func remaining(t testing.TB, bytes int64) rig.System {
-	t.Helper()
-	bytes += int64(rig.ProgramOverhead)
-	dir := t.TempDir()
-	for name, text := range map[string]string{"meminfo": fmt.Sprintf("MemTotal: 16777216 kB\nMemAvailable: %d kB\n", bytes>>10), "cpuinfo": "model name: test\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return rig.System{Proc: dir, Cgroup: dir}
 }
 
 // A wrapped model, too, starts within what others have left of a device.

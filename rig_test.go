@@ -7,56 +7,18 @@ import (
 	"testing"
 
 	"spillway"
-	"spillway/device"
-	"spillway/device/cpu"
 	"spillway/internal/reference"
-	"spillway/machine"
-	"spillway/optim"
+	"spillway/internal/runtest"
 	"spillway/train"
 )
 
-// openDevice gives a device to run on, closed when the test ends: leaks show.
-func openDevice(t testing.TB) device.Device {
-	t.Helper()
-	dev := cpu.Open(cpu.Options{})
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return dev
-}
-
-// parse makes a machine of a description.
-func parse(t testing.TB, description string) machine.Machine {
-	t.Helper()
-	m, err := machine.Parse(description)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// open opens a model, closed when the test ends.
-func open(t testing.TB, name string) *spillway.Model {
-	t.Helper()
-	m, err := spillway.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
-}
-
-// optimizer reads one as people write it.
-func optimizer(t testing.TB, text string) optim.Config {
-	t.Helper()
-	c, err := optim.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
+// Helpers of package runtest, by short names.
+var (
+	openDevice = runtest.Device
+	parse      = runtest.Machine
+	open       = runtest.Model
+	apart      = runtest.Apart
+)
 
 // subject is a language model of testdata/reference with the batch it was made with.
 type subject struct {
@@ -101,22 +63,3 @@ func (b *sameBatch) Next(p train.Parts) (train.Filled, error) {
 
 func (b *sameBatch) Position() (json.RawMessage, error) { return json.Marshal(b.given) }
 func (b *sameBatch) Seek(at json.RawMessage) error      { return json.Unmarshal(at, &b.given) }
-
-// apart is the largest difference, relative to the largest right number.
-func apart(got, want []float32) float64 {
-	if len(got) != len(want) {
-		return math.Inf(1)
-	}
-	var worst, top float64
-	for i, w := range want {
-		d := math.Abs(float64(got[i]) - float64(w))
-		if math.IsNaN(d) {
-			return math.Inf(1)
-		}
-		worst, top = max(worst, d), max(top, math.Abs(float64(w)))
-	}
-	if top == 0 {
-		return worst
-	}
-	return worst / top
-}

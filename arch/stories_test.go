@@ -3,25 +3,20 @@ package arch
 import (
 	"encoding/json"
 	"math"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"spillway/dtype"
 	"spillway/graph"
+	"spillway/internal/reference"
 	"spillway/op"
 	"spillway/spec/spectest"
 )
 
-// stories is a real trained model, kept outside the repository.
-const stories = "../../shared/assets/stories260k"
-
 // The real model gives transformers' logits, its 64 greedy tokens, its loss and the
 // norm of each gradient.
 func TestStories260kAgreesWithTransformers(t *testing.T) {
-	if _, err := os.Stat(stories); err != nil {
-		t.Skipf("the trained model is not there: %v", err)
-	}
+	stories := reference.Asset(t, "stories260k")
 	config := string(read(t, filepath.Join(stories, "config.json")))
 	params := tensors(t, filepath.Join(stories, "model.safetensors"))
 	var want struct {

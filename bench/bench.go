@@ -1,4 +1,4 @@
-// Package bench measures how fast this computer computes: what the verb bench prints.
+// Package bench measures how fast this computer computes: what the command bench prints.
 //
 // CPU times matmuls, attention, AdamW and a training step on the CPU, and says which share
 // of the hardware's peak each reaches. GPU times whole plans on a GPU, forward passes and

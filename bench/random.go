@@ -216,9 +216,8 @@ func randomRow(ctx context.Context, i int, seed uint64, o Options) (*RandomRow, 
 
 var errUnmeasurable = errors.New("too short or too long to be measured")
 
-// carryOut writes the model's config and tokens to a folder, and trains. Where a share of the
-// memory is drawn, it is one of what everything on the device would take.
-func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Options) (err error) {
+// carryOut writes the model's config and tokens to a folder, and trains.
+func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Options) error {
 	model, tokens := filepath.Join(dir, "config.json"), filepath.Join(dir, "tokens.bin")
 	if err := errors.Join(os.WriteFile(model, r.Model, 0o644), os.WriteFile(tokens, d.tokens(r), 0o644)); err != nil {
 		return err
@@ -227,46 +226,70 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 	if json.Unmarshal(r.Model, &preset) == nil {
 		model = preset
 	}
-	began := time.Now()
-	var times, shares []float64
-	used, last := processSeconds(), time.Now()
-	timeline := func(_ int64, events []trace.Event) { r.timelines[0] = events }
-	prepare := func(limit string) (*finetune.Run, error) {
-		s := recipe.New()
-		settings := map[string]string{recipe.ModelKey: model, "data": tokens, "device": o.Device, "max-memory": limit, "token-bytes": "4", "max-steps": "1000"}
-		for _, from := range []map[string]string{settings, r.Settings} {
-			for name, value := range from {
-				if err := s.Flags().Set(name, value); value != "" && err != nil {
-					return nil, fmt.Errorf("--%s %s: %w", name, value, err)
-				}
-			}
-		}
-		return finetune.Prepare(s, finetune.Options{Rig: o.Rig, NoSave: true, Timeline: timeline, Profile: true, TraceLast: true, Report: func(p train.Report) {
-			now, at := processSeconds(), time.Now()
-			times, shares = append(times, p.SecondsPerIteration), append(shares, (now-used)/at.Sub(last).Seconds())
-			used, last = now, at
-			if e := r.job.Executor(); e != nil {
-				r.issued = append(r.issued, issued{e.Counters(), e.Issuing()})
-			}
-		}})
-	}
-	run, err := prepare("")
+	began, clock := time.Now(), stepClock{used: processSeconds(), last: time.Now()}
+	run, err := r.prepareWithin(d.share, func(limit string) (*finetune.Run, error) { return r.prepare(model, tokens, limit, o, &clock) })
 	if err != nil {
 		return err
 	}
-	if share := d.share(); share < 1 {
-		arenas := int64(share * float64(finetune.StandardPeak(run.Job.Plan)))
-		limit := fmt.Sprintf("%dMiB", max((arenas+run.Job.Plan.Devices[0].Context)>>20, 1))
-		if err := run.Close(); err != nil {
-			return err
-		}
-		r.Settings["max-memory"] = limit
-		r.Name += " in " + limit
-		if run, err = prepare(limit); err != nil {
-			return err
+	return errors.Join(r.train(ctx, run, d, o, began, &clock), run.Close())
+}
+
+// stepClock has what steps took.
+type stepClock struct {
+	times, cores []float64 // seconds, and how many cores the process had, a step each
+	used         float64   // seconds of the process
+	last         time.Time
+}
+
+func (c *stepClock) step(seconds float64) {
+	now, at := processSeconds(), time.Now()
+	c.times, c.cores = append(c.times, seconds), append(c.cores, (now-c.used)/at.Sub(c.last).Seconds())
+	c.used, c.last = now, at
+}
+
+// prepare plans the run as train does, within a limit of memory; "" is none.
+func (r *RandomRow) prepare(model, tokens, limit string, o Options, clock *stepClock) (*finetune.Run, error) {
+	s := recipe.New()
+	settings := map[string]string{recipe.ModelKey: model, "data": tokens, "device": o.Device, "max-memory": limit, "token-bytes": "4", "max-steps": "1000"}
+	for _, from := range []map[string]string{settings, r.Settings} {
+		for name, value := range from {
+			if err := s.Flags().Set(name, value); value != "" && err != nil {
+				return nil, fmt.Errorf("--%s %s: %w", name, value, err)
+			}
 		}
 	}
-	defer func() { err = errors.Join(err, run.Close()) }()
+	timeline := func(_ int64, events []trace.Event) { r.timelines[0] = events }
+	return finetune.Prepare(s, finetune.Options{Rig: o.Rig, NoSave: true, Timeline: timeline, Profile: true, TraceLast: true, Report: func(p train.Report) {
+		clock.step(p.SecondsPerIteration)
+		if e := r.job.Executor(); e != nil {
+			r.issued = append(r.issued, issued{e.Counters(), e.Issuing()})
+		}
+	}})
+}
+
+// prepareWithin prepares a run within a share of the memory that everything on the device would take. The
+// share is drawn once that is known to be planned.
+func (r *RandomRow) prepareWithin(draw func() float64, prepare func(limit string) (*finetune.Run, error)) (*finetune.Run, error) {
+	run, err := prepare("")
+	if err != nil {
+		return nil, err
+	}
+	share := draw()
+	if share >= 1 {
+		return run, nil
+	}
+	arenas := int64(share * float64(finetune.StandardPeak(run.Job.Plan)))
+	limit := fmt.Sprintf("%dMiB", max((arenas+run.Job.Plan.Devices[0].Context)>>20, 1))
+	if err := run.Close(); err != nil {
+		return nil, err
+	}
+	r.Settings["max-memory"] = limit
+	r.Name += " in " + limit
+	return prepare(limit)
+}
+
+// train takes as many steps as a measurement needs, and compares them with the forecast.
+func (r *RandomRow) train(ctx context.Context, run *finetune.Run, d drawing, o Options, began time.Time, clock *stepClock) (err error) {
 	f := run.Job.Plan.Forecast
 	if r.Forecast = f.StepSeconds; !d.named && (r.Forecast < randomStep[0] || r.Forecast > randomStep[1]) {
 		return fmt.Errorf("%w: a step of %.4g s is forecast", errUnmeasurable, r.Forecast)
@@ -286,13 +309,14 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 	start := time.Now()
 	r.Prepare = start.Sub(began).Seconds()
 	done, err := run.Train(ctx)
-	end := len(times) - randomTraced
+	end := len(clock.times) - randomTraced
 	if err != nil || end <= warm {
 		return err
 	}
 	r.Run = time.Since(start).Seconds()
-	if times = times[warm:end]; o.Device == "cpu" {
-		times = undisturbed(times, shares[warm:end])
+	times := clock.times[warm:end]
+	if o.Device == "cpu" {
+		times = undisturbed(times, clock.cores[warm:end])
 	}
 	if end > warm+1 && end <= len(r.issued) {
 		from, to := r.issued[warm], r.issued[end-1]

@@ -11,13 +11,9 @@ import (
 	"spillway/tensorfile"
 )
 
-// Adapter writes an adapter's folder anew, its weights in a plain type; Invalid leaves
-// them as they are. A folder of that name must not exist; after an error it does not.
-func Adapter(ctx context.Context, from *hf.AdapterFolder, dir string, t dtype.Type) (Result, error) {
-	return adapter(ctx, from, dir, t, nil)
-}
-
-// adapter is Adapter with other tensors in place of some, by the names of their params.
+// adapter writes an adapter's folder anew, its weights in a plain type; Invalid leaves them as they
+// are. With gives other tensors in place of some, by the names of their params; it may be nil. A
+// folder of that name must not exist; after an error it does not.
 func adapter(ctx context.Context, from *hf.AdapterFolder, dir string, t dtype.Type, with func(string) (tensorfile.Tensor, bool)) (Result, error) {
 	start := time.Now()
 	if t != dtype.Invalid && !t.IsPlain() {

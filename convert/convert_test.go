@@ -20,6 +20,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/hf"
+	"spillway/internal/runtest"
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/op"
@@ -173,15 +174,6 @@ func numbers(t *testing.T, dir, name string) []float32 {
 	return nil
 }
 
-// apart is the largest difference over the largest number.
-func apart(got, want []float32) float64 {
-	var off, most float64
-	for i, w := range want {
-		off, most = max(off, math.Abs(float64(got[i]-w))), max(most, math.Abs(float64(w)))
-	}
-	return off / most
-}
-
 const weight = "model.layers.0.mlp.down_proj.weight"
 
 // Every format holds the numbers to its own precision, and is plain again afterwards.
@@ -201,11 +193,11 @@ func TestFormatsHoldTheNumbers(t *testing.T) {
 		dir := converted(t, plain, c.name, c.o)
 		leaveLogits(t, dir)
 		coded := numbers(t, dir, weight)
-		if d := apart(coded, want); d > c.error || d == 0 {
+		if d := runtest.Apart(coded, want); d > c.error || d == 0 {
 			t.Errorf("%s is off by %v of the largest, want at most %v", c.name, d, c.error)
 		}
 		back := converted(t, dir, "back", convert.Options{Linear: dtype.F32, Others: dtype.F32})
-		if d := apart(numbers(t, back, weight), coded); d != 0 {
+		if d := runtest.Apart(numbers(t, back, weight), coded); d != 0 {
 			t.Errorf("%s in f32 is off by %v", c.name, d)
 		}
 		if f := open(t, back); stored.Quantized(f.Config) || f.Config.Type != dtype.F32 {
@@ -233,7 +225,7 @@ func TestAdaptersAreMergedAndTakenAway(t *testing.T) {
 		}
 	}
 	undone := converted(t, merged, "undone", convert.Options{Adapters: []lora.Weighted{{Adapter: a, Weight: -1}}})
-	if d := apart(numbers(t, undone, name+".weight"), before); d > 1e-6 {
+	if d := runtest.Apart(numbers(t, undone, name+".weight"), before); d > 1e-6 {
 		t.Errorf("taken away again the weights are off by %v", d)
 	}
 	same(t, base, merged, "model.layers.1.mlp.up_proj.weight")
@@ -279,7 +271,7 @@ func TestAdaptersAreMergedIntoQuantizedWeights(t *testing.T) {
 		again := converted(t, added, "again", o)
 		same(t, again, merged, name)
 		same(t, quantized, merged, "model.layers.0.mlp.up_proj.weight")
-		if d := apart(numbers(t, merged, name), numbers(t, quantized, name)); d < 0.05 {
+		if d := runtest.Apart(numbers(t, merged, name), numbers(t, quantized, name)); d < 0.05 {
 			t.Errorf("%v: merging changed the weights by %v", o.Linear, d)
 		}
 		if got, want := quantization(t, merged), quantization(t, quantized); got != want {

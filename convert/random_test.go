@@ -9,6 +9,7 @@ import (
 	"spillway/convert"
 	"spillway/dtype"
 	"spillway/hf"
+	"spillway/internal/runtest"
 )
 
 // A new folder has the weights of its seed, in the type of its config, however it is
@@ -32,8 +33,8 @@ func TestRandomFoldersFollowTheirSeed(t *testing.T) {
 		return numbers(t, dir, "model.layers.1.mlp.up_proj.weight")
 	}
 	one, split, other := made(1, 0), made(1, 20_000), made(2, 0)
-	if apart(one, split) != 0 || apart(one, other) == 0 {
-		t.Errorf("split they differ by %v, of another seed by %v", apart(one, split), apart(one, other))
+	if runtest.Apart(one, split) != 0 || runtest.Apart(one, other) == 0 {
+		t.Errorf("split they differ by %v, of another seed by %v", runtest.Apart(one, split), runtest.Apart(one, other))
 	}
 	config.Type = dtype.I8
 	if _, err := convert.Random(context.Background(), config, filepath.Join(t.TempDir(), "new"), 1, convert.Options{}); err == nil {

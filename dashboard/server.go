@@ -208,7 +208,7 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("GET /metrics", s.metrics)
 	s.mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, r *http.Request) { answerJSON(w, r, s.state(), nil) })
 	s.mux.HandleFunc("GET /api/run/{id}/now", func(w http.ResponseWriter, r *http.Request) {
-		s.answerRun(w, r, func(run *view.Run) (any, error) { return nowOf(run) })
+		s.answerRun(w, r, func(run *view.Run) (any, error) { return nowOf(run), nil })
 	})
 	s.mux.HandleFunc("GET /api/run/{id}/metric/{file}", func(w http.ResponseWriter, r *http.Request) {
 		s.answerRun(w, r, func(run *view.Run) (any, error) { return metricOf(r, run) })

@@ -147,7 +147,7 @@ type Tier struct {
 const maxAlerts = 20
 
 // nowOf is the state of a run.
-func nowOf(r *view.Run) (Now, error) {
+func nowOf(r *view.Run) Now {
 	n := Now{Name: r.Name, State: monitor.Look(strings.TrimSuffix(r.Path, eventlog.FileName)).State, Alerts: []eventlog.Alert{}, Tiers: []Tier{}, End: r.End}
 	if k := len(r.Starts); k > 0 {
 		n.Start = &r.Starts[k-1]
@@ -170,7 +170,7 @@ func nowOf(r *view.Run) (Now, error) {
 		n.Damaged = err.Error() // the rest of the run is shown
 	}
 	if err != nil || p == nil {
-		return n, nil
+		return n
 	}
 	n.Strategy, n.Reason = p.Strategy, p.Reason
 	peak := p.Peak()
@@ -189,7 +189,7 @@ func nowOf(r *view.Run) (Now, error) {
 		}
 		n.Tiers = append(n.Tiers, tier)
 	}
-	return n, nil
+	return n
 }
 
 // points is how many a chart may have: those of the address, or one per pixel.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"spillway/internal/reference"
 )
 
 // byteTokens is a tokenizer whose tokens are the bytes, after a 256 at the start.
@@ -149,7 +151,7 @@ func collect(t testing.TB, records iter.Seq2[Record, error]) []Record {
 
 // TestGSM8K packs a real data set: no token is lost, prompts are not in the loss.
 func TestGSM8K(t *testing.T) {
-	name := findAsset(t, "gsm8k/train.jsonl")
+	name := reference.Asset(t, "gsm8k/train.jsonl")
 	r, err := OpenJSONL(name, JSONLOptions{Fields: []string{"question", "answer"}, PromptSeparator: "\n"})
 	if err != nil {
 		t.Fatal(err)
@@ -179,23 +181,6 @@ func TestGSM8K(t *testing.T) {
 		t.Errorf("%d tokens, %d in the loss; the documents have %d and %d", gotTokens, gotInLoss, tokens, inLoss)
 	}
 	t.Logf("%d tokens in %d rows of 4096: %.1f%% full", tokens, rows, 100*float64(tokens)/float64(rows*4096))
-}
-
-// findAsset looks for shared/assets next to any folder above this one.
-func findAsset(t *testing.T, name string) string {
-	t.Helper()
-	dir, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		path := filepath.Join(dir, "shared", "assets", name)
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	t.Skip("no shared/assets/" + name + " in any folder above: this test wants the real data set")
-	return ""
 }
 
 // Whatever a file holds: opening it gives an error or the same records as a

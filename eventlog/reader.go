@@ -147,26 +147,23 @@ func sound(b []byte) bool {
 }
 
 // tail gives the last records of a file, newest first, as far as a few kilobytes have them,
-// until take returns false. It gives false itself where the file ends with a part of a record.
-func (r *Reader) tail(size int64, take func(Kind, []byte) bool) bool {
+// until take returns false or a part of a record comes.
+func (r *Reader) tail(size int64, take func(Kind, []byte) bool) {
 	const near = 16 << 10
 	from := max(size-near, int64(headerSize))
 	tail := make([]byte, max(size-from, 0))
 	if r.read(tail, from) != nil {
-		return false
+		return
 	}
 	for len(tail) >= frameSize {
 		length := int64(binary.LittleEndian.Uint32(tail[len(tail)-4:]))
 		at := int64(len(tail)) - length - frameSize
-		if at < 0 {
-			return from > int64(headerSize) // it begins before what was read
+		if at < 0 { // it begins before what was read
+			return
 		}
-		if record := tail[at:]; !sound(record) {
-			return false
-		} else if !take(Kind(record[4]), record[frontSize:frontSize+length]) {
-			return true
+		if record := tail[at:]; !sound(record) || !take(Kind(record[4]), record[frontSize:frontSize+length]) {
+			return
 		}
 		tail = tail[:at]
 	}
-	return true
 }

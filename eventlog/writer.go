@@ -142,11 +142,7 @@ func (w *Writer) Iteration(it *Iteration) {
 	}
 	it.BestEval, it.LatestEval = w.best, w.latest
 	it.Resident = w.sample.Resident
-	if len(w.buffer)+frameSize+8*iterationWords > cap(w.buffer) || w.closing {
-		w.dropped++
-	} else {
-		w.buffer = appendRecord(w.buffer, KindIteration, it.append)
-	}
+	w.put(KindIteration, iterationWords, it.append)
 	w.mu.Unlock()
 	w.notify()
 }
@@ -159,13 +155,18 @@ func (w *Writer) Generation(g *Generation) {
 	}
 	w.mu.Lock()
 	g.Resident = w.sample.Resident
-	if len(w.buffer)+frameSize+8*generationWords > cap(w.buffer) || w.closing {
-		w.dropped++
-	} else {
-		w.buffer = appendRecord(w.buffer, KindGeneration, g.append)
-	}
+	w.put(KindGeneration, generationWords, g.append)
 	w.mu.Unlock()
 	w.notify()
+}
+
+// put adds a record of so many 64-bit words where there is room for it; the caller holds w.mu.
+func (w *Writer) put(kind Kind, words int, fill func([]byte) []byte) {
+	if len(w.buffer)+frameSize+8*words > cap(w.buffer) || w.closing {
+		w.dropped++
+		return
+	}
+	w.buffer = appendRecord(w.buffer, kind, fill)
 }
 
 // notify has the goroutine look.

@@ -16,10 +16,8 @@ import (
 	"spillway/device/cpu"
 	"spillway/device/sim"
 	"spillway/executor"
-	"spillway/graph"
 	"spillway/internal/tiny"
 	"spillway/plan"
-	"spillway/planner"
 	"spillway/planner/strategy"
 )
 
@@ -42,12 +40,7 @@ func whole(p *plan.Plan) *plan.Plan {
 // update every other slab, clipped ones in the next iteration.
 func shared(t testing.TB, devices int, updatedByCPU, clipped bool) *plan.Plan {
 	t.Helper()
-	kernels := cpu.Open(cpu.Options{Threads: 1})
-	defer kernels.Close()
-	site := tiny.Site(1 << 20)
-	site.Kernels = kernels
-	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, clipped), site, func(slabs, blocks int) strategy.Choice {
+	p := builtOnCPU(t, tiny.AdamW(2, clipped), func(slabs, blocks int) strategy.Choice {
 		c := strategy.Uniform(true, true, strategy.SaveNone, 2)(slabs, blocks)
 		c.Devices, c.DelayedUpdates, c.UpdatedByCPU = devices, clipped, make([]bool, slabs)
 		for k := range c.UpdatedByCPU {
@@ -55,9 +48,6 @@ func shared(t testing.TB, devices int, updatedByCPU, clipped bool) *plan.Plan {
 		}
 		return c
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return p
 }
 

@@ -10,30 +10,20 @@ import (
 	"spillway/autograd"
 	"spillway/device/cpu"
 	"spillway/executor"
-	"spillway/graph"
 	"spillway/internal/tiny"
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
 	"spillway/planner/strategy"
 )
 
 // clipped is a plan that updates after the backward, or in the next iteration.
 func clipped(t testing.TB, delayed bool) *plan.Plan {
 	t.Helper()
-	kernels := cpu.Open(cpu.Options{Threads: 1})
-	defer kernels.Close()
-	site := tiny.Site(1 << 20)
-	site.Kernels = kernels
-	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, true), site, func(slabs, blocks int) strategy.Choice {
+	p := builtOnCPU(t, tiny.AdamW(2, true), func(slabs, blocks int) strategy.Choice {
 		c := strategy.Uniform(true, true, strategy.SaveNone, 2)(slabs, blocks)
 		c.DelayedUpdates = delayed
 		return c
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if deferred := slices.ContainsFunc(p.Instructions, func(s plan.Instruction) bool { return s.Deferred }); deferred != delayed {
 		t.Fatalf("deferred instructions: %t, want %t", deferred, delayed)
 	}

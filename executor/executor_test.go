@@ -34,10 +34,23 @@ func streamed(t testing.TB) *plan.Plan {
 // streamedOn is the plan for a device's own kernels.
 func streamedOn(t testing.TB, kernels device.Device) *plan.Plan {
 	t.Helper()
+	return built(t, kernels, tiny.AdamW(2, true), strategy.Uniform(true, true, strategy.SaveNone, 2))
+}
+
+// builtOnCPU is the plan of a choice for training a tiny Llama with the CPU's kernels.
+func builtOnCPU(t testing.TB, g planner.Goal, choose func(slabs, blocks int) strategy.Choice) *plan.Plan {
+	t.Helper()
+	kernels := cpu.Open(cpu.Options{Threads: 1})
+	defer kernels.Close()
+	return built(t, kernels, g, choose)
+}
+
+func built(t testing.TB, kernels device.Device, g planner.Goal, choose func(slabs, blocks int) strategy.Choice) *plan.Plan {
+	t.Helper()
 	site := tiny.Site(1 << 20)
 	site.Kernels, site.Alignment = kernels, max(site.Alignment, kernels.Info().Alignment)
 	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(2, true), site, strategy.Uniform(true, true, strategy.SaveNone, 2))
+	p, err := planner.Build(m, g, site, choose)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,11 +11,9 @@ import (
 	"spillway/device"
 	"spillway/device/cpu"
 	"spillway/executor"
-	"spillway/graph"
 	"spillway/internal/tiny"
 	"spillway/optim"
 	"spillway/plan"
-	"spillway/planner"
 	"spillway/planner/strategy"
 	"spillway/trace"
 )
@@ -23,19 +21,11 @@ import (
 // prefetching is a plan in which the next batch comes during an iteration, or does not.
 func prefetching(t testing.TB, micros int, streams, next bool) *plan.Plan {
 	t.Helper()
-	kernels := cpu.Open(cpu.Options{Threads: 1})
-	defer kernels.Close()
-	site := tiny.Site(1 << 20)
-	site.Kernels, site.Alignment = kernels, max(site.Alignment, kernels.Info().Alignment)
-	m := tiny.Model(t, tiny.Llama, graph.Config{MicroBatchSize: 2, Seq: 16, Task: graph.Train})
-	p, err := planner.Build(m, tiny.AdamW(micros, true), site, func(slabs, blocks int) strategy.Choice {
+	p := builtOnCPU(t, tiny.AdamW(micros, true), func(slabs, blocks int) strategy.Choice {
 		c := strategy.Uniform(streams, streams, strategy.SaveNone, 2)(slabs, blocks)
 		c.NextBatch = next
 		return c
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if p.PrefetchesBatch() != next {
 		t.Fatalf("it prefetches: %v", p.PrefetchesBatch())
 	}

@@ -1,12 +1,10 @@
 package finetune
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 
 	"spillway"
-	"spillway/machine"
 	"spillway/plan"
 	"spillway/recipe"
 	"spillway/view"
@@ -33,9 +31,9 @@ func Replan(dir string, memory int64) (*plan.Plan, error) {
 	if err := r.Read(filepath.Join(dir, recipe.RunName)); err != nil {
 		return nil, fmt.Errorf("reading the settings of the run: %w", err)
 	}
-	var m machine.Machine
-	if err := json.Unmarshal(recorded.Machine, &m); err != nil || len(m.Devices) == 0 {
-		return nil, fmt.Errorf("the event log in %s does not say on which machine the run is: %w", dir, err)
+	m, err := recorded.On()
+	if err != nil {
+		return nil, err
 	}
 	model, err := spillway.Open(r.Model)
 	if err != nil {

@@ -21,20 +21,9 @@ import (
 // Train takes the steps and gives what came of them. When ctx is done it finishes the step at
 // hand, saves and returns; while weights are loaded, it ends with the context's error.
 func (r *Run) Train(ctx context.Context) (result Result, err error) {
-	t, e, out := r.Recipe.Training, r.Recipe.Eval, r.Recipe.Output
-	c := train.Config{
-		Iterations: r.Corpus.Steps, Schedule: t.Scheduler, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery, AllowChanges: out.AllowChanges, Notice: r.o.Notice,
-	}
-	if !r.o.NoSave {
-		c.Started = func(int64) error { return r.Recipe.WriteRun(r.out) }
-		c.Save = &train.Save{Dir: checkpoint.Dir{Path: r.out, Keep: out.Keep}, Every: out.SaveSteps, Claimed: true}
-	}
+	c, out := r.trainConfig(), r.Recipe.Output
 	if r.o.Notice == nil {
 		r.o.Notice = func(string) {}
-	}
-	c.Schedule.Warmup = t.Warmup(r.Corpus.Steps)
-	if r.Corpus.Eval != nil {
-		c.Evaluate = &train.Evaluation{Every: e.Steps, Feed: r.Corpus.Eval, Batches: e.Batches, Patience: e.Patience, KeepBest: e.KeepBest || e.Patience > 0}
 	}
 	log, err := eventlog.OpenLines(out.Log, Columns)
 	if err != nil {
@@ -57,7 +46,6 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	if !r.o.NoSave {
 		recorder = r.record(&c)
 	}
-	c.TraceLast = r.o.TraceLast
 	var profile *eventlog.Profile
 	if r.o.Profile {
 		c.Profile = func(step int64, events []trace.Event, ops []executor.OpTime) {
@@ -90,15 +78,38 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	result = r.Monitor.Result(done)
 	result.Profile = profile
 	if result.Steps >= trustedSteps && result.ShareOfRoofline > tooFast && !inCaches(r.Job.Plan) {
-		then := "are measured again next time"
-		if err := r.Rig.Forget(); err != nil {
-			then = fmt.Sprintf("spillway devices --calibrate measures them again (%v)", err)
-		}
-		result.Notices = append(slices.Clip(result.Notices), fmt.Sprintf("steps took %.0f%% of the time that the rates of this computer allow at least: those were measured while it was busy, and %s",
-			100/result.ShareOfRoofline, then))
+		result.Notices = append(slices.Clip(result.Notices), r.distrustRates(result.ShareOfRoofline))
 	}
 	result.Data, result.Epochs, result.WarmupSteps = &r.Corpus.Summary, r.Corpus.Epochs(), c.Schedule.Warmup
 	return result, nil
+}
+
+// trainConfig is what the recipe says of the loop.
+func (r *Run) trainConfig() train.Config {
+	t, e, out := r.Recipe.Training, r.Recipe.Eval, r.Recipe.Output
+	c := train.Config{
+		Iterations: r.Corpus.Steps, Schedule: t.Scheduler, LossScale: t.LossScale, Seed: t.Seed, JournalEvery: out.JournalEvery, AllowChanges: out.AllowChanges,
+		Notice: r.o.Notice, TraceLast: r.o.TraceLast,
+	}
+	c.Schedule.Warmup = t.Warmup(r.Corpus.Steps)
+	if !r.o.NoSave {
+		c.Started = func(int64) error { return r.Recipe.WriteRun(r.out) }
+		c.Save = &train.Save{Dir: checkpoint.Dir{Path: r.out, Keep: out.Keep}, Every: out.SaveSteps, Claimed: true}
+	}
+	if r.Corpus.Eval != nil {
+		c.Evaluate = &train.Evaluation{Every: e.Steps, Feed: r.Corpus.Eval, Batches: e.Batches, Patience: e.Patience, KeepBest: e.KeepBest || e.Patience > 0}
+	}
+	return c
+}
+
+// distrustRates has the rates of this computer measured again, after steps that were faster than they allow, and
+// says so.
+func (r *Run) distrustRates(shareOfRoofline float64) string {
+	then := "are measured again next time"
+	if err := r.Rig.Forget(); err != nil {
+		then = fmt.Sprintf("spillway devices --calibrate measures them again (%v)", err)
+	}
+	return fmt.Sprintf("steps took %.0f%% of the time that the rates of this computer allow at least: those were measured while it was busy, and %s", 100/shareOfRoofline, then)
 }
 
 // record has a run recorded in the event log of its folder, from its first step on. What

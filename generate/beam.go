@@ -41,9 +41,6 @@ func (b BeamSearch) check(r *Request) error {
 	return s.Check()
 }
 
-// never is the score of what must not be chosen.
-const never = float32(-1e9)
-
 // beam is a text that is extended, or one that has ended.
 type beam struct {
 	q      Sequence // nil where it has ended

@@ -125,16 +125,7 @@ func TestDrawnTexts(t *testing.T) {
 	} {
 		r.Prompt, r.MaxNewTokens = text(1, 7), 20
 		results := func(e generate.Engine) (list []string) {
-			g, err := generate.New(e, nil, r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, err := range g.All(context.Background()) {
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, one := range g.Results() {
+			for _, one := range finished(t, e, r).Results() {
 				ids := ""
 				for _, token := range one.Tokens {
 					ids += fmt.Sprint(" ", token.ID, len(token.Top))

@@ -33,6 +33,13 @@ func TestLongSessionsStayFlat(t *testing.T) {
 		}
 		return done
 	}
+	staysFlat(t, cycle)
+}
+
+// staysFlat wants cycles, which give how many tokens they computed, to take no more of the heap and no
+// goroutine after the first one.
+func staysFlat(t *testing.T, cycle func() int) {
+	t.Helper()
 	measure := func() (heap uint64, goroutines int) {
 		runtime.GC()
 		var m runtime.MemStats
@@ -58,8 +65,13 @@ func TestStepsAllocateNothing(t *testing.T) {
 		all = append(all, add(t, s, text(uint64(i), 5)))
 	}
 	step(t, s)
-	token := []int32{3}
-	ctx := context.Background()
+	allocatesNothing(t, s, all...)
+}
+
+// allocatesNothing wants steps that add a token to sequences to allocate nothing.
+func allocatesNothing(t *testing.T, s generate.Engine, all ...generate.Sequence) {
+	t.Helper()
+	token, ctx := []int32{3}, context.Background()
 	if n := testing.AllocsPerRun(100, func() {
 		for _, q := range all {
 			q.Logits()

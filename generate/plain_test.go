@@ -238,20 +238,7 @@ func TestGenerationIsCancelled(t *testing.T) {
 // text sum to that of the text as a prompt.
 func TestLogprobs(t *testing.T) {
 	e := plain(t, 16)
-	run := func(r generate.Request) *generate.Generation {
-		t.Helper()
-		g, err := generate.New(e, nil, r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, err := range g.All(context.Background()) {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		return g
-	}
-	first := run(generate.Request{Prompt: prompt, MaxNewTokens: 5, Logprobs: true, TopLogprobs: 3})
+	first := finished(t, e, generate.Request{Prompt: prompt, MaxNewTokens: 5, Logprobs: true, TopLogprobs: 3})
 	text := slices.Clone(prompt)
 	for _, token := range first.Results()[0].Tokens {
 		if token.Top[0].ID != token.ID || token.Top[0].Logprob != token.Logprob || token.Top[1].Logprob > token.Logprob || len(token.Top) != 3 {
@@ -259,7 +246,7 @@ func TestLogprobs(t *testing.T) {
 		}
 		text = append(text, token.ID)
 	}
-	whole := run(generate.Request{Prompt: text, MaxNewTokens: 1, PromptLogprobs: true}).Prompt()
+	whole := finished(t, e, generate.Request{Prompt: text, MaxNewTokens: 1, PromptLogprobs: true}).Prompt()
 	if len(whole) != len(text) {
 		t.Fatalf("%d tokens of the prompt", len(whole))
 	}

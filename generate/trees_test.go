@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -174,19 +173,6 @@ func TestTreesStayFlat(t *testing.T) {
 		g := finished(t, s, generate.Request{Prompt: text(3, 9), Samples: 2, Sampler: generate.Sampler{Temperature: 0.8}, Speculation: &generate.Speculation{Drafter: drafter, Most: 7, Branches: 3}})
 		return g.Statistics().NewTokens
 	}
-	measure := func() (heap uint64, goroutines int) {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc, runtime.NumGoroutine()
-	}
-	cycle()
-	heap, goroutines := measure()
-	for done := 0; done < *longTokens; {
-		done += cycle()
-	}
-	if after, running := measure(); after > heap+256<<10 || running > goroutines {
-		t.Errorf("the heap went from %d to %d bytes, %d goroutines became %d", heap, after, goroutines, running)
-	}
+	staysFlat(t, cycle)
 	empty(t, "after all", s)
 }

@@ -1,7 +1,6 @@
 package generate_test
 
 import (
-	"context"
 	"testing"
 
 	"spillway/executor"
@@ -78,18 +77,7 @@ func TestWatchingAllocatesNothing(t *testing.T) {
 	q := add(t, s, text(1, 5))
 	step(t, s)
 	s.Watch(w)
-	ctx, token := context.Background(), []int32{3}
-	if n := testing.AllocsPerRun(100, func() {
-		q.Logits()
-		if err := q.Append(token...); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Step(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}); n > 0 {
-		t.Errorf("%v allocations a step", n)
-	}
+	allocatesNothing(t, s, q)
 }
 
 // A watcher hears of every token that came of guesses, however many a step has, and takes none for a

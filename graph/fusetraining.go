@@ -6,10 +6,10 @@ import (
 	"spillway/op"
 )
 
-// FuseTraining gives a program that is to be differentiated with fused ops in place of those they stand for, wherever
-// has says that the device has kernels for them and for their gradients: attention that reads q, k and v where one
-// matmul has put them, and matmuls that add what their result is added to. It never changes the program, which it
-// gives itself where nothing is to be done.
+// FuseTraining puts fused ops into a program that is to be differentiated, wherever has says that the device has
+// kernels for them and for their gradients. There are two: attention that reads q, k and v where one matmul has put
+// them, and matmuls that add what their result is added to. It gives a new program, or the same one where nothing is
+// to be done.
 func FuseTraining(p *Program, has func(op.Call) bool) *Program {
 	f := newFuser(p, has)
 	fused := false

@@ -218,7 +218,7 @@ func (b *Builder) Rope(x, positions, freq Value, heads int64, scale float64) Val
 }
 
 // AttentionMasks are the optional operands of attention: documents and padding [B S] i32, and a mask
-// [T S], [H T S] or [B H T S], with 1 for what is the same, that is added to the scores as PyTorch's
+// [T S], [H T S] or [B H T S] (1 for a dimension along which it is the same) that is added to the scores as PyTorch's
 // attn_mask is. A mask that is learned, such as a bias by relative position, gets its gradient.
 type AttentionMasks struct{ Segments, KeyMask, Mask Value }
 

@@ -13,27 +13,11 @@ import (
 	"testing"
 
 	"spillway/dtype"
+	"spillway/internal/reference"
 	"spillway/internal/vfs"
 	"spillway/shape"
 	"spillway/tensorfile"
 )
-
-// asset finds a folder of shared/assets in or above the repository.
-func asset(t *testing.T, name string) string {
-	t.Helper()
-	dir, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for parent := filepath.Dir(dir); parent != dir; dir, parent = parent, filepath.Dir(parent) {
-		path := filepath.Join(parent, "shared", "assets", name)
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	t.Skipf("shared/assets/%s is not on this machine", name)
-	return ""
-}
 
 func openFolder(t *testing.T, dir string) *Folder {
 	t.Helper()
@@ -97,7 +81,7 @@ func TestFolderComesBack(t *testing.T) {
 
 // A trained Llama: every tensor its shape, and the same bytes when written.
 func TestStories(t *testing.T) {
-	dir := asset(t, "stories260k")
+	dir := reference.Asset(t, "stories260k")
 	f := openFolder(t, dir)
 	c := f.Config
 	if c.ModelType != "llama" || c.Layers != 5 || c.Heads != 8 || c.KVHeads != 4 || c.HeadDim != 8 || !c.Tied || c.Type != dtype.F32 || c.Rope.Theta != 10000 {

@@ -103,7 +103,7 @@ func (p *puller) continued(ctx context.Context, f file, blob string, so *far) (p
 	if err != nil {
 		return false, err
 	}
-	count := func(now int64, fetched int64) { p.add(now-so.counted, fetched); so.counted = now }
+	count := func(now, fetched int64) { p.add(now-so.counted, fetched); so.counted = now }
 	if have > f.Size {
 		return false, restart(out, fmt.Errorf("there are more than its %d bytes already", f.Size))
 	}
@@ -126,30 +126,9 @@ func (p *puller) continued(ctx context.Context, f file, blob string, so *far) (p
 			sum, have = f.hash(), 0
 			count(0, 0)
 		}
-		buffer, store := make([]byte, 1<<20), p.options.store
-		if store == nil {
-			store = (*os.File).Write
-		}
-		for {
-			n, err := r.Body.Read(buffer)
-			if n > 0 {
-				if have+int64(n) > f.Size {
-					return false, restart(out, fmt.Errorf("the hub sends more than the %d bytes it said", f.Size))
-				}
-				if _, err := store(out, buffer[:n]); err != nil {
-					return false, notStored(err)
-				}
-				sum.Write(buffer[:n])
-				have += int64(n)
-				count(have, int64(n))
-			}
-			if err == io.EOF && have == f.Size {
-				break
-			}
-			if err != nil {
-				progress, so.most = have > so.most, max(so.most, have)
-				return progress, passing{fmt.Errorf("the connection ended at %d of %d bytes: %w", have, f.Size, err)}
-			}
+		if have, err = p.receive(r.Body, f, out, sum, have, count); err != nil {
+			progress, so.most = have > so.most, max(so.most, have)
+			return progress, err
 		}
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != f.sum() {
@@ -162,6 +141,35 @@ func (p *puller) continued(ctx context.Context, f file, blob string, so *far) (p
 		return false, notStored(err)
 	}
 	return true, errors.Join(os.Rename(blob+partial, blob), vfs.OS.SyncDir(filepath.Dir(blob)))
+}
+
+// receive stores what comes of a file after the bytes that there are, counts it and adds it to the sum, and
+// gives how many bytes there are then. After a connection that ended they are the file's, and may be gone on with.
+func (p *puller) receive(body io.Reader, f file, out *os.File, sum io.Writer, have int64, count func(now, fetched int64)) (int64, error) {
+	buffer, store := make([]byte, 1<<20), p.options.store
+	if store == nil {
+		store = (*os.File).Write
+	}
+	for {
+		n, err := body.Read(buffer)
+		if n > 0 {
+			if have+int64(n) > f.Size {
+				return 0, restart(out, fmt.Errorf("the hub sends more than the %d bytes it said", f.Size))
+			}
+			if _, err := store(out, buffer[:n]); err != nil {
+				return 0, notStored(err)
+			}
+			sum.Write(buffer[:n])
+			have += int64(n)
+			count(have, int64(n))
+		}
+		if err == io.EOF && have == f.Size {
+			return have, nil
+		}
+		if err != nil {
+			return have, passing{fmt.Errorf("the connection ended at %d of %d bytes: %w", have, f.Size, err)}
+		}
+	}
 }
 
 // notStored is an error of the disk.

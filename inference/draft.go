@@ -53,9 +53,10 @@ func (m *Model) StartGuessing(ctx context.Context, name string, size Size, fewer
 // limitError says that a model that guesses leaves no memory for the other one.
 type limitError struct{ error }
 
-// StartDraft prepares who guesses tokens of texts of a size, which says how many: DraftLookup, DraftSelf, or another model by its folder, which
-// must have the same tokens. A model that guesses is loaded before the one it guesses for, whose memory
-// is what the first leaves of limits; it is never read from disk, from where guesses would not pay. The caller closes it, after the engine that it guesses for.
+// StartDraft prepares who guesses tokens of texts of a size, which says how many: DraftLookup,
+// DraftSelf, or another model by its folder, which must have the same tokens. A model that guesses is
+// loaded before the one it guesses for, which gets what it leaves of the limits. It is never read from
+// disk, from where guesses would not pay. The caller closes it, after the engine that it guesses for.
 func (m *Model) StartDraft(ctx context.Context, name string, size Size) (d *Draft, err error) {
 	d = &Draft{Name: name, Most: int(size.Drafts), Branches: int(size.Branches)}
 	if name == DraftLookup {
@@ -94,30 +95,38 @@ func (m *Model) StartDraft(ctx context.Context, name string, size Size) (d *Draf
 	if err != nil {
 		return nil, fmt.Errorf("the model that guesses: %w", err)
 	}
+	if err := m.leaveMemory(e, small.Name); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	d.Engine, d.drafter = e, generate.NewModelDrafter(e.Engine)
+	return d, nil
+}
+
+// leaveMemory takes what a model that guesses takes off the limits of the one it guesses for.
+func (m *Model) leaveMemory(guesses *Engine, name string) error {
 	if m.s.MaxMemory != "" {
 		limit, err := units.ParseBytes(m.s.MaxMemory)
-		taken := units.Bytes(e.PredictedPeak())
+		taken := units.Bytes(guesses.PredictedPeak())
 		switch {
 		case err != nil:
-			return nil, errors.Join(fmt.Errorf("max memory %q and a model that guesses: give one size, which is for both", m.s.MaxMemory), e.Close())
+			return fmt.Errorf("max memory %q and a model that guesses: give one size, which is for both", m.s.MaxMemory)
 		case taken >= limit:
-			return nil, errors.Join(limitError{fmt.Errorf("%s takes %v to guess, and both models may take %v; allow more, or guess with %s, which takes none", small.Name, taken, limit, DraftLookup)}, e.Close())
+			return limitError{fmt.Errorf("%s takes %v to guess, and both models may take %v; allow more, or guess with %s, which takes none", name, taken, limit, DraftLookup)}
 		}
 		m.s.MaxMemory, m.s.guessing = fmt.Sprintf("%dB", int64(limit-taken)), taken
 	}
 	if limit := m.s.MaxHost; limit > 0 {
-		peak := e.Run.Plan.Peak()
+		peak := guesses.Run.Plan.Peak()
 		taken := units.Bytes(peak[plan.Pinned] + peak[plan.OnHost])
-		if e.Rig.Machine.Devices[0].Shared { // a CPU's memory is the host's
+		if guesses.Rig.Machine.Devices[0].Shared { // a CPU's memory is the host's
 			taken += units.Bytes(peak[plan.OnDevice])
 		}
 		if taken >= limit {
-			return nil, errors.Join(limitError{fmt.Errorf("%s takes %v of host memory to guess, and both models may take %v; allow more, or guess with %s, which takes none", small.Name, taken, limit, DraftLookup)}, e.Close())
+			return limitError{fmt.Errorf("%s takes %v of host memory to guess, and both models may take %v; allow more, or guess with %s, which takes none", name, taken, limit, DraftLookup)}
 		}
 		m.s.MaxHost -= taken
 	}
-	d.Engine, d.drafter = e, generate.NewModelDrafter(e.Engine)
-	return d, nil
+	return nil
 }
 
 // Speculation is how an engine's texts are guessed: no more tokens than pay, by forecast.

@@ -2,7 +2,6 @@ package inference
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 
 	"spillway"
 	"spillway/dtype"
-	"spillway/machine"
 	"spillway/quant"
 	"spillway/rig"
 	"spillway/run"
@@ -35,9 +33,9 @@ func Replan(dir string, memory int64) (*spillway.Run, error) {
 	if was == nil || was.Cache == nil {
 		return nil, fmt.Errorf("the event log in %s has no plan to generate yet", dir)
 	}
-	var on machine.Machine
-	if err := json.Unmarshal(recorded.Machine, &on); err != nil || len(on.Devices) == 0 {
-		return nil, fmt.Errorf("the event log in %s does not say on which machine the run is: %w", dir, err)
+	on, err := recorded.On()
+	if err != nil {
+		return nil, err
 	}
 	given := map[string]string{}
 	for _, s := range recorded.Settings {

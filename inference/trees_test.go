@@ -2,36 +2,17 @@ package inference
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"spillway/generate"
+	"spillway/internal/reference"
 )
-
-// trained is a folder with a small model that was really trained.
-func trained(t *testing.T) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		found := filepath.Join(dir, "shared", "assets", "stories260k")
-		if _, err := os.Stat(filepath.Join(found, "config.json")); err == nil {
-			return found
-		}
-		if dir == filepath.Dir(dir) {
-			t.Skip("no shared/assets/stories260k in any folder above: this test needs the real model")
-		}
-	}
-}
 
 // Of a model that was really trained more tokens come of a step with a tree of guesses than with one continuation, guessed by the
 // model in 4 bits, greedy and sampled. The text is that without guesses, and memory is as planned.
 func TestTreesOfGuesses(t *testing.T) {
-	dir := trained(t)
+	dir := reference.Asset(t, "stories260k")
 	for _, temperature := range []float64{0, 1} {
 		r := generate.Request{Prompt: []int32{1, 403, 407, 261, 378}, MaxNewTokens: 250, Sampler: generate.Sampler{Temperature: temperature, Seed: 3}}
 		want, _ := guessedWith(t, dir, Size{Context: 256}, r)

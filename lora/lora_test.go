@@ -252,7 +252,7 @@ func TestQLoRAHoldsTheBaseIn4Bits(t *testing.T) {
 	for _, p := range m.Params {
 		base := strings.HasSuffix(p.Name, "_proj.weight")
 		if (p.Type.DType == quant.NF4) != base {
-			t.Errorf("%s rests as %v", p.Name, p.Type)
+			t.Errorf("%s is stored as %v", p.Name, p.Type)
 		}
 	}
 	restored := 0

@@ -42,15 +42,13 @@ const (
 	diskRead units.Rate = 2e9 // a plain NVMe drive; it writes half as fast
 )
 
-// What matmuls of few rows with packed weights reach on a GPU next to the time of a short kernel: they read codes at a
-// share of the memory's rate, a lower one where codes are looked up in a table, as those of nf4
-// are; several rows are bound by decoding codes for each of them, at a share of the rate of f32. With these, steps of the
-// Llama-3-8B shape take what they take on an H200: 2.5 ms in nf4, 2.7 in fp8, 2.0 in Q4_K_M, 3.4
-// for four rows of it.
+// What matmuls of few rows with packed weights reach on a GPU, next to the time of a short kernel.
+// With these, steps of the Llama-3-8B shape take what they take on an H200: 2.5 ms in nf4, 2.7 in
+// fp8, 2.0 in Q4_K_M, 3.4 for four rows of it.
 const (
-	PackedRead    = 0.9
-	PackedLookup  = 0.57
-	PackedCompute = 0.3
+	PackedRead    = 0.9  // of the memory's rate, in reading codes
+	PackedLookup  = 0.57 // the same where codes are looked up in a table, as those of nf4
+	PackedCompute = 0.3  // of the rate of f32: several rows are bound by decoding codes for each
 )
 
 // Complete fills every figure that has no source yet: with what is published of a GPU that
@@ -110,10 +108,11 @@ func (d *Device) assumeGPU() (server bool) {
 	return known && model.server()
 }
 
-// ForPlans is the machine with what forecasts need to know of GPUs and descriptions do not say: a typical time of short kernels,
-// of which an iteration is hundreds and each would be forecast to take as long as a launch otherwise, and what matmuls keep of a
-// rate that nobody has measured when they go on without pauses. Of a GPU without a name so little is known that a launch for each
-// kernel will do, but in steps that generate.
+// ForPlans is the machine with two figures of GPUs that descriptions do not give and forecasts need:
+// a typical time of short kernels, since an iteration has hundreds of them, which would otherwise be
+// forecast as long as a launch; and the share of a rate that matmuls reach when they go on without
+// pauses. A GPU without a known name gets them for steps that generate alone: little else is known of
+// it, and a launch for each kernel will do.
 func (m Machine) ForPlans(generate bool) Machine {
 	m.Devices = slices.Clone(m.Devices)
 	for i := range m.Devices {

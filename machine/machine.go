@@ -148,7 +148,7 @@ func (m Machine) Check() error {
 	seen := map[string]bool{}
 	for _, d := range m.Devices {
 		if d.Name == "" || seen[d.Name] {
-			return fmt.Errorf("machine %q: the device name %q is empty or used twice; name devices gpu0, gpu1, cpu0 ...", m.Name, d.Name)
+			return fmt.Errorf("machine %q: the device name %q is empty or used twice; name devices gpu0, gpu1, cpu0 and so on", m.Name, d.Name)
 		}
 		seen[d.Name] = true
 		if err := d.check(); err != nil {

@@ -13,9 +13,9 @@ import (
 	"spillway/trace"
 )
 
-// Of a run that goes on, lanes are shown as long as they worked in the newest step that was timed,
-// next to the forecast, and tiers against what the machine has; also when the log grows, and after the
-// run has ended nothing of it is held open.
+// Of a run that goes on, the share of the newest timed step in which each lane worked is shown next to
+// the forecast, and tiers next to what the machine has, also while the log grows. Nothing of a run that
+// has ended is held open.
 func TestLanesOfARun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	if err := os.Mkdir(dir, 0o755); err != nil {

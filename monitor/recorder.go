@@ -179,12 +179,12 @@ func (r *Recorder) writePlan(done int64) {
 // driver is what the drivers of GPUs count for the program, in bytes; 0 where nobody counts.
 func (r *Recorder) Report(report train.Report, driver int64) *eventlog.Iteration {
 	if r == nil || r.run == nil {
-		it := IterationOf(report)
+		it := iterationOf(report)
 		return &it
 	}
 	r.writePlan(report.Iteration - 1)
 	it := &r.iteration
-	*it = IterationOf(report)
+	*it = iterationOf(report)
 	it.UnixNano, it.Tiers, it.DriverBytes = time.Now().UnixNano(), r.tiers, driver
 	if f := r.plan.Forecast; f != nil {
 		it.Forecast, it.Bound = f.StepSeconds, eventlog.ResourceOf(f.Bound)
@@ -211,8 +211,8 @@ func (r *Recorder) counted(it *eventlog.Iteration) {
 	r.rules.placed(it.Step, clean, c.BytesIn, c.BytesOut, f.BytesIn, f.BytesOut)
 }
 
-// IterationOf is a training report as event logs have it.
-func IterationOf(r train.Report) eventlog.Iteration {
+// iterationOf is a training report as event logs have it.
+func iterationOf(r train.Report) eventlog.Iteration {
 	return eventlog.Iteration{Step: r.Iteration, MaxSteps: r.Iterations, Loss: r.Loss, GradNorm: r.GradNorm, LR: r.LR, EvalLoss: r.EvalLoss, Perplexity: r.Perplexity,
 		LossScale: r.LossScale, Skipped: r.Skipped, StateBytes: r.StateBytes, Compressed: r.Compressed, Seconds: r.SecondsPerIteration, TokensPerSecond: r.TokensPerSecond,
 		ShareOfRoofline: r.ShareOfRoofline, PredictedBytes: r.PredictedBytes, MeasuredBytes: r.MeasuredBytes, ETA: r.ETA, Tokens: r.Tokens, FeedSeconds: r.FeedSeconds, Traced: r.Traced}

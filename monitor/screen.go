@@ -248,15 +248,15 @@ func (d *painter) state(s State, line string) string {
 // generating is the line of a run that generates texts.
 func (d *painter) generating(r RunInfo, line string, wide bool) string {
 	g := r.Generated
-	line += pad(fmt.Sprintf("%d tokens", g.TotalNew), 16) + pad("", 9) + pad(fmt.Sprintf("%.0f", RateOf(r)), 10) + pad(shareText(g.ShareOfRoofline), 10) + pad(fmt.Sprintf("%d open", g.Sequences), 12) + pad(string(r.State), 11)
+	line += pad(fmt.Sprintf("%d tokens", g.TotalNew), 16) + pad("", 9) + pad(fmt.Sprintf("%.0f", rateOf(r)), 10) + pad(shareText(g.ShareOfRoofline), 10) + pad(fmt.Sprintf("%d open", g.Sequences), 12) + pad(string(r.State), 11)
 	if wide {
 		line += pad(g.Bound.String(), 16) + fmt.Sprintf(" %v of %v", units.Bytes(g.MeasuredBytes), units.Bytes(g.PredictedBytes))
 	}
 	return d.state(r.State, clip(line, d.width))
 }
 
-// RateOf is the newest rate of a run in tokens a second: trained on, or new ones.
-func RateOf(r RunInfo) float64 {
+// rateOf is the newest rate of a run in tokens a second: trained on, or new ones.
+func rateOf(r RunInfo) float64 {
 	if r.Last != nil {
 		return r.Last.TokensPerSecond
 	}
@@ -427,7 +427,7 @@ func (at Snapshot) Lines() (list []string) {
 	}
 	for _, r := range at.Runs {
 		if g := r.Generated; g != nil {
-			list = append(list, fmt.Sprintf("%s run %s %s tokens %d tokens/s %.0f roofline %s limited by %s sequences %d pages %d of %d", stamp, printable(filepath.Base(r.Dir)), r.State, g.TotalNew, RateOf(r),
+			list = append(list, fmt.Sprintf("%s run %s %s tokens %d tokens/s %.0f roofline %s limited by %s sequences %d pages %d of %d", stamp, printable(filepath.Base(r.Dir)), r.State, g.TotalNew, rateOf(r),
 				shareText(g.ShareOfRoofline), g.Bound, g.Sequences, g.PagesUsed, g.Pages))
 			continue
 		}

@@ -25,8 +25,9 @@ func NewCrossAttention(width, other, heads int64) *CrossAttention {
 	return &CrossAttention{NewLinear(width, width), NewLinear(other, width), NewLinear(other, width), NewLinear(width, width), heads, 0}
 }
 
-// Forward maps x [B T D] and what it looks at [B S other] to [B T D]. mask [T S], [H T S] or [B H T S] is added to the
-// scores and gets a gradient, keys [B S] i32 is 0 where nothing may look; both may be no values. Allowed makes a mask of ones and zeros.
+// Forward maps x [B T D], which looks at other [B S W], to [B T D]. Mask [T S], [H T S] or [B H T S] is added to the
+// scores and gets a gradient; Allowed makes one of ones and zeros. Keys [B S] i32 is 0 where nothing may look. The
+// zero Value stands for none of either.
 func (a *CrossAttention) Forward(b *graph.Builder, x, other, mask, keys graph.Value) graph.Value {
 	width := b.TypeOf(x).Shape.Last()
 	attr := op.Attr{Heads: a.Heads, KVHeads: a.Heads, Scale: 1 / math.Sqrt(float64(width)/float64(max(a.Heads, 1))), Prob: a.Dropout}

@@ -5,9 +5,9 @@ import (
 	"spillway/graph"
 )
 
-// NextToken ends a language model: the logits [B T V] of x [B T D], or of the rows of it that are
-// asked for, where the task is to infer or to generate, else the mean cross-entropy [1] of batch
-// part "targets" [B T], for which the logits are never held whole.
+// NextToken ends a language model. Where the task is to infer or to generate it gives the logits
+// [B T V] of x [B T D], or of the rows that are asked for. Else it gives the mean cross-entropy [1]
+// of batch part "targets" [B T]; the logits are never held whole for it.
 func NextToken(b *graph.Builder, x graph.Value, head *Linear) graph.Value {
 	return head.last(b, x, func(x graph.Value) graph.Value {
 		switch {

@@ -251,7 +251,7 @@ func (n *FormulaNode) Compute(x, y, z float32, flush func(state int) bool) float
 }
 
 // Values computes all nodes of one element, behind the values that are given: weight, gradient, states and
-// scalars. Norms are those given, by node; nil stops before the first that is needed.
+// scalars. Norms are those given, by node; one that is not given is 0.
 func (f *Formula) Values(values []float32, norms map[int]float32, flush func(state int) bool) []float32 {
 	for i := range f.Nodes {
 		n := &f.Nodes[i]

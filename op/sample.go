@@ -90,46 +90,9 @@ func (s Sampling) draw(logits []float64) int32 {
 	if s.Temperature <= 0 {
 		return int32(best)
 	}
-	slices.SortStableFunc(order, func(a, b int) int { // the most likely last, of equal ones the highest id
-		switch {
-		case scores[a] < scores[b]:
-			return -1
-		case scores[a] > scores[b]:
-			return 1
-		}
-		return a - b
-	})
-	for len(order) > 0 && math.IsInf(float64(scores[order[0]]), -1) {
-		order = order[1:]
-	}
-	if k := int(s.TopK); k > 0 && k < len(order) {
-		least := scores[order[len(order)-k]]
-		first := slices.IndexFunc(order, func(i int) bool { return scores[i] >= least })
-		order = order[first:]
-	}
 	weight := func(i int) float64 { return math.Exp(float64(scores[i]) - top) }
-	total := func() (sum float64) {
-		for _, i := range order {
-			sum += weight(i)
-		}
-		return sum
-	}
-	if s.Drop > 0 {
-		all, gone := total(), 0.0
-		for len(order) > 1 {
-			if gone += float64(float32(float64(float32(weight(order[0]))) / all)); float32(gone) > s.Drop {
-				break
-			}
-			order = order[1:]
-		}
-	}
-	if s.MinP > 0 {
-		all := total()
-		least := s.MinP * float32(1/all)
-		order = slices.DeleteFunc(order, func(i int) bool { return float64(scores[i]) != top && float32(weight(i)/all) < least })
-	}
-	slices.Sort(order)
-	left, last := total()*float64(s.Stream.Uniform(s.Position)), order[0]
+	order = s.filter(scores, order, weight)
+	left, last := totalWeight(order, weight)*float64(s.Stream.Uniform(s.Position)), order[0]
 	for _, i := range order {
 		w := weight(i)
 		if w == 0 {
@@ -140,6 +103,52 @@ func (s Sampling) draw(logits []float64) int32 {
 		}
 	}
 	return int32(last)
+}
+
+func totalWeight(ids []int, weight func(int) float64) (all float64) {
+	for _, i := range ids {
+		all += weight(i)
+	}
+	return all
+}
+
+// filter is the tokens that top-k, top-p and min-p leave of some, in the order of their ids. The most likely
+// one weighs 1.
+func (s Sampling) filter(scores []float32, order []int, weight func(int) float64) []int {
+	slices.SortStableFunc(order, func(a, b int) int { // the most likely last, of equal ones the highest id
+		switch {
+		case scores[a] < scores[b]:
+			return -1
+		case scores[a] > scores[b]:
+			return 1
+		}
+		return a - b
+	})
+	top := scores[order[len(order)-1]]
+	for len(order) > 0 && math.IsInf(float64(scores[order[0]]), -1) {
+		order = order[1:]
+	}
+	if k := int(s.TopK); k > 0 && k < len(order) {
+		least := scores[order[len(order)-k]]
+		first := slices.IndexFunc(order, func(i int) bool { return scores[i] >= least })
+		order = order[first:]
+	}
+	if s.Drop > 0 {
+		all, gone := totalWeight(order, weight), 0.0
+		for len(order) > 1 {
+			if gone += float64(float32(float64(float32(weight(order[0]))) / all)); float32(gone) > s.Drop {
+				break
+			}
+			order = order[1:]
+		}
+	}
+	if s.MinP > 0 {
+		all := totalWeight(order, weight)
+		least := s.MinP * float32(1/all)
+		order = slices.DeleteFunc(order, func(i int) bool { return scores[i] != top && float32(weight(i)/all) < least })
+	}
+	slices.Sort(order)
+	return order
 }
 
 func (l *CaseList) sample() {

@@ -155,7 +155,9 @@ var tensorPrograms = map[string]func(b *trial) graph.Value{
 	"matmul_row": multiplied(false), "matmul_column": multiplied(false), "matmul_dot": multiplied(false), "matmul_transposed": multiplied(true),
 	"mask_all": masked(false), "mask_heads": masked(false), "mask_samples": masked(false), "mask_samples_heads": masked(false), "mask_causal": masked(true),
 	"upsample_nearest": layer(nn.Upsample{Scale: 1.5, Mode: op.Nearest}), "upsample_bilinear": layer(nn.Upsample{Scale: 1.5, Mode: op.Linear}), "upsample_bicubic": layer(nn.Upsample{Scale: 1.5, Mode: op.Cubic}),
-	"avg_pool2d_layer": layer(nn.NewAvgPool2d(3, 2, 1)), "celu": layer(nn.CELU(1.7)), "softshrink": layer(nn.Softshrink(0.5)), "hardshrink": layer(nn.Hardshrink(0.5)), "tanhshrink": layer(nn.Tanhshrink{}), "glu": layer(nn.GLU(3)),
+	"avg_pool2d_layer": layer(nn.NewAvgPool2d(3, 2, 1)), "avg_pool1d_layer": layer(nn.NewAvgPool1d(2, 0, 0)), "max_pool1d_layer": layer(nn.NewMaxPool1d(3, 2, 1)),
+	"avg_pool3d_layer": layer(nn.NewAvgPool3d(3, 2, 1)), "max_pool3d_layer": layer(nn.NewMaxPool3d(3, 2, 1)),
+	"celu": layer(nn.CELU(1.7)), "softshrink": layer(nn.Softshrink(0.5)), "hardshrink": layer(nn.Hardshrink(0.5)), "tanhshrink": layer(nn.Tanhshrink{}), "glu": layer(nn.GLU(3)),
 	"lstm_states": recurrent(nn.NewLSTM(3, 5, 2, true)), "gru_states": recurrent(nn.NewGRU(3, 5, 2, true)), "rnn_states": recurrent(nn.NewRNN(3, 5, 2, true)),
 	"mask_relative": func(b *trial) graph.Value {
 		q, k, v := b.real("q"), b.real("k"), b.real("v")

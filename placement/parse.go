@@ -114,7 +114,7 @@ func ParseMemory(text string, here Memory) (Memory, error) {
 }
 
 func (m *Memory) set(key string, size any, devices int) error {
-	n, err := ParseSize(fmt.Sprint(size))
+	n, err := parseSize(fmt.Sprint(size))
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
@@ -154,9 +154,9 @@ var sizeUnits = []struct {
 	bytes float64
 }{{"TIB", 1 << 40}, {"TB", 1e12}, {"GIB", 1 << 30}, {"MIB", 1 << 20}, {"KIB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}}
 
-// ParseSize reads a size by accelerate's rules: "10GiB", "1.5GB", "800Mb" (bits), or
+// parseSize reads a size by accelerate's rules: "10GiB", "1.5GB", "800Mb" (bits), or
 // an integer of bytes, with or without a B.
-func ParseSize(text string) (int64, error) {
+func parseSize(text string) (int64, error) {
 	if n, err := strconv.ParseInt(strings.TrimSuffix(text, "B"), 10, 64); err == nil && n >= 0 {
 		return n, nil
 	}

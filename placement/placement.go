@@ -1,4 +1,4 @@
-// Package placement is the user's word on where a model's weights rest, in the
+// Package placement is the user's word on where a model's weights are stored, in the
 // language of Hugging Face's device_map and max_memory.
 //
 // A Map is one of four words, or names of modules with their places. A model's

@@ -40,7 +40,7 @@ func TestMapByNames(t *testing.T) {
 	}
 }
 
-// Tied weights rest once: the head runs elsewhere and reads them there.
+// Tied weights are stored once: the head runs elsewhere and reads them there.
 func TestMapOfTiedWeights(t *testing.T) {
 	places, _, err := placesOf(t, tiny.Llama, `{"model.embed_tokens": 0, "lm_head": 0, "model.layers": 0, "model.norm": 1}`)
 	if err != nil {

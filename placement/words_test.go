@@ -39,7 +39,7 @@ func TestWordsAgainstAccelerate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range fixture.Sizes {
-		if got, err := ParseSize(text); err != nil || got != want {
+		if got, err := parseSize(text); err != nil || got != want {
 			t.Errorf("%s is %d (%v), accelerate says %d", text, got, err, want)
 		}
 	}

@@ -1,12 +1,12 @@
 // Package quant quantizes tensors and decodes them again. A Codec is a block format, one
 // file each: it registers itself with its name, its layout and plain functions on slices,
 // and from then on files, plans, ops and devices know it. Those here are the formats of the
-// bitsandbytes library, bit for bit, and 8-bit floats by rows.
+// bitsandbytes library and of GGUF files, bit for bit, and 8-bit floats by rows.
 //
-// Numbers are taken in blocks. A block is divided by its largest magnitude, the absmax,
-// and each quotient becomes the code of the nearest of 16 or 256 fixed values. Every codec
-// has a plain form, which follows that sentence, and a fast one, which tests compare with
-// the plain one.
+// Numbers are taken in blocks. In the formats of bitsandbytes a block is divided by its
+// largest magnitude, the absmax, and each quotient becomes the code of the nearest of 16 or
+// 256 fixed values; gguf.go describes the others. Every codec has a plain form, which follows
+// its description, and a fast one, which tests compare with the plain one.
 //
 // # Storage of block types
 //

@@ -19,8 +19,8 @@ var (
 	batchSettings      = []string{"batch-size", "micro-batch-size", "seq-len"}
 )
 
-// GenerationFlags declares the settings of the cache and the steps of generation.
-func GenerationFlags(f *flag.FlagSet, g *run.Generation) {
+// generationFlags declares the settings of the cache and the steps of generation.
+func generationFlags(f *flag.FlagSet, g *run.Generation) {
 	atLeast(f, &g.Context, 1, "context", "store up to `N` tokens of each sequence, prompt included (default: what the model was made for, at most 2048)")
 	atLeast(f, &g.Streams, 1, "streams", "generate `N` sequences at once (default: 1)")
 	atLeast(f, &g.Chunk, 1, "chunk", "compute at most `N` tokens of prompts at once (default: 512 on a CPU, 2048 on a GPU)")

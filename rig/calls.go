@@ -165,7 +165,7 @@ func (w within) repeated(c op.Call) (machine.CallTime, bool) {
 	if err != nil || c.Empty() {
 		return machine.CallTime{}, false
 	}
-	key, group := t.prefix(c)+string(raw), t.group(c)
+	key, group := t.prefix()+string(raw), t.group(c)
 	if w.cached {
 		key = cachedPrefix + key
 		if group != "" {
@@ -243,7 +243,7 @@ func (t *callTimes) add(key, group string, c op.Call, took machine.CallTime) {
 }
 
 // prefix tells calls apart that take another time where f32 operands are rounded.
-func (t *callTimes) prefix(c op.Call) string {
+func (t *callTimes) prefix() string {
 	if rounds, can := t.dev.(device.TF32); can {
 		t.tf32 = rounds.TF32()
 	}

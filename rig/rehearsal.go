@@ -106,7 +106,7 @@ const smallCall = 256
 // once measures something, unless this process or an earlier one has.
 func (w within) once(key string, measure func() (time.Duration, error)) (time.Duration, bool) {
 	t := w.callTimes
-	if key = w.prefix(op.Call{}) + key; t.unknown[key] {
+	if key = w.prefix() + key; t.unknown[key] {
 		return 0, false
 	}
 	took, known := t.known[key]

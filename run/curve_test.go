@@ -14,7 +14,6 @@ import (
 	"spillway/device/cuda"
 	"spillway/dtype"
 	"spillway/machine"
-	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner/strategy"
 	"spillway/train"
@@ -197,15 +196,6 @@ func TestCurveOnTheGPU(t *testing.T) {
 	if !(mean <= apart) {
 		t.Errorf("losses are off by %v on average, PyTorch's by %v from each other", mean, apart)
 	}
-}
-
-func optimizer(t *testing.T, text string) optim.Config {
-	t.Helper()
-	o, err := optim.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
 }
 
 // agree trains on the GPU by several plans and compares their losses.

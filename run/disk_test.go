@@ -15,6 +15,7 @@ import (
 	"spillway/data"
 	"spillway/device"
 	"spillway/device/cpu"
+	"spillway/internal/runtest"
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/machine"
@@ -83,7 +84,7 @@ func (d diskTraining) run(report func(train.Report)) (losses []float64, p *plan.
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := data.NewLoader(documents(40), data.Config{Length: 12, Seed: 5})
+	l, err := data.NewLoader(runtest.Documents(40, 61), data.Config{Length: 12, Seed: 5})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"spillway/data"
 	"spillway/device"
 	"spillway/device/cpu"
+	"spillway/internal/runtest"
 	"spillway/machine"
 	"spillway/plan"
 	"spillway/planner/strategy"
@@ -49,7 +50,7 @@ func groupChild(config string) error {
 		return err
 	}
 	fmt.Println("predicted", own+int64(rig.ProgramOverhead)+job.Plan.Peak()[plan.OnDevice]+job.Plan.Peak()[plan.OnHost])
-	l, err := data.NewLoader(documents(40), data.Config{Length: 12, Seed: 5})
+	l, err := data.NewLoader(runtest.Documents(40, 61), data.Config{Length: 12, Seed: 5})
 	if err != nil {
 		return err
 	}

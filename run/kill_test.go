@@ -21,6 +21,7 @@ import (
 	"spillway/data"
 	"spillway/device"
 	"spillway/device/cpu"
+	"spillway/internal/runtest"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/train"
@@ -70,7 +71,7 @@ func child(job string) error {
 	if err != nil {
 		return err
 	}
-	l, err := data.NewLoader(documents(40), data.Config{Length: 12, Seed: 5})
+	l, err := data.NewLoader(runtest.Documents(40, 61), data.Config{Length: 12, Seed: 5})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"spillway"
 	"spillway/data"
 	"spillway/executor"
+	"spillway/internal/runtest"
 	"spillway/planner/strategy"
 	"spillway/train"
 )
@@ -79,22 +80,9 @@ func tinyLlama(tied bool, dropout float64) string {
 const tinyGPT2 = `{"model_type":"gpt2","vocab_size":61,"n_positions":16,"n_embd":24,"n_layer":2,"n_head":4,
 "resid_pdrop":0.1,"embd_pdrop":0.1,"attn_pdrop":0.1}`
 
-// documents are made-up texts of different lengths.
-type documents int
-
-func (d documents) Len() int64 { return int64(d) }
-
-func (d documents) Document(i int64) (data.Document, error) {
-	list := make([]int32, 3+(i*7)%13)
-	for k := range list {
-		list[k] = int32((i*i + 5*int64(k)*(i+1) + int64(k*k)) % 61)
-	}
-	return data.Document{Tokens: list}, nil
-}
-
 func packedFeed(t testing.TB, length int) *train.Tokens {
 	t.Helper()
-	l, err := data.NewLoader(documents(40), data.Config{Length: length, Seed: 5})
+	l, err := data.NewLoader(runtest.Documents(40, 61), data.Config{Length: length, Seed: 5})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,9 +3,6 @@ package run_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,25 +11,13 @@ import (
 	"spillway/device"
 	"spillway/device/cpu"
 	"spillway/device/sim"
+	"spillway/internal/runtest"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/planner/strategy"
 	"spillway/rig"
 	"spillway/train"
 )
-
-// remaining is a computer of which only so much host memory is left.
-func remaining(t testing.TB, bytes int64) rig.System {
-	t.Helper()
-	bytes += int64(rig.ProgramOverhead)
-	dir := t.TempDir()
-	for name, text := range map[string]string{"meminfo": fmt.Sprintf("MemTotal: 16777216 kB\nMemAvailable: %d kB\n", bytes>>10), "cpuinfo": "model name: test\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return rig.System{Proc: dir, Cgroup: dir}
-}
 
 // smallJob plans a training run of a tiny Llama with room for everything, and gives what it
 // takes and its losses.
@@ -78,7 +63,7 @@ func TestTrainingStartsWithinWhatThereIs(t *testing.T) {
 			})
 			j.Options.On = []device.Device{dev}
 		},
-		"host": func(j *spillway.Run, peak int64) { j.Options.System = remaining(t, peak*7/8) },
+		"host": func(j *spillway.Run, peak int64) { j.Options.System = runtest.Remaining(t, peak*7/8) },
 	} {
 		job, peak, want := smallJob(t, spillway.Options{})
 		before := job.Plan.Strategy
@@ -100,13 +85,13 @@ func TestTrainingStartsWithinWhatThereIs(t *testing.T) {
 // there is and what is needed.
 func TestTrainingThatCannotStart(t *testing.T) {
 	job, peak, _ := smallJob(t, spillway.Options{Choose: strategy.Uniform(false, false, strategy.SaveAll, 0)})
-	job.Options.System = remaining(t, peak-1024)
+	job.Options.System = runtest.Remaining(t, peak-1024)
 	var full *device.OutOfMemoryError
 	if _, _, err := trainFor(t, job, 1); !errors.As(err, &full) || full.Device != "host" || full.Asked < peak || full.Limit > peak {
 		t.Errorf("required: %v", err)
 	}
 	job, _, _ = smallJob(t, spillway.Options{})
-	job.Options.System = remaining(t, 64<<10)
+	job.Options.System = runtest.Remaining(t, 64<<10)
 	var fit *planner.FitError
 	if _, _, err := trainFor(t, job, 1); !errors.As(err, &full) || !errors.As(err, &fit) || fit.Budget > 64<<10 {
 		t.Errorf("64 KiB: %v", err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spillway"
+	"spillway/internal/runtest"
 	"spillway/planner/strategy"
 	"spillway/train"
 )
@@ -22,7 +23,7 @@ func TestRequestedPlansChangeNoBit(t *testing.T) {
 		"less":     {func(o *spillway.Options) { o.Budget = peak * 3 / 4 }, "planned again: now"},
 		"too much": {func(o *spillway.Options) { o.Budget = 64 }, "goes on as before"},
 		"refused": {func(o *spillway.Options) {
-			o.Choose, o.System = strategy.Uniform(true, true, strategy.SaveNone, 1), remaining(t, 1024)
+			o.Choose, o.System = strategy.Uniform(true, true, strategy.SaveNone, 1), runtest.Remaining(t, 1024)
 		}, "goes on as before"},
 	} {
 		job, _, _ := smallJob(t, spillway.Options{})
@@ -53,7 +54,7 @@ func TestRequestedPlansChangeNoBit(t *testing.T) {
 // What is free now is more or less than the plan was made for.
 func TestFreeNow(t *testing.T) {
 	for _, free := range []int64{1 << 30, 9 << 30} {
-		o := spillway.Options{Machine: parse(t, "cpu:4GiB@shared,host:4GiB"), System: remaining(t, free)}
+		o := spillway.Options{Machine: parse(t, "cpu:4GiB@shared,host:4GiB"), System: runtest.Remaining(t, free)}
 		was := o.Machine.Devices
 		spillway.FreeNow(&o)
 		if int64(o.Machine.Host.Usable) != free || int64(o.Machine.Devices[0].Usable) != free || int64(was[0].Usable) == free {

@@ -9,44 +9,19 @@ import (
 
 	"spillway"
 	"spillway/device"
-	"spillway/device/cpu"
 	"spillway/executor"
-	"spillway/machine"
+	"spillway/internal/runtest"
 	"spillway/train"
 )
 
-// openDevice gives a device to run on, closed when the test ends: leaks show.
-func openDevice(t testing.TB) device.Device {
-	t.Helper()
-	dev := cpu.Open(cpu.Options{})
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return dev
-}
-
-// parse makes a machine of a description.
-func parse(t testing.TB, description string) machine.Machine {
-	t.Helper()
-	m, err := machine.Parse(description)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// open opens a model, closed when the test ends.
-func open(t testing.TB, name string) *spillway.Model {
-	t.Helper()
-	m, err := spillway.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
-}
+// Helpers of package runtest, by short names.
+var (
+	openDevice = runtest.Device
+	parse      = runtest.Machine
+	open       = runtest.Model
+	apart      = runtest.Apart
+	optimizer  = runtest.Optimizer
+)
 
 // planned plans a job with memory for everything, on a device.
 func planned(t testing.TB, m *spillway.Model, o spillway.Options) *spillway.Run {
@@ -158,23 +133,4 @@ func read(t testing.TB, e *executor.Executor, tensor executor.Tensor) []float32 
 		t.Fatal(err)
 	}
 	return out
-}
-
-// apart is the largest difference, relative to the largest right number.
-func apart(got, want []float32) float64 {
-	if len(got) != len(want) {
-		return math.Inf(1)
-	}
-	var worst, top float64
-	for i, w := range want {
-		d := math.Abs(float64(got[i]) - float64(w))
-		if math.IsNaN(d) {
-			return math.Inf(1)
-		}
-		worst, top = max(worst, d), max(top, math.Abs(float64(w)))
-	}
-	if top == 0 {
-		return worst
-	}
-	return worst / top
 }

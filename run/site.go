@@ -21,28 +21,7 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 	if err != nil {
 		return site, placement.Memory{}, err
 	}
-	for _, dev := range o.On {
-		info := dev.Info()
-		site.Kernels, site.Alignment, site.Devices = dev, max(site.Alignment, info.Alignment), len(o.On)
-		if info.Limit > 0 {
-			site.Budget = min(site.Budget, info.Limit)
-		}
-		if _, counts := dev.(device.DriverMemory); !counts { // no GPU, whatever the machine says
-			site.Context = 0
-		}
-		if site.Context > 0 { // kernels that the plan asks for come on top
-			site.Context = max(site.Context, info.Overhead)
-		}
-	}
-	if len(o.On) > 0 && site.CPUKernels != nil { // not described: what the CPU here has
-		site.CPUKernels = cpuKernels{}
-		if site.Device.HostCalls != nil && o.Task == Generate { // what is at hand is measured
-			site.CPU.Calls, site.CPU.Kernel = site.Device.HostCalls.Within(site.HostBudget), hostAttention
-		}
-		if u, measures := site.Device.HostCalls.(machine.Updater); measures && o.Task.Trains() {
-			site.CPU.Calls = u.Updates(site.HostBudget)
-		}
-	}
+	site = o.opened(site)
 	if o.Task == Generate {
 		site = site.LooksUp()
 	}
@@ -61,25 +40,8 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 	if o.Budget > 0 {
 		site.Budget = min(site.Budget, o.Budget)
 	}
-	// The disk is the folder's, or for what is not here the machine's.
-	m := o.Machine.Disk
-	site.Disk = planner.Disk{Budget: int64(m.Free), Read: m.Read, Write: m.Write}
-	if m.Read == 0 || m.Write == 0 {
-		site.Disk.Read, site.Disk.Write = assumedRead, assumedWrite
-	}
-	switch {
-	case o.Disk != "":
-		if site.Disk.Budget, err = store.Capacity(o.Disk); err != nil {
-			return site, placement.Memory{}, fmt.Errorf("asking for the free space of %s: %w", o.Disk, err)
-		}
-	case len(o.On) > 0:
-		site.Disk.Budget = 0
-	}
-	if o.DiskBudget > 0 {
-		site.Disk.Budget = min(site.Disk.Budget, o.DiskBudget)
-	}
-	if o.Task.Trains() {
-		site.Disk.Budget, site.Disk.Copies = site.Disk.Budget/generations, generations
+	if site.Disk, err = o.planDisk(); err != nil {
+		return site, placement.Memory{}, err
 	}
 	site, memory, err := o.limit(site)
 	for d, dev := range o.On { // kernels are timed in no more memory than plans may take
@@ -91,6 +53,58 @@ func (o Options) site() (planner.Site, placement.Memory, error) {
 		site.Device.Calls = calls.Within(site.DeviceBudget(0))
 	}
 	return site, memory, err
+}
+
+// opened is a site with what the devices that were opened say of themselves.
+func (o Options) opened(site planner.Site) planner.Site {
+	for _, dev := range o.On {
+		info := dev.Info()
+		site.Kernels, site.Alignment, site.Devices = dev, max(site.Alignment, info.Alignment), len(o.On)
+		if info.Limit > 0 {
+			site.Budget = min(site.Budget, info.Limit)
+		}
+		if _, counts := dev.(device.DriverMemory); !counts { // no GPU, whatever the machine says
+			site.Context = 0
+		}
+		if site.Context > 0 { // kernels that the plan asks for come on top
+			site.Context = max(site.Context, info.Overhead)
+		}
+	}
+	if len(o.On) == 0 || site.CPUKernels == nil {
+		return site
+	}
+	site.CPUKernels = cpuKernels{}                          // not described: what the CPU here has
+	if site.Device.HostCalls != nil && o.Task == Generate { // what is at hand is measured
+		site.CPU.Calls, site.CPU.Kernel = site.Device.HostCalls.Within(site.HostBudget), hostAttention
+	}
+	if u, measures := site.Device.HostCalls.(machine.Updater); measures && o.Task.Trains() {
+		site.CPU.Calls = u.Updates(site.HostBudget)
+	}
+	return site
+}
+
+// planDisk is the disk to plan for: the folder's, or for what is not here the machine's.
+func (o Options) planDisk() (disk planner.Disk, err error) {
+	m := o.Machine.Disk
+	disk = planner.Disk{Budget: int64(m.Free), Read: m.Read, Write: m.Write}
+	if m.Read == 0 || m.Write == 0 {
+		disk.Read, disk.Write = assumedRead, assumedWrite
+	}
+	switch {
+	case o.Disk != "":
+		if disk.Budget, err = store.Capacity(o.Disk); err != nil {
+			return disk, fmt.Errorf("asking for the free space of %s: %w", o.Disk, err)
+		}
+	case len(o.On) > 0:
+		disk.Budget = 0
+	}
+	if o.DiskBudget > 0 {
+		disk.Budget = min(disk.Budget, o.DiskBudget)
+	}
+	if o.Task.Trains() {
+		disk.Budget, disk.Copies = disk.Budget/generations, generations
+	}
+	return disk, nil
 }
 
 // limit applies MaxMemory, or what another run leaves, to a site. MaxMemory is what the driver

@@ -46,7 +46,7 @@ func content(t *testing.T, x tensorfile.Tensor) []byte {
 }
 
 // source writes back what was read.
-func source(t *testing.T, x tensorfile.Tensor) tensorfile.Output {
+func source(x tensorfile.Tensor) tensorfile.Output {
 	return tensorfile.Output{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
 		_, err := io.Copy(w, io.NewSectionReader(x, 0, x.Bytes))
 		return err
@@ -94,7 +94,7 @@ func TestWritesTheSameBytes(t *testing.T) {
 	}
 	var sources []tensorfile.Output
 	for _, x := range open(t, path).Tensors() {
-		sources = append(sources, source(t, x))
+		sources = append(sources, source(x))
 	}
 	slices.Reverse(sources) // the order given must not matter
 	out := filepath.Join(t.TempDir(), "out.safetensors")
@@ -205,7 +205,7 @@ func TestShardsLikeTheHub(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s is missing", name)
 		}
-		sources = append(sources, source(t, x))
+		sources = append(sources, source(x))
 	}
 	if len(set.Tensors()) != len(sources) || len(set.files) != 5 {
 		t.Errorf("%d tensors in %d files", len(set.Tensors()), len(set.files))

@@ -52,7 +52,7 @@ func openShards(disk vfs.FS, dir string) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	fileOf, err := ParseIndex(raw)
+	fileOf, err := parseIndex(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -115,9 +115,9 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// ParseIndex reads an index and returns the file of each tensor. File names that
+// parseIndex reads an index and returns the file of each tensor. File names that
 // lead out of the folder are refused.
-func ParseIndex(raw []byte) (map[string]string, error) {
+func parseIndex(raw []byte) (map[string]string, error) {
 	fileOf := map[string]string{}
 	err := scan(raw, "index", func(s *scanner) {
 		s.object(func(key string) {

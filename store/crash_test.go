@@ -22,8 +22,8 @@ var kills = flag.Int("kills", 20, "how many times TestKilledProcess kills")
 const toyDir = "/state"
 
 // recovered opens the disk and compares it with the state it says it has.
-func recovered(fs vfs.FS, dir string, want [][]byte) (last int64, err error) {
-	toy, last, err := openToy(fs, dir)
+func recovered(fs vfs.FS, want [][]byte) (last int64, err error) {
+	toy, last, err := openToy(fs, toyDir)
 	if err != nil {
 		return last, err
 	}
@@ -34,8 +34,8 @@ func recovered(fs vfs.FS, dir string, want [][]byte) (last int64, err error) {
 }
 
 // train runs the iterations from the one after last to the end.
-func train(fs vfs.FS, dir string, until int64) (last int64, err error) {
-	toy, last, err := openToy(fs, dir)
+func train(fs vfs.FS, until int64) (last int64, err error) {
+	toy, last, err := openToy(fs, toyDir)
 	if err != nil {
 		return last, err
 	}
@@ -61,26 +61,26 @@ func TestCrashAtEveryCall(t *testing.T) {
 	const until = 2
 	want := states(until + 1)
 	count := &vfs.Faults{Disk: vfs.NewMemory(4 << 20)}
-	last, err := train(count, toyDir, until)
+	last, err := train(count, until)
 	if must(t, err); last != until {
 		t.Fatalf("trained to iteration %d", last)
 	}
 	for at := 1; at <= count.Calls(); at++ {
 		disk := vfs.NewMemory(4 << 20)
-		last, err := train(&vfs.Faults{Disk: disk, CrashAt: at}, toyDir, until)
+		last, err := train(&vfs.Faults{Disk: disk, CrashAt: at}, until)
 		if !errors.Is(err, vfs.ErrCrashed) && err != nil {
 			t.Fatalf("crash at call %d: %v", at, err)
 		}
 		for _, after := range append(losses(disk, 1, uint64(at)), disk) {
-			found, err := recovered(after, toyDir, want)
+			found, err := recovered(after, want)
 			if err != nil || found != last && found != last+1 {
 				t.Fatalf("crash at call %d after iteration %d: found %d, %v", at, last, found, err)
 			}
-			end, err := train(after, toyDir, until)
+			end, err := train(after, until)
 			if err != nil || end != until {
 				t.Fatalf("crash at call %d: training on ends at %d: %v", at, end, err)
 			}
-			if _, err := recovered(after, toyDir, want); err != nil {
+			if _, err := recovered(after, want); err != nil {
 				t.Fatalf("crash at call %d, trained on: %v", at, err)
 			}
 			if names, err := after.List(toyDir); err != nil || !slices.Equal(names, []string{pageFile(0), manifestName}) {
@@ -100,13 +100,13 @@ func TestCommitIsDurable(t *testing.T) {
 	for i := range int64(3) {
 		must(t, toy.iterate(i))
 		for _, after := range losses(disk, 4, uint64(i)) {
-			if found, err := recovered(after, toyDir, want); err != nil || found != i-1 {
+			if found, err := recovered(after, want); err != nil || found != i-1 {
 				t.Errorf("before the commit of %d: found %d, %v", i, found, err)
 			}
 		}
 		must(t, toy.disk.Commit(i))
 		for _, after := range losses(disk, 4, uint64(i)) {
-			if found, err := recovered(after, toyDir, want); err != nil || found != i {
+			if found, err := recovered(after, want); err != nil || found != i {
 				t.Errorf("after the commit of %d: found %d, %v", i, found, err)
 			}
 		}

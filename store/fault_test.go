@@ -24,7 +24,7 @@ func TestFailureAtEveryCall(t *testing.T) {
 	const until = 2
 	want := states(until + 1)
 	count := &vfs.Faults{Disk: vfs.NewMemory(4 << 20)}
-	_, err := train(count, toyDir, until)
+	_, err := train(count, until)
 	must(t, err)
 	goroutines, mapped := runtime.NumGoroutine(), offheap.Mapped()
 	for at := 1; at <= count.Calls(); at++ {
@@ -39,11 +39,11 @@ func TestFailureAtEveryCall(t *testing.T) {
 				t.Fatalf("call %d failed and nobody said so: %v", at, err)
 			}
 			if last < until {
-				if _, err := train(disk, toyDir, until); err != nil {
+				if _, err := train(disk, until); err != nil {
 					t.Fatalf("call %d failed: opened again: %v", at, err)
 				}
 			}
-			if last, err := recovered(disk, toyDir, want); err != nil || last != until {
+			if last, err := recovered(disk, want); err != nil || last != until {
 				t.Fatalf("call %d failed: the disk holds %d, %v", at, last, err)
 			}
 		}
@@ -109,7 +109,7 @@ func TestFailedWriteIsNotCommitted(t *testing.T) {
 func TestFlippedBit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	disk := vfs.NewMemory(4 << 20)
-	_, err := train(disk, toyDir, 1)
+	_, err := train(disk, 1)
 	must(t, err)
 	for range 50 {
 		toy, last, err := openToy(disk, toyDir)
@@ -207,7 +207,7 @@ func TestOtherRun(t *testing.T) {
 // manifestOf is a manifest as a file has it.
 func manifestOf(t testing.TB) []byte {
 	disk := vfs.NewMemory(4 << 20)
-	_, err := train(disk, toyDir, 0)
+	_, err := train(disk, 0)
 	must(t, err)
 	raw, err := vfs.ReadFile(disk, toyDir+"/"+manifestName, 1<<20)
 	must(t, err)
@@ -282,7 +282,7 @@ func TestUndecidedCommit(t *testing.T) {
 	}
 	must(t, toy.out.Copy(part(toy.arena, toyScratch, 9), part(toy.host, 0, 9)), toy.out.Sync())
 	must(t, toy.close())
-	if last, err := recovered(disk, toyDir, states(2)); err != nil || last < 0 {
+	if last, err := recovered(disk, states(2)); err != nil || last < 0 {
 		t.Errorf("the disk holds %d, %v", last, err)
 	}
 }

@@ -41,8 +41,6 @@ const pageBytes = 64 << 10
 // chunkBytes is the most that is read or written at once.
 const chunkBytes = 1 << 20
 
-const pagesPerChunk = chunkBytes / pageBytes
-
 // layout is an allocation's regions, by offset, with their pages. Journaled pages come
 // first, so that their numbers are also their places in the manifest.
 type layout struct {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"spillway/internal/reference"
 )
 
 // llama2c writes a vocabulary: the usual first tokens, then the given ones, each
@@ -83,16 +85,16 @@ func TestBadLlama2CFilesAreRefused(t *testing.T) {
 
 // TestStories260K compares with the ids that the model's reference run used.
 func TestStories260K(t *testing.T) {
-	folder := filepath.Join("..", "..", "shared", "assets", "stories260k")
-	reference, err := os.ReadFile(filepath.Join(folder, "reference.json"))
+	folder := reference.Asset(t, "stories260k")
+	raw, err := os.ReadFile(filepath.Join(folder, "reference.json"))
 	if err != nil {
-		t.Skipf("%s is missing: the model and its reference run are not part of the repository", folder)
+		t.Fatal(err)
 	}
 	var want struct {
 		Prompt []int32 `json:"prompt_ids"`
 		Greedy []int32 `json:"greedy_ids"`
 	}
-	if err := json.Unmarshal(reference, &want); err != nil {
+	if err := json.Unmarshal(raw, &want); err != nil {
 		t.Fatal(err)
 	}
 	tok, err := OpenLlama2C(filepath.Join(folder, "tok512.bin"))

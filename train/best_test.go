@@ -13,6 +13,7 @@ import (
 	"spillway"
 	"spillway/checkpoint"
 	"spillway/data"
+	"spillway/internal/runtest"
 	"spillway/train"
 )
 
@@ -20,7 +21,7 @@ import (
 func rising(t *testing.T, dir string, c train.Config, ev train.Evaluation, reports *[]train.Report) train.Result {
 	t.Helper()
 	job := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true, Evaluates: true, Optimizer: optimizer(t, "adamw:lr=0.02")})
-	few, err := data.NewLoader(texts{2, 61}, data.Config{Length: seq, InOrder: true})
+	few, err := data.NewLoader(runtest.Documents(2, 61), data.Config{Length: seq, InOrder: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"spillway"
 	"spillway/data"
 	"spillway/device"
-	"spillway/device/cpu"
+	"spillway/internal/runtest"
 	"spillway/machine"
 	"spillway/train"
 )
@@ -20,28 +20,14 @@ const (
 	noDropout   = `{"model_type":"gpt2","vocab_size":61,"n_positions":16,"n_embd":16,"n_layer":2,"n_head":2,"resid_pdrop":0,"embd_pdrop":0,"attn_pdrop":0}`
 )
 
+var optimizer = runtest.Optimizer
+
 const seq = 12
-
-// texts are made-up documents of different lengths.
-type texts struct {
-	n     int64
-	vocab int64
-}
-
-func (d texts) Len() int64 { return d.n }
-
-func (d texts) Document(i int64) (data.Document, error) {
-	list := make([]int32, 3+(i*7)%13)
-	for k := range list {
-		list[k] = int32((i*i + 5*int64(k)*(i+1) + int64(k*k)) % d.vocab)
-	}
-	return data.Document{Tokens: list}, nil
-}
 
 func feed(t testing.TB, c data.Config) *train.Tokens {
 	t.Helper()
 	c.Length = seq
-	l, err := data.NewLoader(texts{40, 61}, c)
+	l, err := data.NewLoader(runtest.Documents(40, 61), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,12 +50,7 @@ func plan(t testing.TB, config string, o spillway.Options) *spillway.Run {
 	}
 	o.On, o.Seq = make([]device.Device, max(len(o.On), 1)), seq
 	for i := range o.On {
-		o.On[i] = cpu.Open(cpu.Options{})
-		t.Cleanup(func() {
-			if err := o.On[i].Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		o.On[i] = runtest.Device(t)
 	}
 	if o.Task == "" {
 		o.Task = spillway.Train

@@ -40,15 +40,6 @@ const (
 	factors = "adafactor_bf16:lr=0.01,beta1=0.9"
 )
 
-func optimizer(t *testing.T, text string) optim.Config {
-	t.Helper()
-	c, err := optim.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // Packed states are saved as they are, and restored to the bit whatever the plan: a run
 // that changes its placement at every checkpoint ends like one that never does.
 func TestPackedStatesSurviveOtherPlans(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"spillway/data"
 	"spillway/device"
 	"spillway/dtype"
+	"spillway/internal/runtest"
 	"spillway/lora"
 	"spillway/optim"
 	"spillway/planner/strategy"
@@ -222,11 +223,11 @@ func TestRunsThatCannotStart(t *testing.T) {
 func TestBatchesThatCannotBe(t *testing.T) {
 	unpacked := plan(t, noDropout, spillway.Options{MicroBatchSize: 2})
 	packed := plan(t, noDropout, spillway.Options{MicroBatchSize: 2, Packed: true})
-	strange, err := data.NewLoader(texts{40, 1000}, data.Config{Length: seq})
+	strange, err := data.NewLoader(runtest.Documents(40, 1000), data.Config{Length: seq})
 	if err != nil {
 		t.Fatal(err)
 	}
-	short, err := data.NewLoader(texts{40, 61}, data.Config{Length: seq - 1})
+	short, err := data.NewLoader(runtest.Documents(40, 61), data.Config{Length: seq - 1})
 	if err != nil {
 		t.Fatal(err)
 	}

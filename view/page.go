@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"html"
 	"strings"
+
+	"spillway/plan"
 )
 
 // reportStyle is that of a report, after the colors of CSS.
@@ -27,18 +29,7 @@ func (d *reportData) page() string {
 	for _, text := range d.Damaged {
 		p.element("p", "serious", text)
 	}
-	for _, t := range d.Compare.Tables() {
-		p.element("h2", "", t.Title)
-		p.table(append([]string{"what"}, d.Compare.Runs...), func() {
-			for _, r := range t.Rows {
-				p.write("<tr><th scope=\"row\">" + html.EscapeString(r.Name) + "</th>")
-				for _, v := range r.Values {
-					p.element("td", "", v)
-				}
-				p.write("</tr>")
-			}
-		})
-	}
+	p.compared(d.Compare)
 	if len(d.Alerts) > 0 {
 		p.element("h2", "", "alerts")
 		p.table([]string{"step", "alert"}, func() {
@@ -51,19 +42,7 @@ func (d *reportData) page() string {
 		p.element("h2", "", "plan")
 		p.element("p", "", d.Strategy+": "+d.Reason)
 	}
-	for _, plot := range d.Plots {
-		p.write("<figure>" + plot.Picture + "<details><summary>numbers</summary>\n")
-		p.table(plot.Columns, func() {
-			for _, values := range plot.Rows {
-				var cells []htmlCell
-				for _, v := range values {
-					cells = append(cells, htmlCell{v, ""})
-				}
-				p.row(cells...)
-			}
-		})
-		p.write("</details></figure>\n")
-	}
+	p.plots(d.Plots)
 	if len(d.Slips) > 0 {
 		p.element("h2", "", "instructions that took longest beyond their forecast")
 		p.table([]string{"lane", "instruction", "forecast", "measured"}, func() {
@@ -72,20 +51,7 @@ func (d *reportData) page() string {
 			}
 		})
 	}
-	if len(d.Others) > 0 {
-		p.element("h2", "", "other plans")
-		p.table([]string{"plan", "time per step", "why not"}, func() {
-			for _, o := range d.Others {
-				took := ""
-				if o.StepSeconds != 0 {
-					if took = Duration(o.StepSeconds); o.LowerBound {
-						took = "at least " + took
-					}
-				}
-				p.row(htmlCell{o.Strategy, ""}, htmlCell{took, ""}, htmlCell{o.Reason, "text"})
-			}
-		})
-	}
+	p.otherPlans(d.Others)
 	if len(d.Settings) > 0 {
 		p.element("h2", "", "settings")
 		p.table([]string{"setting", "value"}, func() {
@@ -131,4 +97,56 @@ func (p *htmlPage) row(cells ...htmlCell) {
 		p.element("td", c.classes, c.text)
 	}
 	p.write("</tr>")
+}
+
+// compared are the figures, settings, plans and machines of runs, side by side.
+func (p *htmlPage) compared(c Comparison) {
+	for _, t := range c.Tables() {
+		p.element("h2", "", t.Title)
+		p.table(append([]string{"what"}, c.Runs...), func() {
+			for _, r := range t.Rows {
+				p.write("<tr><th scope=\"row\">" + html.EscapeString(r.Name) + "</th>")
+				for _, v := range r.Values {
+					p.element("td", "", v)
+				}
+				p.write("</tr>")
+			}
+		})
+	}
+}
+
+// plots are pictures, each with its numbers below.
+func (p *htmlPage) plots(list []Plot) {
+	for _, plot := range list {
+		p.write("<figure>" + plot.Picture + "<details><summary>numbers</summary>\n")
+		p.table(plot.Columns, func() {
+			for _, values := range plot.Rows {
+				var cells []htmlCell
+				for _, v := range values {
+					cells = append(cells, htmlCell{v, ""})
+				}
+				p.row(cells...)
+			}
+		})
+		p.write("</details></figure>\n")
+	}
+}
+
+// otherPlans are those that the planner did not take.
+func (p *htmlPage) otherPlans(list []plan.Alternative) {
+	if len(list) == 0 {
+		return
+	}
+	p.element("h2", "", "other plans")
+	p.table([]string{"plan", "time per step", "why not"}, func() {
+		for _, o := range list {
+			took := ""
+			if o.StepSeconds != 0 {
+				if took = Duration(o.StepSeconds); o.LowerBound {
+					took = "at least " + took
+				}
+			}
+			p.row(htmlCell{o.Strategy, ""}, htmlCell{took, ""}, htmlCell{o.Reason, "text"})
+		}
+	})
 }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"spillway/eventlog"
+	"spillway/machine"
 	"spillway/plan"
 )
 
@@ -39,6 +41,19 @@ func (r *Run) ID() string {
 		return r.Starts[0].Run
 	}
 	return r.Name
+}
+
+// On is the machine that the run is on, as its event log describes it.
+func (r *Run) On() (machine.Machine, error) {
+	var m machine.Machine
+	err := json.Unmarshal(r.Machine, &m)
+	if err == nil && len(m.Devices) == 0 {
+		err = errors.New("it has no devices")
+	}
+	if err != nil {
+		return machine.Machine{}, fmt.Errorf("the event log of %s does not say on which machine the run is: %w", r.Name, err)
+	}
+	return m, nil
 }
 
 // NameOf is how a run is called: by its folder.

@@ -353,3 +353,14 @@ func TestPlansAreListedOnce(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// The machine of a run is that of its log; one that the log does not have, or that has no device, is an error.
+func TestMachinesOfRuns(t *testing.T) {
+	for text, want := range map[string]string{``: "on which machine", `{`: "on which machine", `{}`: "no devices", `{"devices":[{"name":"gpu0"}]}`: ""} {
+		run := view.Run{Log: &eventlog.Log{Machine: json.RawMessage(text)}, Name: "a"}
+		m, err := run.On()
+		if want == "" && (err != nil || len(m.Devices) != 1 || m.Devices[0].Name != "gpu0") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %+v, %v", text, m, err)
+		}
+	}
+}

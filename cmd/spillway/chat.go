@@ -21,10 +21,7 @@ import (
 
 // chatFlags are the flags of chat.
 type chatFlags struct {
-	modelFlags
-	samplingFlags
-	recordFlags
-	draftFlags
+	sessionFlags
 	system, load string
 	context      int64
 	stats        bool
@@ -65,10 +62,7 @@ ends it. On a pipe every line is a turn, and only answers are written.
 	bindSampling(cmd, &o.samplingFlags, 0)
 	bindRecord(cmd, &o.recordFlags)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := o.draftFlags.check(o.all.Changed, o.noCache); err != nil {
-			return err
-		}
-		if err := o.recordFlags.check(o.noCache); err != nil {
+		if err := o.checkSession(); err != nil {
 			return err
 		}
 		return chatCommand(cmd.Context(), sh, args[0], &o, *asJSON)
@@ -115,26 +109,21 @@ func chatCommand(ctx context.Context, sh shell, name string, o *chatFlags, asJSO
 	if err := o.request(m, &r, false); err != nil {
 		return err
 	}
-	size := inference.Size{Context: o.context}
-	draft, e, err := o.start(ctx, m, size, o.all.Changed)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, e.Close(), draft.Close()) }()
-	record, err := o.begin(sh, e, o.all, line)
-	if err != nil {
-		return err
-	}
-	defer func() { err = record.end(ctx, err) }()
-	line.Done()
-	c, err := e.NewChat()
+	return o.inSession(ctx, sh, m, inference.Size{Context: o.context}, line, func(s session) error {
+		return o.converse(ctx, sh, s, r, asJSON)
+	})
+}
+
+// converse holds the conversation, with the settings of a request.
+func (o *chatFlags) converse(ctx context.Context, sh shell, s session, r generate.Request, asJSON bool) (err error) {
+	c, err := s.NewChat()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	c.Request.Sampler, c.Request.Stop, c.Request.MaxNewTokens = r.Sampler, r.Stop, r.MaxNewTokens
-	c.Request.Speculation = draft.Speculation(e)
-	t := &chatter{sh: sh, chat: c, in: bufio.NewReader(sh.in), terminal: isTerminal(sh.in) && isTerminal(sh.out), asJSON: asJSON, stats: o.stats, engine: e, draft: draft}
+	c.Request.Speculation = s.draft.Speculation(s.Engine)
+	t := &chatter{sh: sh, chat: c, in: bufio.NewReader(sh.in), terminal: isTerminal(sh.in) && isTerminal(sh.out), asJSON: asJSON, stats: o.stats, engine: s.Engine, draft: s.draft}
 	if in, ok := sh.in.(*os.File); ok && t.terminal {
 		t.editor = term.NewEditor(in, sh.out)
 	}
@@ -147,7 +136,7 @@ func chatCommand(ctx context.Context, sh shell, name string, o *chatFlags, asJSO
 		c.SetSystem(o.system)
 	}
 	if t.terminal {
-		fmt.Fprintf(sh.err, "%s, context %s tokens. /help shows commands, Ctrl-D ends.\n", m.Name, grouped(int64(e.Context())))
+		fmt.Fprintf(sh.err, "%s, context %s tokens. /help shows commands, Ctrl-D ends.\n", s.Model.Name, grouped(int64(s.Context())))
 	}
 	return t.talk(ctx)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,13 +9,14 @@ import (
 	"testing"
 
 	"spillway/eventlog"
+	"spillway/internal/reference"
 	"spillway/units"
 )
 
 // A model that fits in neither device nor host memory is read from its own files: the text is the same,
 // and nothing stays in the folder. Without a folder that is refused, and the folder is named as the way out.
 func TestGenerateFromDisk(t *testing.T) {
-	dir, disk := storiesFolder(t), filepath.Join(t.TempDir(), "disk")
+	dir, disk := reference.Asset(t, "stories260k"), filepath.Join(t.TempDir(), "disk")
 	args := []string{"generate", dir, "--tokenizer", filepath.Join(dir, "tok512.bin"), "--max-new-tokens", "30", "--prompt", "Once upon a time"}
 	want := generatedObject(t, args...)
 	small := append(slices.Clone(args), "--max-memory", "700KiB", "--max-host-memory", "900KiB")
@@ -33,7 +33,7 @@ func TestGenerateFromDisk(t *testing.T) {
 
 // A folder for what does not fit is checked before it is needed, and one that was not needed is said.
 func TestGenerateChecksTheDisk(t *testing.T) {
-	dir, blocked := storiesFolder(t), filepath.Join(t.TempDir(), "file")
+	dir, blocked := reference.Asset(t, "stories260k"), filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(blocked, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestGenerateChecksTheDisk(t *testing.T) {
 
 // A drafter that there is not is refused with those that need no other model.
 func TestDraftersAreNamed(t *testing.T) {
-	dir := storiesFolder(t)
+	dir := reference.Asset(t, "stories260k")
 	r := command(t, "generate", dir, "--tokenizer", filepath.Join(dir, "tok512.bin"), "--prompt", "Once", "--draft", "nosuch")
 	if r.code == exitOK || !strings.Contains(r.err, "ngram") || !strings.Contains(r.err, "self") {
 		t.Errorf("%d, %s", r.code, r.err)
@@ -60,7 +60,7 @@ func TestDraftersAreNamed(t *testing.T) {
 // Guessing changes no text, whoever guesses, also within a limit that both models share and for many
 // prompts at once; what was guessed is said.
 func TestDraftsChangeNoText(t *testing.T) {
-	dir := storiesFolder(t)
+	dir := reference.Asset(t, "stories260k")
 	args := []string{"generate", dir, "--tokenizer", filepath.Join(dir, "tok512.bin"), "--max-new-tokens", "60",
 		"--prompt", "Once upon a time, there was a little girl named Lily. She loved to play outside. Once upon a time"}
 	for _, sampling := range [][]string{nil, {"--temperature", "0.7", "--seed", "3"}} {
@@ -106,27 +106,16 @@ func TestDraftsChangeNoText(t *testing.T) {
 // Answers are those without guesses, turn by turn of a conversation that goes on, greedy and sampled; the
 // event log has every token of them.
 func TestChatDraftsChangeNoAnswer(t *testing.T) {
-	dir := storiesFolder(t)
+	dir := reference.Asset(t, "stories260k")
 	template := filepath.Join(t.TempDir(), "template.jinja")
 	if err := os.WriteFile(template, []byte("{% for m in messages %}{{ m.content }} {% endfor %}"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	const said = "Once upon a time, there was a little girl named Lily. Once upon a time\nThere was a little girl named\n/retry\n/clear\nLily and Tom\n"
-	talk := func(args ...string) (list []turn) {
+	talk := func(args ...string) []turn {
 		t.Helper()
 		args = append([]string{"chat", dir, "--json", "--tokenizer", filepath.Join(dir, "tok512.bin"), "--chat-template", template, "--max-new-tokens", "40", "--device", "cpu"}, args...)
-		r := commandWith(t, said, args...)
-		if r.code != exitOK {
-			t.Fatalf("%q: %+v", args, r)
-		}
-		for line := range strings.Lines(r.out) {
-			var v turn
-			if err := json.Unmarshal([]byte(line), &v); err != nil {
-				t.Fatal(err)
-			}
-			list = append(list, v)
-		}
-		return list
+		return objects[turn](t, commandWith(t, said, args...))
 	}
 	for _, sampling := range [][]string{nil, {"--temperature", "0.5", "--seed", "3"}} {
 		want := talk(sampling...)

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	reference = "../../testdata/reference"
-	peft      = "../../hf/testdata/adapters"
+	fixtures = "../../testdata/reference"
+	peft     = "../../hf/testdata/adapters"
 )
 
 func TestQuantizeEveryFormat(t *testing.T) {
@@ -121,7 +121,7 @@ func TestAdaptersAreCombined(t *testing.T) {
 	if at(t, r, "kind") != "adapter" || at(t, r, "tensors") != 28.0 {
 		t.Errorf("combined %v", r)
 	}
-	base, direct, through := filepath.Join(reference, "llama"), filepath.Join(dir, "direct"), filepath.Join(dir, "through")
+	base, direct, through := filepath.Join(fixtures, "llama"), filepath.Join(dir, "direct"), filepath.Join(dir, "through")
 	for out, adapters := range map[string][]string{direct: {filepath.Join(peft, "llama") + "=0.5", filepath.Join(peft, "llama-all")}, through: {one}} {
 		if r := command(t, append(append([]string{"merge", base}, adapters...), out)...); r.code != exitOK {
 			t.Fatal(r.err)
@@ -153,7 +153,7 @@ func weightOf(t *testing.T, dir, name string) []float32 {
 
 func TestFolderCommandsRefuse(t *testing.T) {
 	parent := t.TempDir()
-	out, llama := filepath.Join(parent, "out"), filepath.Join(reference, "llama")
+	out, llama := filepath.Join(parent, "out"), filepath.Join(fixtures, "llama")
 	for _, c := range []struct {
 		args []string
 		code int
@@ -163,7 +163,7 @@ func TestFolderCommandsRefuse(t *testing.T) {
 		{[]string{"quantize", llama, out, "--format", "q4_k"}, exitUsage, "written in fp4, fp8, int8, nf4; types of GGUF files"},
 		{[]string{"quantize", llama, parent}, exitFailed, "exists already"},
 		{[]string{"quantize", parent, out}, exitFailed, "not a model folder"},
-		{[]string{"quantize", filepath.Join(reference, "gpt2"), out}, exitFailed, "[in out]"},
+		{[]string{"quantize", filepath.Join(fixtures, "gpt2"), out}, exitFailed, "[in out]"},
 		{[]string{"merge", llama, out}, exitUsage, "at least 3"},
 		{[]string{"merge", llama, filepath.Join(peft, "llama") + "=half", out}, exitUsage, "DIR=0.5"},
 		{[]string{"merge", llama, filepath.Join(peft, "gpt2"), out}, exitFailed, "no layer is named"},

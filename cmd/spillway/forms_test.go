@@ -22,13 +22,7 @@ import (
 // Every command that reads a model takes it in every form, or refuses it with a reason. Forms
 // that hold the same numbers continue tokens alike.
 func TestCommandsTakeEveryForm(t *testing.T) {
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	t.Chdir(t.TempDir())
-	forms(t, root)
+	forms(t)
 	if err := os.WriteFile("tokens.bin", []byte(strings.Repeat("\x05\x00\x11\x00\x07\x00", 100)), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +77,15 @@ func TestCommandsTakeEveryForm(t *testing.T) {
 	}
 }
 
-// forms makes one small model in every form.
-func forms(t *testing.T, root string) {
+// forms makes one small model in every form, in an empty folder that is the working folder until the test ends.
+func forms(t *testing.T) {
 	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
 	copied := func(from, to string) {
 		b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(from)))
 		if err != nil {
@@ -214,13 +214,7 @@ func torchFile(t *testing.T, path string) []byte {
 
 // An adapter names its model as the user did, so that it is found again, from other folders too, and by other programs.
 func TestAdaptersKnowTheirModel(t *testing.T) {
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	t.Chdir(t.TempDir())
-	forms(t, root)
+	forms(t)
 	writeIn(t, "tokens.bin", []byte(strings.Repeat("\x05\x00\x11\x00\x07\x00", 100)))
 	writeIn(t, "hub/models--org--tiny/refs/v2", []byte(hubCommit))
 	here, err := os.Getwd()

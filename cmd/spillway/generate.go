@@ -20,10 +20,7 @@ import (
 
 // generateFlags are the flags of generate.
 type generateFlags struct {
-	modelFlags
-	samplingFlags
-	recordFlags
-	draftFlags
+	sessionFlags
 	prompt, file, tokens, system string
 	prompts                      string
 	context, chunk               int64
@@ -166,10 +163,7 @@ func (o *generateFlags) check() error {
 	case o.quiet && o.profile != "":
 		return usageErrorf("--quiet leaves the tables of --profile out; leave one out")
 	}
-	if err := o.draftFlags.check(given, o.noCache); err != nil {
-		return err
-	}
-	return o.recordFlags.check(o.noCache)
+	return o.checkSession()
 }
 
 // generateCommand opens the model, continues the prompt and writes what came of it.
@@ -188,18 +182,12 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 	if err != nil {
 		return err
 	}
-	if room := m.Info.Context - int64(len(r.Prompt)); !o.all.Changed("max-new-tokens") && m.Info.Context > 0 && room > 0 {
-		r.MaxNewTokens = int(min(int64(r.MaxNewTokens), room)) // as many as usual, or as the model goes
-	}
-	size := inference.Size{Context: o.context, Streams: int64(max(o.samples, o.beams)), Chunk: o.chunk}
+	size := inference.Size{Streams: int64(max(o.samples, o.beams)), Chunk: o.chunk}
 	if o.promptLogprobs {
 		size.Outputs = promptOutputs
 	}
-	if size.Context == 0 && r.MaxNewTokens > 0 {
-		size.Context = int64(len(r.Prompt) + r.MaxNewTokens)
-	}
-	if need := int64(len(r.Prompt) + max(r.MaxNewTokens, 1)); o.context > 0 && need > o.context {
-		return usageError{&generate.LengthError{Prompt: len(r.Prompt), New: max(r.MaxNewTokens, 1), Context: int(o.context)}}
+	if size.Context, err = o.fit(m, &r, len(r.Prompt)); err != nil {
+		return err
 	}
 	if size.Context == 0 { // as far as the model goes
 		if size.Context = m.Info.Context; size.Context == 0 || size.Context > 4096 {
@@ -209,23 +197,34 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	draft, e, err := o.start(ctx, m, size, o.all.Changed)
+	return o.inSession(ctx, sh, m, size, line, func(s session) error { return o.generateOne(ctx, sh, s, r) })
+}
+
+// fit gives a request as many new tokens as usual, or as the model goes after the longest prompt,
+// where no flag says how many, and gives the context to plan for: 0 where nothing says how long a
+// text may become.
+func (o *generateFlags) fit(m *inference.Model, r *generate.Request, longest int) (context int64, err error) {
+	if room := m.Info.Context - int64(longest); !o.all.Changed("max-new-tokens") && m.Info.Context > 0 && room > 0 {
+		r.MaxNewTokens = int(min(int64(r.MaxNewTokens), room))
+	}
+	need := int64(longest + max(r.MaxNewTokens, 1))
+	switch {
+	case o.context > 0 && need > o.context:
+		return 0, usageError{&generate.LengthError{Prompt: longest, New: max(r.MaxNewTokens, 1), Context: int(o.context)}}
+	case o.context == 0 && r.MaxNewTokens > 0:
+		return need, nil
+	}
+	return o.context, nil
+}
+
+// generateOne continues one prompt.
+func (o *generateFlags) generateOne(ctx context.Context, sh shell, s session, r generate.Request) error {
+	r.Speculation = s.draft.Speculation(s.Engine)
+	g, err := s.Generate(r)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, e.Close(), draft.Close()) }()
-	r.Speculation = draft.Speculation(e)
-	record, err := o.begin(sh, e, o.all, line)
-	if err != nil {
-		return err
-	}
-	defer func() { err = record.end(ctx, err) }()
-	line.Done()
-	g, err := e.Generate(r)
-	if err != nil {
-		return err
-	}
-	_, noTokenizer := m.Tokenizer()
+	t, noTokenizer := s.Model.Tokenizer()
 	out := &sampleWriter{w: sh.out, discard: o.asJSON, several: o.samples > 1, ids: noTokenizer != nil, terminal: isTerminal(sh.out)}
 	for piece, pieceErr := range g.All(ctx) {
 		if err = pieceErr; err == nil {
@@ -235,23 +234,36 @@ func generateCommand(ctx context.Context, sh shell, name string, o *generateFlag
 			break
 		}
 	}
+	object := func() generated { return newGenerated(s.Engine, g, t, o) }
+	return o.finish(ctx, sh, s, out, generatedTexts{g.Statistics(), max(o.samples, o.beams), object}, err)
+}
+
+// generatedTexts are the texts of a command, written or not.
+type generatedTexts struct {
+	statistics generate.Statistics
+	streams    int              // texts that were computed at once
+	object     func() generated // for --json
+}
+
+// finish writes what comes after the texts, also where Ctrl-C has ended them: the object that
+// --json asks for, or statistics.
+func (o *generateFlags) finish(ctx context.Context, sh shell, s session, out *sampleWriter, texts generatedTexts, err error) error {
 	cut := interrupted(ctx, err)
 	if err != nil && cut == err {
 		return err
 	}
 	if o.asJSON {
-		t, _ := m.Tokenizer() // it was opened for the prompt, or there is none
-		v := newGenerated(e, g, t, o)
-		v.Profiles = record.profile(o.profile)
+		v := texts.object()
+		v.Profiles = s.record.profile(o.profile)
 		return errors.Join(writeJSON(sh.out, v), cut)
 	}
 	if err := out.end(); err != nil {
 		return err
 	}
 	if !o.quiet {
-		writeStatistics(sh.err, e, g.Statistics(), max(o.samples, o.beams), draft)
+		writeStatistics(sh.err, s.Engine, texts.statistics, texts.streams, s.draft)
 	}
-	return errors.Join(record.writeProfiles(sh.err), cut)
+	return errors.Join(s.record.writeProfiles(sh.err), cut)
 }
 
 // promptOutputs is how many tokens of a prompt get log-probabilities in one step.

@@ -15,25 +15,8 @@ import (
 
 	"spillway/eventlog"
 	"spillway/inference"
+	"spillway/internal/reference"
 )
-
-// storiesFolder is the model that really was trained, or "" where it is not at hand.
-func storiesFolder(t *testing.T) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		found := filepath.Join(dir, "shared", "assets", "stories260k")
-		if _, err := os.Stat(filepath.Join(found, "reference.json")); err == nil {
-			return found
-		}
-		if dir == filepath.Dir(dir) {
-			t.Skip("no shared/assets/stories260k in any folder above: this test needs the real model")
-		}
-	}
-}
 
 // commandWith runs a command line with something on standard input.
 func commandWith(t *testing.T, input string, args ...string) result {
@@ -43,7 +26,23 @@ func commandWith(t *testing.T, input string, args ...string) result {
 	return result{code, out.String(), errs.String()}
 }
 
-// object is the JSON object of a command that must succeed.
+// objects are the JSON objects, a line each, of a command that must succeed.
+func objects[T any](t *testing.T, r result) (list []T) {
+	t.Helper()
+	if r.code != exitOK {
+		t.Fatalf("%+v", r)
+	}
+	for line := range strings.Lines(r.out) {
+		var v T
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// generatedObject is the JSON object of a command that must succeed.
 func generatedObject(t *testing.T, args ...string) (v generated) {
 	t.Helper()
 	r := command(t, append(args, "--json")...)
@@ -58,7 +57,7 @@ func generatedObject(t *testing.T, args ...string) (v generated) {
 
 // The command continues the known story as transformers does, token for token.
 func TestGenerateContinuesTheStory(t *testing.T) {
-	dir := storiesFolder(t)
+	dir := reference.Asset(t, "stories260k")
 	raw, err := os.ReadFile(filepath.Join(dir, "reference.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -357,20 +356,9 @@ func TestChatOnAPipe(t *testing.T) {
 		Reused int    `json:"reused_tokens"`
 		New    int    `json:"new_tokens"`
 	}
-	talk := func(input string, args ...string) (list []reply) {
+	talk := func(input string, args ...string) []reply {
 		t.Helper()
-		r := commandWith(t, input, append([]string{"chat", "./model", "--json"}, args...)...)
-		if r.code != exitOK {
-			t.Fatalf("%q: %+v", input, r)
-		}
-		for line := range strings.Lines(r.out) {
-			var v reply
-			if err := json.Unmarshal([]byte(line), &v); err != nil {
-				t.Fatal(err)
-			}
-			list = append(list, v)
-		}
-		return list
+		return objects[reply](t, commandWith(t, input, append([]string{"chat", "./model", "--json"}, args...)...))
 	}
 	two := talk("hi\nwhy\n", "--max-new-tokens", "4")
 	if len(two) != 2 || two[0].New != 4 || two[1].Prompt <= two[0].Prompt || two[1].Reused < two[0].Prompt-1 {

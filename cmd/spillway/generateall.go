@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -87,27 +86,18 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 	for _, ids := range prompts {
 		longest = max(longest, len(ids))
 	}
-	if room := m.Info.Context - int64(longest); !o.all.Changed("max-new-tokens") && m.Info.Context > 0 && room > 0 {
-		usual.MaxNewTokens = int(min(int64(usual.MaxNewTokens), room))
-	}
-	size := inference.Size{Context: o.context, Streams: int64(min(o.streams, o.samples*len(prompts))), Chunk: o.chunk}
-	if need := int64(longest + max(usual.MaxNewTokens, 1)); size.Context == 0 && usual.MaxNewTokens > 0 {
-		size.Context = need
-	} else if o.context > 0 && need > o.context {
-		return usageError{&generate.LengthError{Prompt: longest, New: max(usual.MaxNewTokens, 1), Context: int(o.context)}}
-	}
-	draft, e, err := o.start(ctx, m, size, o.all.Changed)
-	if err != nil {
+	size := inference.Size{Streams: int64(min(o.streams, o.samples*len(prompts))), Chunk: o.chunk}
+	if size.Context, err = o.fit(m, &usual, longest); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, e.Close(), draft.Close()) }()
-	usual.Speculation = draft.Speculation(e)
-	record, err := o.begin(sh, e, o.all, line)
-	if err != nil {
-		return err
-	}
-	defer func() { err = record.end(ctx, err) }()
-	line.Done()
+	return o.inSession(ctx, sh, m, size, line, func(s session) error {
+		usual.Speculation = s.draft.Speculation(s.Engine)
+		return o.generateBatch(ctx, sh, s, prompts, stops, usual)
+	})
+}
+
+// generateBatch continues each prompt by the usual request.
+func (o *generateFlags) generateBatch(ctx context.Context, sh shell, s session, prompts, stops [][]int32, usual generate.Request) error {
 	requests := make([]generate.Request, len(prompts))
 	for i := range prompts {
 		requests[i] = usual
@@ -115,7 +105,7 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 			requests[i].StopTokens = stops[i]
 		}
 	}
-	b, err := e.Batch(requests)
+	b, err := s.Batch(requests)
 	if err != nil {
 		return err
 	}
@@ -132,22 +122,8 @@ func (o *generateFlags) generateAll(ctx context.Context, sh shell, m *inference.
 			break
 		}
 	}
-	cut := interrupted(ctx, err)
-	if err != nil && cut == err {
-		return err
-	}
-	if o.asJSON {
-		v := o.newGeneratedBatch(e, b, len(prompts))
-		v.Profiles = record.profile(o.profile)
-		return errors.Join(writeJSON(sh.out, v), cut)
-	}
-	if err := out.end(); err != nil {
-		return err
-	}
-	if !o.quiet {
-		writeStatistics(sh.err, e, b.Statistics(), e.Streams(), draft)
-	}
-	return errors.Join(record.writeProfiles(sh.err), cut)
+	object := func() generated { return o.newGeneratedBatch(s.Engine, b, len(prompts)) }
+	return o.finish(ctx, sh, s, out, generatedTexts{b.Statistics(), s.Streams(), object}, err)
 }
 
 func (o *generateFlags) newGeneratedBatch(e *inference.Engine, b *generate.Batch, prompts int) generated {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"spillway/internal/reference"
 )
 
 // llamaCPP runs a program of llama.cpp from the folder that SPILLWAY_LLAMA_CPP names.
@@ -32,7 +34,7 @@ Lily's mom said`
 
 // llama.cpp reads the files we write, and tells the same story as we do.
 func TestLlamaCPPReadsOurFiles(t *testing.T) {
-	model := storiesFolder(t)
+	model := reference.Asset(t, "stories260k")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Chdir(t.TempDir())
 	for _, kind := range []string{"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"} {
@@ -51,7 +53,7 @@ func TestLlamaCPPReadsOurFiles(t *testing.T) {
 
 // Perplexities of files that llama-quantize made are those of llama-perplexity within half a percent.
 func TestPerplexityIsThatOfLlamaCPP(t *testing.T) {
-	model := storiesFolder(t)
+	model := reference.Asset(t, "stories260k")
 	tokenizer := filepath.Join(model, "tok512.bin")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Chdir(t.TempDir())

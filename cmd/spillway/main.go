@@ -1,7 +1,7 @@
 // Command spillway trains and runs neural networks that are larger than the
 // memory of the device they run on.
 //
-// Each verb has a file: it reads its flags, calls the library and writes for
+// Each command has a file: it reads its flags, calls the library and writes for
 // people, or with --json one object for programs. Nothing is decided here.
 package main
 
@@ -167,7 +167,7 @@ func exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// noArguments is for verbs that take flags only.
+// noArguments is for commands that take flags only.
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageErrorf("%q is not a flag, and this command takes no arguments", args[0])
@@ -175,7 +175,7 @@ func noArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// jsonFlag adds --json, which all verbs have.
+// jsonFlag adds --json, which all commands have.
 func jsonFlag(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("json", false, "write one JSON object, for programs")
 }

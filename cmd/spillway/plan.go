@@ -211,25 +211,14 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 		}
 	}
 	r := describePlan(job, misfit)
-	if misfit == nil {
-		if r.Generation, err = job.ForecastGeneration(); err != nil {
-			return nil, err
-		}
-	}
 	if r.advice, err = ask.advise(m, job.Options); err != nil {
 		return nil, err
 	}
 	if misfit == nil {
-		if r.Compressed, err = planCompressed(job); err != nil {
+		if err := r.forecast(job, ask); err != nil {
 			return nil, err
 		}
 		if r.SumPrice, err = canonicalPrice(m, p, o, ask, job); err != nil {
-			return nil, err
-		}
-		if err = saveTimeline(ask.timeline, job); err != nil {
-			return nil, err
-		}
-		if err = saveMemory(ask.memorySnapshot, job.Plan); err != nil {
 			return nil, err
 		}
 	}
@@ -237,6 +226,17 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 	r.Goal, r.Machine = describeGoal(job.Options), machineReport{at.Machine, at.Machine.String(), device.Name}
 	r.deviceReason = at.Reason
 	return r, nil
+}
+
+// forecast adds what is known of a plan that fits, and writes the files that were asked for.
+func (r *planReport) forecast(job *spillway.Run, ask *adviceOptions) (err error) {
+	if r.Generation, err = job.ForecastGeneration(); err != nil {
+		return err
+	}
+	if r.Compressed, err = planCompressed(job); err != nil {
+		return err
+	}
+	return errors.Join(saveTimeline(ask.timeline, job), saveMemory(ask.memorySnapshot, job.Plan))
 }
 
 // canonicalPrice plans the same without canonical sums, and says how much longer a step takes

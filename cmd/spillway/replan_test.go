@@ -15,20 +15,27 @@ import (
 	"spillway/view"
 )
 
-// A run is planned again for other limits of memory, as the dashboard asks: in another process,
-// with the same plan for the same limit, another one for less, and what is missing for too little.
-func TestReplan(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
-	trainTiny(t, "--data", prose(t), "--max-steps", "3", "--out", dir, "--device", "cpu").object(t)
+// recordedPlan is the plan in the event log of a run.
+func recordedPlan(t *testing.T, dir string) *plan.Plan {
+	t.Helper()
 	run, err := view.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer run.Close()
-	was, err := run.Plan()
+	p, err := run.Plan()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return p
+}
+
+// A run is planned again for other limits of memory, as the dashboard asks: in another process,
+// with the same plan for the same limit, another one for less, and what is missing for too little.
+func TestReplan(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	trainTiny(t, "--data", prose(t), "--max-steps", "3", "--out", dir, "--device", "cpu").object(t)
+	was := recordedPlan(t, dir)
 	t.Setenv(asProgram, "1")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -73,21 +80,13 @@ func TestReplan(t *testing.T) {
 	}
 }
 
-// A run that generates is planned again as it was asked for: the same plan for its own limit, with the
-// same cache, but for the workspaces of kernels that nobody opened; with less memory weights that stream, and fewer tokens a second; and what is missing for
-// too little. It works from any folder.
+// A run that generates is planned again as it was asked for, from any folder. Its own limit gives the
+// same plan with the same cache, but for workspaces, since no device is opened. Less memory gives
+// weights that stream and fewer tokens a second, too little an error that says what is missing.
 func TestReplanGeneration(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	generatedObject(t, "generate", "../../testdata/reference/llama", "--tokens", "1,2,3,4,5", "--max-new-tokens", "6", "--device", "cpu", "--ignore-eos", "--context", "64", "--num-samples", "2", "--temperature", "1", "--cache-type", "int8", "--out", dir)
-	run, err := view.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer run.Close()
-	was, err := run.Plan()
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := recordedPlan(t, dir)
 	t.Setenv(asProgram, "1")
 	t.Chdir(t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())

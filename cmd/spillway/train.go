@@ -141,6 +141,18 @@ type dryReport struct {
 	Sample  []finetune.SamplePart `json:"sample,omitempty"`
 }
 
+func writeDryRun(w io.Writer, run *finetune.Run, sample bool) error {
+	shown, err := planOf(run.Job, run.Rig.Reason)
+	if err != nil {
+		return err
+	}
+	d := dryReport{shown, run.Corpus.Summary, run.Corpus.Steps, run.Corpus.Epochs(), run.Recipe.Training.Warmup(run.Corpus.Steps), run.Resumed, nil}
+	if sample {
+		d.Sample = run.Corpus.Sample
+	}
+	return writeJSON(w, d)
+}
+
 // trainCommand shows what will be done, does it, and writes what came of it.
 func trainCommand(ctx context.Context, sh shell, o *trainOptions, r *recipe.Recipe) (err error) {
 	text, line := sh.out, term.NewLine(sh.err)
@@ -170,15 +182,7 @@ func trainCommand(ctx context.Context, sh shell, o *trainOptions, r *recipe.Reci
 		return err
 	}
 	if o.dryRun {
-		shown, err := planOf(run.Job, run.Rig.Reason)
-		if err != nil {
-			return err
-		}
-		d := dryReport{shown, run.Corpus.Summary, run.Corpus.Steps, run.Corpus.Epochs(), run.Recipe.Training.Warmup(run.Corpus.Steps), run.Resumed, nil}
-		if o.sample {
-			d.Sample = run.Corpus.Sample
-		}
-		return writeJSON(sh.out, d)
+		return writeDryRun(sh.out, run, o.sample)
 	}
 	if o.dashboard != "" {
 		page, err := startDashboard(sh, o.dashboard, []string{run.Dir()})
@@ -209,16 +213,21 @@ func trainCommand(ctx context.Context, sh shell, o *trainOptions, r *recipe.Reci
 	if o.asJSON {
 		return writeJSON(sh.out, result)
 	}
+	return writeTrained(text, result, r.Output.Timeline, o.profile)
+}
+
+// writeTrained writes what came of a run, with the file that has its timeline, and its profile by an order.
+func writeTrained(w io.Writer, result finetune.Result, timeline, order string) (err error) {
 	var p page
 	p.WriteString("\n")
 	writeResult(&p, result)
-	if r.Output.Timeline != "" {
-		p.line("timeline", "%s", r.Output.Timeline)
+	if timeline != "" {
+		p.line("timeline", "%s", timeline)
 	}
 	if result.Profile != nil {
-		err = writeProfile(&p, *result.Profile, o.profile)
+		err = writeProfile(&p, *result.Profile, order)
 	}
-	_, failed := io.WriteString(text, p.String())
+	_, failed := io.WriteString(w, p.String())
 	return errors.Join(err, failed)
 }
 

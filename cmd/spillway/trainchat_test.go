@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/internal/reference"
 	"spillway/recipe"
 )
 
@@ -245,28 +246,11 @@ func TestTrainRecipeRefuses(t *testing.T) {
 	}
 }
 
-// asset looks for shared/assets in any folder above this one.
-func asset(t *testing.T, name string) string {
-	t.Helper()
-	dir, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		path := filepath.Join(dir, "shared", "assets", name)
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	t.Skip("no shared/assets/" + name + " in any folder above: this test wants the real thing")
-	return ""
-}
-
 // A real model learns to answer real problems: adapters of stories260k, fine-tuned on
 // grade-school mathematics written as conversations.
 func TestFineTuneStories(t *testing.T) {
-	model := asset(t, "stories260k")
-	raw, err := os.ReadFile(asset(t, "gsm8k/train.jsonl"))
+	model := reference.Asset(t, "stories260k")
+	raw, err := os.ReadFile(reference.Asset(t, "gsm8k/train.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}

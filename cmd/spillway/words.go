@@ -14,21 +14,10 @@ func grouped(n int64) string {
 	return s
 }
 
-// three prints three significant digits.
-func three(v float64) string {
-	switch {
-	case v >= 99.95:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case v >= 9.995:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	}
-	return strconv.FormatFloat(v, 'f', 2, 64)
-}
-
 // percent prints a share.
 func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
 
-// counted prints "1 file", "3 files".
+// plural prints "1 file", "3 files".
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -213,13 +213,13 @@ func (c *cursor) nextPage() {
 		if c.dictionary != nil {
 			panic(failf("column %s has two dictionaries in a row group", c.node.name))
 		}
-		data := c.uncompress(h, raw(h.stored), h.uncompressed)
+		data := c.uncompress(raw(h.stored), h.uncompressed)
 		c.dictHeld, c.held = c.held, 0
 		c.dictionary = newDictionary(c.node, data, h.values)
 		c.dictHeld += c.dictionary.size()
 		c.table.take(c.dictionary.size(), c.node.name)
 	case h.kind == pageData:
-		c.startPage(h, c.uncompress(h, raw(h.stored), h.uncompressed))
+		c.startPage(h, c.uncompress(raw(h.stored), h.uncompressed))
 	case h.kind == pageData2 && h.second:
 		levels := h.repBytes + h.defBytes
 		if h.repBytes < 0 || h.defBytes < 0 || levels > h.stored || levels > h.uncompressed {
@@ -228,7 +228,7 @@ func (c *cursor) nextPage() {
 		data := raw(h.stored)
 		values := data[levels:]
 		if !h.uncompressedPage {
-			values = c.uncompress(h, values, h.uncompressed-levels)
+			values = c.uncompress(values, h.uncompressed-levels)
 		}
 		c.reps = newHybrid(data[:h.repBytes], bitsFor(c.node.maxRep))
 		c.defs = newHybrid(data[h.repBytes:levels], bitsFor(c.node.maxDef))
@@ -251,7 +251,7 @@ func (t *Table) take(n int64, column string) {
 	t.budget -= n
 }
 
-func (c *cursor) uncompress(h pageHeader, data []byte, size int64) []byte {
+func (c *cursor) uncompress(data []byte, size int64) []byte {
 	if c.chunk.codec == codecNone {
 		return data
 	}

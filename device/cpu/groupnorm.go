@@ -282,36 +282,43 @@ func groupNormGrad(c op.Call, workers int) Program {
 			}
 		}
 		for set := range g.sets {
-			byDY, byX, add := g.line(a.work, set, a.lines, 3), g.line(a.work, set, a.lines, 4), g.line(a.work, set, a.lines, 5)
-			for part := 1; part < g.parts; part++ {
-				level, along := g.part(a.work, set, 0)
-				x, y := g.part(a.work, set, part)
-				kernel.AddScaled(level, x, 1)
-				kernel.AddScaled(along, y, 1)
-			}
-			level, along := g.part(a.work, set, 0)
-			for k := range g.groups {
-				inverse := 1 / math.Sqrt(float64(a.variances[set*g.groups+k])+g.eps)
-				var all, turned float64
-				for i := k * g.width; i < (k+1)*g.width; i++ {
-					weight := 1.0
-					if w != nil {
-						weight = float64(w[i])
-					}
-					all += weight * float64(level[i])
-					turned += weight * float64(along[i]) * inverse
-					if dw != nil {
-						dw[i] += float32(float64(along[i]) * inverse)
-						db[i] += level[i]
-					}
-					byDY[i] = float32(inverse * weight)
-				}
-				n := float64(g.rows * g.width)
-				for i := k * g.width; i < (k+1)*g.width; i++ {
-					byX[i], add[i] = float32(-inverse*inverse*turned/n), float32(-inverse*all/n)
-				}
-			}
+			a.factors(set, w, dw, db)
 		}
 		apply.start(p)
 	}}
+}
+
+// factors adds the sums of the parts of a set, and makes of them what dy, x - mean and 1 are multiplied by in
+// the gradient of x. Where dw is not nil, the set's gradients of weight and bias are added to dw and db.
+func (a *applied) factors(set int, w, dw, db []float32) {
+	g := a.grouped
+	byDY, byX, add := g.line(a.work, set, a.lines, 3), g.line(a.work, set, a.lines, 4), g.line(a.work, set, a.lines, 5)
+	for part := 1; part < g.parts; part++ {
+		level, along := g.part(a.work, set, 0)
+		x, y := g.part(a.work, set, part)
+		kernel.AddScaled(level, x, 1)
+		kernel.AddScaled(along, y, 1)
+	}
+	level, along := g.part(a.work, set, 0)
+	for k := range g.groups {
+		inverse := 1 / math.Sqrt(float64(a.variances[set*g.groups+k])+g.eps)
+		var all, turned float64
+		for i := k * g.width; i < (k+1)*g.width; i++ {
+			weight := 1.0
+			if w != nil {
+				weight = float64(w[i])
+			}
+			all += weight * float64(level[i])
+			turned += weight * float64(along[i]) * inverse
+			if dw != nil {
+				dw[i] += float32(float64(along[i]) * inverse)
+				db[i] += level[i]
+			}
+			byDY[i] = float32(inverse * weight)
+		}
+		n := float64(g.rows * g.width)
+		for i := k * g.width; i < (k+1)*g.width; i++ {
+			byX[i], add[i] = float32(-inverse*inverse*turned/n), float32(-inverse*all/n)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"errors"
 	"math/bits"
 
@@ -19,10 +20,7 @@ func init() {
 
 func rope(d *Device, c op.Call) (program, error) {
 	t, half := c.In[0].DType, c.In[2].Shape[0]
-	width, scale := c.In[0].Shape.Last()/c.Attr.Heads, c.Attr.Scale
-	if scale == 0 {
-		scale = 1
-	}
+	width, scale := c.In[0].Shape.Last()/c.Attr.Heads, cmp.Or(c.Attr.Scale, 1)
 	name, lane := "rope", elementsPerLoad(t)
 	if half%lane != 0 || width%lane != 0 {
 		name, lane = "ropeOne", 1

@@ -22,9 +22,9 @@ func codeTables() string {
 }
 
 // cells packs the cells of positive numbers into a word each, so that one addition gives the
-// code of a number: the lower code is in the bits from the 17th on, and the 17 bits below it
-// are so large that adding the lower half of a number's bits carries into the code just
-// where the number is above the cell's bound. A cell without a bound never carries.
+// code of a number. The lower code of a cell is in the bits from the 17th on. The 17 bits below
+// are its bound, turned round: adding the lower half of a number's bits carries into the code
+// where the number is above the bound, and nowhere else. A cell without a bound never carries.
 func cells(d *quant.Dynamic) []uint32 {
 	all := make([]uint32, codeCells)
 	for i := range all {

@@ -10,11 +10,11 @@ import (
 	"spillway/shape"
 )
 
-// A kernel as a program outside this module brings it: y = scale·x + 1.
+// A kernel as a program outside this module brings it: y = scale·x + 1. It is given the numbers of an iteration too.
 const shiftKind op.Kind = "test_shift"
 
 const shiftSource = `
-extern "C" __global__ void shift(const Element *x, Element *y, i64 n, float scale) {
+extern "C" __global__ void shift(const Element *x, Element *y, i64 n, float scale, float rate, u64 key, u64 row) {
     i64 i = position();
     if (i < n) narrow(wide(x[i]) * scale + 1.0f, &y[i]);
 }
@@ -22,7 +22,7 @@ extern "C" __global__ void shift(const Element *x, Element *y, i64 n, float scal
 
 func init() {
 	op.Register(op.Op{
-		Kind: shiftKind, Takes: 1,
+		Kind: shiftKind, Takes: 1, Scalars: []string{"unread", "rate"},
 		Infer: func(_ op.Attr, in []op.Type) ([]op.Type, error) { return in, nil },
 		Reference: func(c op.Call, in, out []op.Array, _ op.Args) {
 			for i, x := range in[0].F {
@@ -35,7 +35,7 @@ func init() {
 	})
 	Register(shiftKind, shiftSource, func(c op.Call) Launch {
 		n := c.Out[0].Shape.Elements()
-		return Launch{"shift", (n + 255) / 256, 256, []Arg{Buffer(0), Buffer(1), Int(n), Float(c.Attr.Scale)}}
+		return Launch{"shift", (n + 255) / 256, 256, []Arg{Buffer(0), Buffer(1), Int(n), Float(c.Attr.Scale), Scalar(shiftKind, "rate"), Key(), Row()}}
 	})
 }
 
@@ -86,13 +86,14 @@ func TestCustomKernelsLaunch(t *testing.T) {
 	at := func(offset int64) device.Buffer {
 		return device.Buffer{Memory: m, Offset: offset, Bytes: call.In[0].Bytes()}
 	}
-	if err := q.Launch(k, &device.Launch{Buffers: []device.Buffer{at(2), at(1026)}}); err != nil { // at any element
+	l := &device.Launch{Buffers: []device.Buffer{at(2), at(1026)}, Args: &op.Args{Key: 11, Row: 12, Scalars: op.Scalars{3, 0.5}}}
+	if err := q.Launch(k, l); err != nil { // at any element
 		t.Fatal(err)
 	}
 	if f.last.Grid != [3]uint32{2, 1, 1} || f.last.Block != [3]uint32{256, 1, 1} {
 		t.Errorf("launched on %v blocks of %v threads, want 2 of 256", f.last.Grid, f.last.Block)
 	}
-	if got := f.slots[:4]; got[1]-got[0] != 1024 || got[2] != 300 || got[3] != 0x40000000 {
-		t.Errorf("parameters %v, want two addresses 1024 apart, 300 and the bits of 2", got)
+	if got := f.slots[:7]; got[1]-got[0] != 1024 || got[2] != 300 || got[3] != 0x40000000 || got[4] != 0x3f000000 || got[5] != 11 || got[6] != 12 {
+		t.Errorf("parameters %v, want two addresses 1024 apart, 300, the bits of 2 and 0.5, 11 and 12", got)
 	}
 }

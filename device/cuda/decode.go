@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"slices"
 
 	"spillway/dtype"
@@ -216,33 +217,40 @@ func normGated(d *Device, c op.Call) (p program, err error) {
 	return p, none
 }
 
+// normedHeads is what kernels of NormHeads read of a call.
+type normedHeads struct {
+	size, half int64 // of a head, and of the angles that it is rotated by
+	scale      float64
+	bias       [3]arg // of q, k and v; 0 where there is none
+	places     []arg  // sizes, and those of the cache that keys and values go to
+	fits       bool   // heads and biases are such as kernels take
+}
+
+func newNormedHeads(c op.Call) normedHeads {
+	cache, table := c.In[6].Shape, c.In[10].Shape
+	h := normedHeads{size: cache[3], half: c.In[5].Shape[0], scale: cmp.Or(c.Attr.Scale, 1)}
+	h.fits = h.size%16 == 0 && h.half%8 == 0 && (!c.Attr.Bias || same(append(c.In[11:14:14], c.In[0])...) == nil)
+	if c.Attr.Bias {
+		h.bias = [3]arg{buffer(11), buffer(12), buffer(13)}
+	}
+	h.places = []arg{i64(c.Attr.Heads), i64(c.Attr.KVHeads), i64(h.size), i64(h.half), f32(h.scale), i64(cache[2]), i64(table[0]), i64(table[1]), i64(cache[0])}
+	return h
+}
+
 func normHeads(d *Device, c op.Call) (p program, err error) {
 	if c.In[2].DType.Block() && !c.Attr.Exact {
 		return packedHeads(d, c)
 	}
-	t, rows, k, cache := c.In[0].DType, c.In[0].Shape.Rows(), c.In[0].Shape.Last(), c.In[6]
-	size, half := cache.Shape[3], c.In[5].Shape[0]
-	tiles := (c.Attr.Heads + 2*c.Attr.KVHeads) * (size / 16)
+	t, rows, k, h := c.In[0].DType, c.In[0].Shape.Rows(), c.In[0].Shape.Last(), newNormedHeads(c)
+	tiles := (c.Attr.Heads + 2*c.Attr.KVHeads) * (h.size / 16)
 	none := unsupported("norm_heads is for rows of 16-bit elements, and heads of a multiple of 16")
-	if err := same(c.In[0], c.In[1], c.In[2], c.In[3], c.In[4]); err != nil || c.In[1].Shape[0] != k ||
-		size%16 != 0 || half%8 != 0 || c.Attr.Bias && same(append(c.In[11:14:14], c.In[0])...) != nil {
+	if err := same(c.In[0], c.In[1], c.In[2], c.In[3], c.In[4]); err != nil || c.In[1].Shape[0] != k || !h.fits {
 		return p, none
 	}
-	out, scale, table := len(c.In), c.Attr.Scale, c.In[10].Shape
-	if scale == 0 {
-		scale = 1
-	}
-	var bias [3]arg
-	for i := range bias {
-		if c.Attr.Bias {
-			bias[i] = buffer(11 + i)
-		}
-	}
 	if d.byTiles(c.Attr.Exact, t, rows, tiles*16, k) {
-		return d.jointHeads(c, rows, k, bias, scale)
+		return d.jointHeads(c, rows, k, h.bias, h.scale)
 	}
 	held := newStaged(&p, c)
-	places := []arg{i64(c.Attr.Heads), i64(c.Attr.KVHeads), i64(size), i64(half), f32(scale), i64(cache.Shape[2]), i64(table[0]), i64(table[1]), i64(cache.Shape[0])}
 	made, fits, err := d.inGroups(c.Attr.Exact, rows, func(from, rows int64) (program, bool, error) {
 		f, fits := d.newFewRows(t, rows, k, tiles, true, c.Attr.Exact)
 		if !fits {
@@ -250,11 +258,11 @@ func normHeads(d *Device, c op.Call) (p program, err error) {
 		}
 		keys, values := held.k, held.v
 		if held.apart {
-			keys, values = behind(held.k, t.Bytes(from*c.Attr.KVHeads*size)), behind(held.v, t.Bytes(from*c.Attr.KVHeads*size))
+			keys, values = behind(held.k, t.Bytes(from*c.Attr.KVHeads*h.size)), behind(held.v, t.Bytes(from*c.Attr.KVHeads*h.size))
 		}
-		weights := []arg{buffer(2), buffer(3), buffer(4), bias[0], bias[1], bias[2], buffer(5), behind(buffer(8), 4*from), behind(buffer(9), 4*from), held.pages, keys, values,
-			behind(buffer(out+2), t.Bytes(from*c.Attr.Heads*size)), i64(rows), i64(k)}
-		p, err := f.launch(d, t, "normHeads", slices.Concat([]arg{behind(buffer(0), t.Bytes(from*k)), buffer(1)}, weights, []arg{f32(c.Attr.Eps)}, places)...)
+		weights := []arg{buffer(2), buffer(3), buffer(4), h.bias[0], h.bias[1], h.bias[2], buffer(5), behind(buffer(8), 4*from), behind(buffer(9), 4*from), held.pages, keys, values,
+			behind(buffer(len(c.In)+2), t.Bytes(from*c.Attr.Heads*h.size)), i64(rows), i64(k)}
+		p, err := f.launch(d, t, "normHeads", slices.Concat([]arg{behind(buffer(0), t.Bytes(from*k)), buffer(1)}, weights, []arg{f32(c.Attr.Eps)}, h.places)...)
 		return p, true, err
 	})
 	switch {
@@ -264,7 +272,7 @@ func normHeads(d *Device, c op.Call) (p program, err error) {
 		p.actions = made.actions
 		return p, held.finish(d, &p)
 	case jointRows(c, rows, k) && t != dtype.F32:
-		return d.jointHeads(c, rows, k, bias, scale)
+		return d.jointHeads(c, rows, k, h.bias, h.scale)
 	}
 	return p, none
 }

@@ -223,27 +223,15 @@ func packedGated(d *Device, c op.Call) (program, error) {
 }
 
 func packedHeads(d *Device, c op.Call) (program, error) {
-	k, cache, rows := c.In[0].Shape.Last(), c.In[6], c.In[0].Shape.Rows()
-	size, half := cache.Shape[3], c.In[5].Shape[0]
-	p, ok := packed{element: c.In[0].DType, first: c.In[2].DType, second: c.In[4].DType, rows: rows, k: k, tiles: (c.Attr.Heads + 2*c.Attr.KVHeads) * (size / 16)}.planned(d)
-	if err := same(c.In[0], c.In[1]); err != nil || !ok || !atOnce(rows) || c.In[3].DType != c.In[2].DType ||
-		size%16 != 0 || half%8 != 0 || c.Attr.Bias && same(append(c.In[11:14:14], c.In[0])...) != nil {
+	k, rows, h := c.In[0].Shape.Last(), c.In[0].Shape.Rows(), newNormedHeads(c)
+	p, ok := packed{element: c.In[0].DType, first: c.In[2].DType, second: c.In[4].DType, rows: rows, k: k, tiles: (c.Attr.Heads + 2*c.Attr.KVHeads) * (h.size / 16)}.planned(d)
+	if err := same(c.In[0], c.In[1]); err != nil || !ok || !atOnce(rows) || c.In[3].DType != c.In[2].DType || !h.fits {
 		return program{}, unsupported("norm_heads of packed weights is for 1, 2, 4 or 8 rows of 16-bit elements, and heads of a multiple of 16")
-	}
-	out, scale, table := len(c.In), c.Attr.Scale, c.In[10].Shape
-	if scale == 0 {
-		scale = 1
-	}
-	var bias [3]arg
-	for i := range bias {
-		if c.Attr.Bias {
-			bias[i] = buffer(11 + i)
-		}
 	}
 	var made program
 	held := newStaged(&made, c)
-	err := made.add(p.launch(d, "packedHeads", buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), bias[0], bias[1], bias[2], buffer(5), buffer(8), buffer(9), held.pages,
-		held.k, held.v, buffer(out+2), i64(k), f32(c.Attr.Eps), i64(c.Attr.Heads), i64(c.Attr.KVHeads), i64(size), i64(half), f32(scale),
-		i64(cache.Shape[2]), i64(table[0]), i64(table[1]), i64(cache.Shape[0])))
+	args := []arg{buffer(0), buffer(1), buffer(2), buffer(3), buffer(4), h.bias[0], h.bias[1], h.bias[2], buffer(5), buffer(8), buffer(9), held.pages,
+		held.k, held.v, buffer(len(c.In) + 2), i64(k), f32(c.Attr.Eps)}
+	err := made.add(p.launch(d, "packedHeads", append(args, h.places...)...))
 	return made, cmp.Or(err, held.finish(d, &made))
 }

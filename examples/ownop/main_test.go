@@ -102,8 +102,9 @@ func init() {
 	}
 }
 
-// Ops whose rules and makers go wrong: shape rules that panic, give nothing, a shape that is none or no type, gradient rules
-// that panic or give too few, a kernel whose maker panics or asks for less than nothing, one that reads an operand it has not.
+// Ops that go wrong. Shape rules panic, give nothing, or give an impossible shape or type. Gradient rules panic or give
+// too few gradients. Makers of kernels panic or ask for negative scratch memory. A kernel reads an operand that it does
+// not have.
 func init() {
 	type rule = func(op.Attr, []op.Type) ([]op.Type, error)
 	like := func(_ op.Attr, in []op.Type) ([]op.Type, error) { return in[:1], nil }

@@ -26,9 +26,6 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what tests get to their files in testdata instead of comparing")
 
-// Rewrite says whether golden files are written instead of compared.
-func Rewrite() bool { return *rewrite }
-
 // A Case is one command of a file and what it should give.
 type Case struct {
 	File    string

@@ -155,3 +155,24 @@ func TestArchitectureListsPackages(t *testing.T) {
 		}
 	}
 }
+
+// Every package says what it is for, in a comment before its clause.
+func TestPackagesHaveComments(t *testing.T) {
+	said := map[string]bool{}
+	for _, file := range wordFiles(t) {
+		if path.Ext(file) != ".go" {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), "../../"+file, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := path.Dir(file)
+		said[dir] = said[dir] || f.Doc != nil
+	}
+	for dir, ok := range said {
+		if !ok {
+			t.Errorf("%s has no package comment: say in one sentence what it is for", dir)
+		}
+	}
+}

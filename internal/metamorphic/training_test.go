@@ -173,14 +173,14 @@ func fill(e *executor.Executor, m *spec.Model, seed uint64, iteration int) error
 				put(raw, 0, math.Float32bits(1))
 				continue
 			}
-			fillTensor(raw, part, m, rand.New(rand.NewPCG(seed, uint64(iteration)<<32|uint64(j))))
+			fillTensor(raw, part, rand.New(rand.NewPCG(seed, uint64(iteration)<<32|uint64(j))))
 		}
 	}
 	return nil
 }
 
 // fillTensor writes a tensor of the batch by what its name means.
-func fillTensor(raw []byte, part plan.BatchTensor, m *spec.Model, r *rand.Rand) {
+func fillTensor(raw []byte, part plan.BatchTensor, r *rand.Rand) {
 	seq := part.Type.Shape.Last()
 	for i := range part.Type.Shape.Elements() {
 		var bits uint32

@@ -1,5 +1,5 @@
-// Package reference reads what PyTorch says of a model: the fixtures in
-// testdata/reference, which its README describes. It is for tests.
+// Package reference reads what others say of a model, for tests: the fixtures in testdata/reference,
+// which its README describes, made by PyTorch; and models and data sets that are not part of the repository.
 package reference
 
 import (
@@ -57,6 +57,25 @@ func Root(t testing.TB) string {
 			t.Skip("not in the module's folders")
 		}
 		dir = filepath.Dir(dir)
+	}
+}
+
+// Asset is the path of a model or data set in shared/assets, next to any folder above the package that is
+// tested. Where it is not, the test is skipped.
+func Asset(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		path := filepath.Join(dir, "shared", "assets", name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+		if dir == filepath.Dir(dir) {
+			t.Skipf("no shared/assets/%s in any folder above: this test needs the real thing", name)
+		}
 	}
 }
 

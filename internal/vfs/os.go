@@ -11,15 +11,15 @@ var OS FS = osFS{}
 
 type osFS struct{}
 
-func (osFS) Open(name string) (File, error)   { return wrap(OpenRegular(name)) }
+func (osFS) Open(name string) (File, error)   { return wrap(openRegular(name)) }
 func (osFS) Create(name string) (File, error) { return wrap(os.Create(name)) }
 func (osFS) Mkdir(name string) error          { return os.Mkdir(name, 0o777) }
 func (osFS) Rename(from, to string) error     { return os.Rename(from, to) }
 func (osFS) Remove(name string) error         { return os.Remove(name) }
 
-// OpenRegular opens a file for reading. Pipes and devices are refused: opening or reading
+// openRegular opens a file for reading. Pipes and devices are refused: opening or reading
 // one may wait for ever.
-func OpenRegular(name string) (*os.File, error) {
+func openRegular(name string) (*os.File, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err

@@ -1,3 +1,11 @@
+// Package forecast says how long an iteration of a plan takes, and what binds: the plan is carried
+// out by the executor itself, on virtual devices with the rates of a machine. Whether a short
+// iteration is captured as a graph is decided here too, since a forecast shows whether that pays.
+//
+//	f, err := forecast.Of(p, site)
+//	fmt.Println(f.StepSeconds, f.Bound)
+//
+// Where the device is at hand, Rehearse runs the calls of a plan on it, in their order, and forecasts by that.
 package forecast
 
 import (

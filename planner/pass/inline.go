@@ -9,8 +9,9 @@ import (
 // mostInLine is up to how many bytes are copied in line: GPUs copy as many by a kernel.
 const mostInLine = 64 << 10
 
-// InLine has a captured step copy its batch and its result on the lane of its kernels, where they are few bytes: nothing
-// could run next to such a copy, and a graph without other lanes is launched and goes on from one kernel to the next sooner.
+// InLine has a captured step copy its batch and its result on the lane of its kernels, where they are few bytes.
+// Nothing could run next to such a copy anyway, and a graph of one lane is launched faster and has shorter pauses
+// between its kernels.
 // The instructions become the plan's own. They are those of a phase, so that nothing carries over.
 func InLine(p *plan.Plan) {
 	p.Instructions = slices.Clone(p.Instructions)

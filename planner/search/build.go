@@ -65,8 +65,19 @@ func WithEvaluation(p *plan.Plan, site goal.Site) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	phase := &p.Phases[len(p.Phases)-1]
-	view, err := p.Phase(phase.Name)
+	if _, err := forecastPhase(p, &p.Phases[len(p.Phases)-1], site); err != nil {
+		return nil, err
+	}
+	if p.Forecast != nil {
+		whole := *p.Forecast
+		whole.PeakBytes, p.Forecast = p.Peak(), &whole
+	}
+	return p, plan.Verify(p)
+}
+
+// forecastPhase says how long a phase of a plan takes, and gives the view of it.
+func forecastPhase(p *plan.Plan, ph *plan.Phase, site goal.Site) (*plan.Plan, error) {
+	view, err := p.Phase(ph.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -74,10 +85,6 @@ func WithEvaluation(p *plan.Plan, site goal.Site) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	phase.Seconds = f.StepSeconds
-	if p.Forecast != nil {
-		whole := *p.Forecast
-		whole.PeakBytes, p.Forecast = p.Peak(), &whole
-	}
-	return p, plan.Verify(p)
+	ph.Seconds = f.StepSeconds
+	return view, nil
 }

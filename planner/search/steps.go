@@ -54,20 +54,16 @@ func WithSteps(p *plan.Plan, g goal.Goal, site goal.Site, steps []Step) (*plan.P
 	})
 	for _, i := range order {
 		ph := &p.Phases[i]
-		view, err := p.Phase(ph.Name)
+		view, err := forecastPhase(p, ph, site)
 		if err != nil {
 			return nil, err
 		}
-		f, err := forecast.Of(view, site)
-		if err != nil {
-			return nil, err
-		}
-		ph.Seconds = f.StepSeconds
 		_, captures := site.Kernels.(device.GraphCapturer)
 		if n := view.Launches(); (captures || site.Device.Kernel > 0) && view.CanCapture() && n <= left && steps[i].Rows <= p.Cache.Slots()*(1+p.Cache.Drafts) {
 			captured := *ph
 			capturePhase(&captured, view)
-			if f, err = forecast.Of(view, site); err != nil {
+			f, err := forecast.Of(view, site)
+			if err != nil {
 				return nil, err
 			}
 			if f.StepSeconds <= ph.Seconds {

@@ -100,11 +100,10 @@ func (t Tensor) ReadF32(dst []float32, first int64) error {
 // partElements is how many elements are decoded at a time: whole blocks of any size.
 const partElements = 32 << 10
 
-// Storage reads as the weight in the storage of package quant, of the type Type, byte for
-// byte what the file has; ok is false where the file's format differs from it in more
-// than the order of its parts: absmax in f32, or other sizes of blocks. Exact says that
-// it decodes to the very same numbers. Otherwise the maps of the file differ in
-// their last bits.
+// Storage gives the weight as package quant stores the type Type, with the file's own codes and
+// scales. ok is false where the file's format differs in more than the order of its parts: absmax
+// in f32, or other sizes of blocks. Exact says that it decodes to the same numbers; where it is
+// false, the file's maps differ from those of package quant in their last bits.
 func (t Tensor) Storage() (r io.Reader, exact, ok bool) {
 	if t.encoded == nil {
 		return nil, false, false

@@ -196,6 +196,11 @@ def layers():
     for mode in ("nearest", "bilinear", "bicubic"):
         one(f"upsample_{mode}", lambda x, m=mode: last(F.interpolate(first(x), scale_factor=1.5, mode=m)), x=x)
     one("avg_pool2d_layer", lambda x: last(F.avg_pool2d(first(x), 3, 2, 1)), x=x)
+    line, room = normal("l.line", 2, 9, 4), normal("l.room", 2, 6, 5, 7, 3)
+    one("avg_pool1d_layer", lambda x: last(F.avg_pool1d(first(x), 2)), x=line)
+    one("max_pool1d_layer", lambda x: last(F.max_pool1d(first(x), 3, 2, 1)), x=line)
+    one("avg_pool3d_layer", lambda x: last(F.avg_pool3d(first(x), 3, 2, 1)), x=room)
+    one("max_pool3d_layer", lambda x: last(F.max_pool3d(first(x), 3, 2, 1)), x=room)
     for name, f in {"celu": lambda x: F.celu(x, 1.7), "softshrink": F.softshrink, "hardshrink": F.hardshrink, "tanhshrink": F.tanhshrink, "glu": lambda x: F.glu(x, 3)}.items():
         one(name, f, x=x)
     for cell in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
