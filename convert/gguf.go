@@ -163,10 +163,15 @@ func (w *ggufModel) describe(name string, from *hf.Folder, tokenizer string) err
 	if errors.Is(err, chat.ErrNoTemplate) {
 		return nil
 	}
-	if err == nil {
-		m["tokenizer.chat_template"] = template.Source
+	if err != nil {
+		return err
 	}
-	return err
+	m["tokenizer.chat_template"] = template.Source
+	if template.WithTools != nil {
+		m["tokenizer.chat_templates"] = []string{gguf.ToolsTemplate}
+		m["tokenizer.chat_template."+gguf.ToolsTemplate] = template.WithTools.Source
+	}
+	return nil
 }
 
 // ends adds the tokens that begin and end a text: those of config.json, then those that only generation_config.json

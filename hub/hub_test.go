@@ -194,7 +194,9 @@ func sameFiles(t *testing.T, dir string, h *fakeHub, names ...string) {
 // A pull makes the layout of huggingface_hub, fetches one kind of weights, and a second one
 // fetches nothing.
 func TestPull(t *testing.T) {
-	h := newHub(t, tinyModel())
+	model := tinyModel()
+	model["additional_chat_templates/tool_use.jinja"] = []byte("tools")
+	h := newHub(t, model)
 	if _, err := Find("org/tiny"); err == nil || !strings.Contains(err.Error(), "spillway pull org/tiny") {
 		t.Errorf("before the pull: %v", err)
 	}
@@ -203,7 +205,7 @@ func TestPull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameFiles(t, got.Dir, h, "config.json", "tokenizer.json", "model.safetensors")
+	sameFiles(t, got.Dir, h, "config.json", "tokenizer.json", "model.safetensors", "additional_chat_templates/tool_use.jinja")
 	if last != total || total != got.Bytes || got.Fetched != got.Bytes {
 		t.Errorf("progress ended at %d of %d, %+v", last, total, got)
 	}
