@@ -289,6 +289,9 @@ func (f *Folder) NeedWeights() error {
 	case len(f.pickles) > 0:
 		return fmt.Errorf("%s has weights only as %s; of PyTorch's files those named %s are read, shards with %s, or a single .pt; else name the file itself", f.Dir, f.pickles[0], pickle.SingleName, pickle.IndexName)
 	}
+	if m, ok := hub.NameOf(f.Dir); ok {
+		return fmt.Errorf("%s has a config and no weights: fetch what is missing with spillway pull %s", f.Dir, m)
+	}
 	return fmt.Errorf("%s has a config and no weights: put %s or shards with %s there", f.Dir, safetensors.SingleName, safetensors.IndexName)
 }
 
