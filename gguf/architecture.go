@@ -109,7 +109,7 @@ func (a *architecture) checkKeys(m Metadata) error {
 	return nil
 }
 
-// checkKind refuses a value of a key that is read where it is no number, or for two keys no text and no truth value.
+// checkKind refuses a value of a key that is read where its type is another one: a number, but for a text and a truth value.
 func (m Metadata) checkKind(key, rest string) error {
 	want, fits := "a number", false
 	switch m[key].(type) {
