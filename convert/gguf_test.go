@@ -119,7 +119,8 @@ func TestGGUFEnds(t *testing.T) {
 	}
 }
 
-// A file has the chat template for conversations with tools too, under the names that the gguf package gives it.
+// A file has the chat template for conversations with tools too, under the names that the gguf package gives it, and the tokens that
+// only the settings of a tokenizer declare.
 func TestGGUFTemplatesForTools(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	dir, path := filepath.Join(t.TempDir(), "model"), filepath.Join(t.TempDir(), "model.gguf")
@@ -134,7 +135,7 @@ func TestGGUFTemplatesForTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := []byte(`{"chat_template": [{"name": "default", "template": "usual"}, {"name": "tool_use", "template": "tools"}]}`)
+	settings := []byte(`{"pad_token": "<pad>", "chat_template": [{"name": "default", "template": "usual"}, {"name": "tool_use", "template": "tools"}]}`)
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "tokenizer.json"), words, 0o644), os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), settings, 0o644)); err != nil {
 		t.Fatal(err)
 	}
@@ -153,6 +154,9 @@ func TestGGUFTemplatesForTools(t *testing.T) {
 	defer file.Close()
 	if m := file.Metadata; m["tokenizer.chat_template"] != "usual" || m["tokenizer.chat_template.tool_use"] != "tools" || !reflect.DeepEqual(m["tokenizer.chat_templates"], []string{"tool_use"}) {
 		t.Errorf("%v, %v, %v", m["tokenizer.chat_template"], m["tokenizer.chat_template.tool_use"], m["tokenizer.chat_templates"])
+	}
+	if words, _ := file.Metadata["tokenizer.ggml.tokens"].([]string); len(words) < 509 || words[508] != "<pad>" {
+		t.Errorf("%d tokens without the one that only tokenizer_config.json declares", len(words))
 	}
 	back, err := hf.Open(path)
 	if err != nil {

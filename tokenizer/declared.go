@@ -14,11 +14,12 @@ import (
 	"spillway/internal/vfs"
 )
 
-// Files next to tokenizer.json that may declare tokens.
+// Files of a model's folder: the tokenizer, and those that may declare further tokens.
 const (
-	settingsFile = "tokenizer_config.json"
-	specialFile  = "special_tokens_map.json" // of old folders
-	addedFile    = "added_tokens.json"       // of old folders
+	tokenizerFile = "tokenizer.json"
+	settingsFile  = "tokenizer_config.json"
+	specialFile   = "special_tokens_map.json" // of old folders
+	addedFile     = "added_tokens.json"       // of old folders
 )
 
 // OpenFolder reads the tokenizer of a model's folder: tokenizer.json, and tokens that only the files next to it declare. Transformers
@@ -26,9 +27,42 @@ const (
 func OpenFolder(dir string, most int64) (*Tokenizer, error) {
 	declared, err := declaredTokens(dir)
 	if err != nil {
-		return nil, fmt.Errorf("the tokens that %s declares: %w", dir, err)
+		return nil, err
 	}
-	return open(filepath.Join(dir, "tokenizer.json"), func(data []byte) (*Tokenizer, error) { return parseDeclared(data, declared, most) })
+	return open(filepath.Join(dir, tokenizerFile), func(data []byte) (*Tokenizer, error) { return parseDeclared(data, declared, most) })
+}
+
+// FolderFile is the tokenizer.json of a model's folder with the tokens that OpenFolder adds to it.
+func FolderFile(dir string, most int64) ([]byte, error) {
+	declared, err := declaredTokens(dir)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, tokenizerFile)
+	data, err := vfs.ReadFile(vfs.OS, path, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	t, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var file settings
+	var added []addedToken
+	if err = json.Unmarshal(data, &file); err == nil && file["added_tokens"] != nil {
+		err = json.Unmarshal(file["added_tokens"], &added)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	more := t.vocab.missing(added, declared, most)
+	if len(more) == 0 {
+		return data, nil
+	}
+	if file["added_tokens"], err = json.Marshal(append(added, more...)); err != nil {
+		return nil, err
+	}
+	return json.Marshal(file)
 }
 
 // missing are the declared tokens that a file does not add yet: those that the model has, with their ids, and others with the
@@ -67,7 +101,7 @@ func readSettings(dir, name string) (s settings, err error) {
 		err = json.Unmarshal(raw, &s)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("the tokens that %s declares: %w", filepath.Join(dir, name), err)
 	}
 	return s, nil
 }
