@@ -35,7 +35,24 @@ type Template struct {
 	// reproducible; the zero value means the current time.
 	Now time.Time
 
-	jinja *jinja.Template
+	// WithTools is the template that conversations with tools are written with; nil: this one is.
+	WithTools *Template
+
+	toolsProblem error // why WithTools cannot be read, for conversations that need it
+	jinja        *jinja.Template
+}
+
+// of is the template that a conversation is written with.
+func (t *Template) of(c Conversation) (*Template, error) {
+	switch {
+	case c.tools == nil:
+		return t, nil
+	case t.WithTools == nil:
+		return t, t.toolsProblem
+	}
+	other := *t.WithTools
+	other.SpecialTokens, other.Now = t.SpecialTokens, t.Now
+	return &other, nil
 }
 
 // Parse compiles the source of a template. Errors give its name and the line.
@@ -103,6 +120,10 @@ type Span = jinja.Span
 // Render writes a conversation as text. prompt adds what the template writes before an
 // answer, so that the model gives one (add_generation_prompt in transformers).
 func (t *Template) Render(c Conversation, prompt bool) (string, error) {
+	t, err := t.of(c)
+	if err != nil {
+		return "", err
+	}
 	r, err := t.render(c, len(c.Messages), prompt)
 	return r.Text, err
 }
@@ -145,7 +166,8 @@ var errNoAnswer = errors.New("no message is from the assistant, so there is noth
 // Texts renders a conversation to train on: as one text, or as one text per answer if
 // the template renders answers differently once other turns follow.
 func (t *Template) Texts(c Conversation) ([]Text, error) {
-	if err := c.check(); err != nil {
+	t, err := t.of(c)
+	if err := errors.Join(err, c.check()); err != nil {
 		return nil, err
 	}
 	if t.jinja.Generation() {
@@ -193,7 +215,8 @@ func (t *Template) comparedTexts(c Conversation) ([]Text, error) {
 
 // Count returns how many texts Texts makes of a conversation.
 func (t *Template) Count(c Conversation) (int, error) {
-	if err := c.check(); err != nil {
+	t, err := t.of(c)
+	if err := errors.Join(err, c.check()); err != nil {
 		return 0, err
 	}
 	if t.jinja.Generation() {
@@ -209,6 +232,10 @@ func (t *Template) Count(c Conversation) (int, error) {
 
 // Text returns one of the texts that Texts makes of a conversation, if it makes several.
 func (t *Template) Text(c Conversation, part int) (Text, error) {
+	t, err := t.of(c)
+	if err != nil {
+		return Text{}, err
+	}
 	if t.jinja.Generation() {
 		texts, err := t.markedTexts(c)
 		if err == nil && part >= len(texts) {

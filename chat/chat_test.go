@@ -285,6 +285,78 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// TestTemplatesForTools: a conversation with tools is written with the template named tool_use, from wherever transformers has it.
+func TestTemplatesForTools(t *testing.T) {
+	const usual, tools = "{{ bos_token }}usual {{ messages[0].content }}", "{{ bos_token }}{{ tools | length }} tools{% for m in messages %} {{ m.content }}{% endfor %}"
+	listed := func(name string) map[string]string {
+		return map[string]string{name: `{"bos_token": "<b>", "chat_template": [{"name": "tool_use", "template": "` + tools + `"}, {"name": "default", "template": "` + usual + `"}]}`}
+	}
+	with, without := conversation("user", "a", "assistant", "b"), conversation("user", "a", "assistant", "b")
+	if err := with.SetTools([]byte(`[{"name": "f"}]`)); err != nil {
+		t.Fatal(err)
+	}
+	for name, files := range map[string]map[string]string{
+		"a list":                          listed(configFile),
+		"folders":                         {configFile: `{"bos_token": "<b>"}`, templateFile: usual, ToolsFile: tools},
+		"a list and special tokens apart": {configFile: strings.Replace(listed(configFile)[configFile], `"bos_token": "<b>", `, "", 1), specialFile: `{"bos_token": {"content": "<b>"}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tmpl, err := Open(folderOf(t, files))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range []struct {
+				Conversation
+				want string
+			}{{without, "<b>usual a"}, {with, "<b>1 tools a b"}} {
+				if got, err := tmpl.Render(c.Conversation, false); err != nil || got != c.want {
+					t.Errorf("%q, %v; want %q", got, err, c.want)
+				}
+			}
+			texts, err := tmpl.Texts(with)
+			if err != nil || len(texts) != 1 || texts[0].Text != "<b>1 tools a b" {
+				t.Errorf("to train on: %v, %v", texts, err)
+			}
+		})
+	}
+	t.Run("a template that cannot be read stops only conversations that need it", func(t *testing.T) {
+		tmpl, err := Open(folderOf(t, map[string]string{templateFile: usual, ToolsFile: "{% bad %}"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := tmpl.Render(without, false); err != nil || got != "usual a" {
+			t.Errorf("without tools: %q, %v", got, err)
+		}
+		if _, err := tmpl.Render(with, false); err == nil || !strings.Contains(err.Error(), "there is no statement") {
+			t.Errorf("with tools: %v", err)
+		}
+	})
+}
+
+// TestTemplateFilesHaveTheModelsTokens: a template in a file of its own gets the tokens of the model's folder, wherever they are.
+func TestTemplateFilesHaveTheModelsTokens(t *testing.T) {
+	dir := folderOf(t, map[string]string{"own.jinja": "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}", specialFile: `{"bos_token": "<b>", "eos_token": "<old>"}`, configFile: `{"eos_token": "<e>"}`})
+	tmpl, err := OpenFile(filepath.Join(dir, "own.jinja"), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := tmpl.Render(conversation("user", "a"), false); err != nil || got != "<b>a<e>" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// folderOf is a folder with files, by names with slashes.
+func folderOf(t *testing.T, files map[string]string) string {
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
 // BenchmarkTexts renders a conversation of ten turns to train on.
 func BenchmarkTexts(b *testing.B) {
 	tmpl, err := OpenFile(filepath.Join("testdata", "templates", "thinking.jinja"), "")

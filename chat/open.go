@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"spillway/internal/vfs"
@@ -21,6 +22,15 @@ const (
 	specialFile  = "special_tokens_map.json"
 )
 
+// ToolsFile is the file, in a model's folder, of the template for conversations with tools.
+const ToolsFile = "additional_chat_templates/" + toolsName + ".jinja"
+
+// Names of templates where a model has several: the usual one, and that for conversations with tools.
+const (
+	usualName = "default"
+	toolsName = "tool_use"
+)
+
 // ErrNoTemplate says that a model has no chat template.
 var ErrNoTemplate = errors.New("there is no chat template")
 
@@ -29,13 +39,11 @@ const maxFile = 16 << 20
 
 // Open reads the chat template of a model's folder: from chat_template.jinja,
 // chat_template.json or tokenizer_config.json. If there is none, the error is
-// ErrNoTemplate.
+// ErrNoTemplate. Where the model has another template called tool_use, conversations with
+// tools are written with that, as in transformers.
 func Open(dir string) (*Template, error) {
-	config, err := readObject(filepath.Join(dir, configFile))
-	if err != nil {
-		return nil, err
-	}
-	special, err := readObject(filepath.Join(dir, specialFile))
+	var tokens Template
+	config, err := tokens.readTokens(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +51,7 @@ func Open(dir string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.SpecialTokens = specialTokens(special)
-	maps.Copy(t.SpecialTokens, specialTokens(config))
+	t.SpecialTokens = tokens.SpecialTokens
 	return t, nil
 }
 
@@ -59,19 +66,42 @@ func OpenFile(path, dir string) (*Template, error) {
 	if err != nil || dir == "" {
 		return t, err
 	}
-	config, err := readObject(filepath.Join(dir, configFile))
+	_, err = t.readTokens(dir)
+	return t, err
+}
+
+// readTokens reads the special tokens of a model's folder, and gives what tokenizer_config.json has.
+func (t *Template) readTokens(dir string) (config map[string]json.RawMessage, err error) {
+	if config, err = readObject(filepath.Join(dir, configFile)); err != nil {
+		return nil, err
+	}
+	special, err := readObject(filepath.Join(dir, specialFile))
 	if err != nil {
 		return nil, err
 	}
-	t.SpecialTokens = specialTokens(config)
+	t.SpecialTokens = specialTokens(special)
+	maps.Copy(t.SpecialTokens, specialTokens(config))
+	return config, nil
+}
+
+// openSource reads the usual template and that for conversations with tools.
+func openSource(dir string, config map[string]json.RawMessage) (*Template, error) {
+	t, err := OpenFile(filepath.Join(dir, templateFile), "")
+	if errors.Is(err, fs.ErrNotExist) {
+		t, err = openListed(dir, config)
+	}
+	if err != nil {
+		return nil, err
+	}
+	tools, err := OpenFile(filepath.Join(dir, filepath.FromSlash(ToolsFile)), "")
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.WithTools, t.toolsProblem = tools, err
+	}
 	return t, nil
 }
 
-func openSource(dir string, config map[string]json.RawMessage) (*Template, error) {
-	t, err := OpenFile(filepath.Join(dir, templateFile), "")
-	if !errors.Is(err, fs.ErrNotExist) {
-		return t, err
-	}
+// openListed reads the templates that are a value in a JSON file.
+func openListed(dir string, config map[string]json.RawMessage) (*Template, error) {
 	path := filepath.Join(dir, legacyFile)
 	old, err := readObject(path)
 	if err != nil {
@@ -80,34 +110,39 @@ func openSource(dir string, config map[string]json.RawMessage) (*Template, error
 	if old["chat_template"] == nil {
 		path, old = filepath.Join(dir, configFile), config
 	}
-	text, err := templateText(old["chat_template"])
+	texts, err := templateTexts(old["chat_template"])
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return Parse(path+" (chat_template)", text)
+	t, err := Parse(path+" (chat_template)", texts[usualName])
+	if text, ok := texts[toolsName]; ok && err == nil {
+		t.WithTools, t.toolsProblem = Parse(path+" (chat_template "+toolsName+")", text)
+	}
+	return t, err
 }
 
-// templateText returns the template, or the one named default if there are several.
-func templateText(raw json.RawMessage) (string, error) {
+// templateTexts returns the templates by their names. One that is alone has the usual name.
+func templateTexts(raw json.RawMessage) (map[string]string, error) {
 	if raw == nil || string(raw) == "null" {
-		return "", ErrNoTemplate
+		return nil, ErrNoTemplate
 	}
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
-		return text, nil
+		return map[string]string{usualName: text}, nil
 	}
 	var list []struct{ Name, Template string }
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return "", fmt.Errorf("chat_template is neither a text nor a list of templates with names: %w", err)
+		return nil, fmt.Errorf("chat_template is neither a text nor a list of templates with names: %w", err)
 	}
-	var names []string
+	texts := map[string]string{}
 	for _, t := range list {
-		if t.Name == "default" {
-			return t.Template, nil
-		}
-		names = append(names, t.Name)
+		texts[t.Name] = t.Template
 	}
-	return "", fmt.Errorf("%w called default, only %s; give one in a file of its own", ErrNoTemplate, strings.Join(names, ", "))
+	if _, ok := texts[usualName]; !ok {
+		names := slices.Sorted(maps.Keys(texts))
+		return nil, fmt.Errorf("%w called %s, only %s; give one in a file of its own", ErrNoTemplate, usualName, strings.Join(names, ", "))
+	}
+	return texts, nil
 }
 
 // specialTokens returns the entries whose names end in _token. Each is a string, or an

@@ -250,6 +250,38 @@ func TestSaveRefuses(t *testing.T) {
 	}
 }
 
+// A checkpoint has the files of a folder within the model's, with their checksums.
+func TestChatTemplatesInTheirFolder(t *testing.T) {
+	d, disk := inMemory(1)
+	const from = "/model/additional_chat_templates"
+	if err := errors.Join(vfs.MkdirAll(disk, from), vfs.WriteBytes(disk, from+"/tool_use.jinja", []byte("tools"))); err != nil {
+		t.Fatal(err)
+	}
+	s := snapshot(1, 0)
+	s.Model.Files = []string{from + "/tool_use.jinja"}
+	path, err := d.Save(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := filepath.Join(path, "additional_chat_templates", "tool_use.jinja")
+	if got, err := vfs.ReadFile(disk, saved, 100); err != nil || string(got) != "tools" {
+		t.Errorf("%q, %v", got, err)
+	}
+	m, err := readManifest(disk, path)
+	if err == nil {
+		err = m.verify(disk, path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(disk.Remove(saved), vfs.WriteBytes(disk, saved, []byte("fools"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.verify(disk, path); err == nil || !strings.Contains(err.Error(), "tool_use.jinja") {
+		t.Errorf("a changed template: %v", err)
+	}
+}
+
 // Any flipped bit in any file makes Latest fall back and say so.
 func TestBitFlips(t *testing.T) {
 	d, disk := inMemory(0)

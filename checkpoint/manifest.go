@@ -10,6 +10,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"spillway/internal/vfs"
 )
@@ -90,7 +91,7 @@ func parseManifest(raw []byte) (manifest, error) {
 		return m, fmt.Errorf("the manifest has save time %d and iteration %d", m.Saved, m.Iteration)
 	}
 	for name := range m.Files {
-		if name != filepath.Base(name) || name == "." || name == ".." {
+		if local := filepath.FromSlash(name); !filepath.IsLocal(local) || filepath.Clean(local) != local || name == "." || strings.Contains(name, `\\`) {
 			return m, fmt.Errorf("the manifest names a file outside of its folder: %q", name)
 		}
 	}
@@ -105,7 +106,7 @@ func parseManifest(raw []byte) (manifest, error) {
 // verify reads every file of a checkpoint and compares sizes and checksums.
 func (m manifest) verify(disk vfs.FS, dir string) error {
 	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
-		path := filepath.Join(dir, name)
+		path := filepath.Join(dir, filepath.FromSlash(name))
 		got, err := checksumOf(disk, path)
 		if err != nil {
 			return err
@@ -133,15 +134,20 @@ func checksumOf(disk vfs.FS, path string) (s checksum, err error) {
 }
 
 // checksumFS is a file system that computes the checksum of each file written to it, by
-// name.
+// name within a folder, with slashes.
 type checksumFS struct {
 	vfs.FS
+	dir   string
 	files map[string]*checksumFile
 }
 
 // Create implements vfs.FS.
 func (d checksumFS) Create(path string) (vfs.File, error) {
-	name := filepath.Base(path)
+	name, err := filepath.Rel(d.dir, path)
+	if err != nil {
+		return nil, err
+	}
+	name = filepath.ToSlash(name)
 	if d.files[name] != nil {
 		return nil, fmt.Errorf("%s would be written twice", path)
 	}

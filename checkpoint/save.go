@@ -115,7 +115,7 @@ func (d Dir) write(s Snapshot, path string) error {
 
 // fill writes all files of a checkpoint, the manifest last.
 func (s Snapshot) fill(disk vfs.FS, dir string, saved int64) error {
-	sums := checksumFS{disk, map[string]*checksumFile{}}
+	sums := checksumFS{disk, dir, map[string]*checksumFile{}}
 	if err := s.weights().Fill(sums, dir); err != nil {
 		return err
 	}

@@ -125,10 +125,14 @@ func tokenizerTexts(from *hf.Folder, path string) (map[string][]byte, error) {
 	if errors.Is(err, chat.ErrNoTemplate) {
 		return texts, nil
 	}
-	if err == nil {
-		texts["chat_template.jinja"] = []byte(template.Source)
+	if err != nil {
+		return nil, err
 	}
-	return texts, err
+	texts["chat_template.jinja"] = []byte(template.Source)
+	if template.WithTools != nil {
+		texts[chat.ToolsFile] = []byte(template.WithTools.Source)
+	}
+	return texts, nil
 }
 
 // write writes a model folder as the options say, and counts its bytes.

@@ -143,15 +143,12 @@ func (w *ggufModel) describe(name string, from *hf.Folder, tokenizer string) err
 	if err := w.rope(name); err != nil {
 		return err
 	}
-	if tokenizer == "" && slices.Contains(from.Tokenizer, "tokenizer.json") {
-		tokenizer = filepath.Join(from.Dir, "tokenizer.json")
-	}
-	if tokenizer == "" {
+	if tokenizer == "" && !slices.Contains(from.Tokenizer, "tokenizer.json") {
 		m["tokenizer.ggml.model"] = "none"
 		w.notices = append(w.notices, fmt.Sprintf("%s has no tokenizer.json, so the file has no tokenizer and other programs cannot give it text; --tokenizer names one", from.Path))
 		return w.ends(from)
 	}
-	words, err := openVocabulary(tokenizer, c.VocabSize)
+	words, err := w.vocabulary(from, tokenizer)
 	if err != nil {
 		return err
 	}
@@ -163,10 +160,15 @@ func (w *ggufModel) describe(name string, from *hf.Folder, tokenizer string) err
 	if errors.Is(err, chat.ErrNoTemplate) {
 		return nil
 	}
-	if err == nil {
-		m["tokenizer.chat_template"] = template.Source
+	if err != nil {
+		return err
 	}
-	return err
+	m["tokenizer.chat_template"] = template.Source
+	if template.WithTools != nil {
+		m["tokenizer.chat_templates"] = []string{gguf.ToolsTemplate}
+		m["tokenizer.chat_template."+gguf.ToolsTemplate] = template.WithTools.Source
+	}
+	return nil
 }
 
 // ends adds the tokens that begin and end a text: those of config.json, then those that only generation_config.json
@@ -188,6 +190,22 @@ func (w *ggufModel) ends(from *hf.Folder) error {
 		w.notices = append(w.notices, fmt.Sprintf("texts of the model also end with tokens %v, for which a GGUF file has no place: it has three", over))
 	}
 	return nil
+}
+
+// vocabulary is the tokenizer of a file, or of the folder where none is named, as metadata.
+func (w *ggufModel) vocabulary(from *hf.Folder, path string) (gguf.Metadata, error) {
+	if path != "" {
+		return openVocabulary(path, w.config.VocabSize)
+	}
+	raw, err := tokenizer.FolderFile(from.Dir, int64(w.config.VocabSize))
+	if err != nil {
+		return nil, err
+	}
+	m, err := gguf.TokenizerMetadata(raw, w.config.VocabSize)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(from.Dir, "tokenizer.json"), err)
+	}
+	return m, nil
 }
 
 // openVocabulary reads the file of a tokenizer as metadata.

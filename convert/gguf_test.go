@@ -2,15 +2,19 @@ package convert_test
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"spillway/chat"
 	"spillway/convert"
 	"spillway/dtype"
+	"spillway/gguf"
 	"spillway/hf"
 	"spillway/quant"
 	"spillway/quant/stored"
@@ -112,6 +116,56 @@ func TestGGUFEnds(t *testing.T) {
 			t.Errorf("eos %s: ends %v, want %v; config %v %v", eos, got, want, back.Config.BOS, back.Config.EOS)
 		}
 		back.Close()
+	}
+}
+
+// A file has the chat template for conversations with tools too, under the names that the gguf package gives it, and the tokens that
+// only the settings of a tokenizer declare.
+func TestGGUFTemplatesForTools(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dir, path := filepath.Join(t.TempDir(), "model"), filepath.Join(t.TempDir(), "model.gguf")
+	config, err := hf.ParseConfig([]byte(`{"model_type":"llama","vocab_size":512,"hidden_size":32,"num_hidden_layers":1,"num_attention_heads":2,"intermediate_size":32,"rms_norm_eps":1e-5,"tie_word_embeddings":false,"max_position_embeddings":64,"torch_dtype":"float32"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := convert.Random(t.Context(), config, dir, 1, convert.Options{Linear: dtype.F32}); err != nil {
+		t.Fatal(err)
+	}
+	words, err := os.ReadFile("../tokenizer/testdata/tiny/llama3.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := []byte(`{"pad_token": "<pad>", "chat_template": [{"name": "default", "template": "usual"}, {"name": "tool_use", "template": "tools"}]}`)
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "tokenizer.json"), words, 0o644), os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), settings, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	from, err := hf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	if _, err := convert.GGUF(t.Context(), from, path, "f32", convert.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	file, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if m := file.Metadata; m["tokenizer.chat_template"] != "usual" || m["tokenizer.chat_template.tool_use"] != "tools" || !reflect.DeepEqual(m["tokenizer.chat_templates"], []string{"tool_use"}) {
+		t.Errorf("%v, %v, %v", m["tokenizer.chat_template"], m["tokenizer.chat_template.tool_use"], m["tokenizer.chat_templates"])
+	}
+	if words, _ := file.Metadata["tokenizer.ggml.tokens"].([]string); len(words) < 509 || words[508] != "<pad>" {
+		t.Errorf("%d tokens without the one that only tokenizer_config.json declares", len(words))
+	}
+	back, err := hf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer back.Close()
+	template, err := chat.Open(back.Dir)
+	if err != nil || template.Source != "usual" || template.WithTools == nil || template.WithTools.Source != "tools" {
+		t.Errorf("%+v, %v", template, err)
 	}
 }
 

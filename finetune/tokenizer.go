@@ -26,11 +26,10 @@ const (
 // model of 256 tokens, which must be bytes. It belongs to the model: one with more tokens
 // is refused.
 func OpenTokenizer(m *spillway.Model, name string) (*tokenizer.Tokenizer, error) {
-	if name == "" && m.Folder != nil && slices.Contains(m.Folder.Tokenizer, tokenizerFile) {
-		name = filepath.Join(m.Folder.Dir, tokenizerFile)
-	}
 	t, err := tokenizer.Bytes(), error(nil)
 	switch {
+	case name == "" && m.Folder != nil && slices.Contains(m.Folder.Tokenizer, tokenizerFile):
+		t, err = tokenizer.OpenFolder(m.Folder.Dir, m.Info.Vocab)
 	case name == bytesName || name == "" && m.Info.Vocab == byteModel:
 	case name == "":
 		err = fmt.Errorf("%s has no %s; name one with --tokenizer%s, or bytes for a model that reads bytes", m.Name, tokenizerFile, otherTokenizer(m))

@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -65,8 +66,11 @@ func (a *architecture) count(m Metadata, key string) (int64, error) {
 			return 0, fmt.Errorf("%s differs from layer to layer, which is not read", key)
 		}
 	}
-	if n < 1 || n > math.MaxInt32 {
-		return 0, fmt.Errorf("%s is %v, a number above 0 is needed", key, m[key])
+	switch {
+	case m[key] == nil:
+		return 0, fmt.Errorf("its metadata lacks %s", key)
+	case n < 1 || n > math.MaxInt32:
+		return 0, fmt.Errorf("%s is %s, an integer above 0 is needed", key, m.shown(key))
 	}
 	return n, nil
 }
@@ -88,15 +92,54 @@ var (
 func (a *architecture) checkKeys(m Metadata) error {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		rest, own := strings.CutPrefix(key, a.name+".")
-		if !own || slices.Contains(readKeys, rest) || slices.Contains(harmlessKeys, rest) {
+		if !own || slices.Contains(harmlessKeys, rest) {
+			continue
+		}
+		if slices.Contains(readKeys, rest) {
+			if err := m.checkKind(key, rest); err != nil {
+				return err
+			}
 			continue
 		}
 		if neutral, ok := neutralKeys[rest]; ok && m.floatOr(key, neutral) == neutral {
 			continue
 		}
-		return fmt.Errorf("its metadata has %s = %.60v, which is not understood and may change what the model computes", key, m[key])
+		return fmt.Errorf("its metadata has %s = %s, which is not understood and may change what the model computes", key, m.shown(key))
 	}
 	return nil
+}
+
+// checkKind refuses a value of a key that is read where its type is another one: a number, but for a text and a truth value.
+func (m Metadata) checkKind(key, rest string) error {
+	want, fits := "a number", false
+	switch m[key].(type) {
+	case string:
+		fits = rest == "rope.scaling.type"
+	case bool:
+		fits = rest == "rope.scaling.finetuned"
+	case int64, uint64, float64, []int64:
+		fits = rest != "rope.scaling.type"
+	}
+	if rest == "rope.scaling.type" {
+		want = "a text"
+	}
+	if !fits {
+		return fmt.Errorf("%s is %s, %s is needed", key, m.shown(key), want)
+	}
+	return nil
+}
+
+// shown is the value of a key for errors, a text in quotes.
+func (m Metadata) shown(key string) string {
+	text := fmt.Sprint(m[key])
+	if s, ok := m[key].(string); ok {
+		text = strconv.Quote(s)
+	}
+	const most = 60
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
 }
 
 // Names of tensors in transformers, by those in files. "" is one that is not a weight.

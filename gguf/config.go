@@ -112,9 +112,9 @@ func (f *File) rope(c map[string]any) error {
 	if err != nil {
 		return err
 	}
-	kind := m.textOr(prefix+"scaling.type", "none")
+	kind := m.textOr(prefix+"scaling.type", "linear") // llama.cpp's default; old files have a factor and no type
 	factor := cmp.Or(m.floatOr(prefix+"scaling.factor", 0), m.floatOr(prefix+"scale_linear", 0))
-	original := m.intOr(prefix+"scaling.original_context_length", 0)
+	original := m.intOr(prefix+"scaling.original_context_length", c["max_position_embeddings"].(int64))
 	switch {
 	case factors != nil && (kind == "none" || factor == 0 || factor == 1):
 		scaling, err := llama3Scaling(factors, theta, c["head_dim"].(int64))

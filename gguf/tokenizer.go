@@ -324,7 +324,10 @@ func (v *vocabulary) around(before, after string) (any, error) {
 	return object{"type": "TemplateProcessing", "single": template, "pair": template, "special_tokens": special}, nil
 }
 
-// settings is the tokenizer_config.json: special tokens and the chat template.
+// ToolsTemplate is the name of the chat template for conversations with tools, where a model has one of its own.
+const ToolsTemplate = "tool_use"
+
+// settings is the tokenizer_config.json: special tokens and the chat templates.
 func (v *vocabulary) settings() ([]byte, error) {
 	c := object{"tokenizer_class": "PreTrainedTokenizerFast"}
 	for key, name := range map[string]string{"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"} {
@@ -338,6 +341,9 @@ func (v *vocabulary) settings() ([]byte, error) {
 	}
 	if t, ok := v.m["tokenizer.chat_template"].(string); ok {
 		c["chat_template"] = t
+		if tools, ok := v.m["tokenizer.chat_template."+ToolsTemplate].(string); ok {
+			c["chat_template"] = []object{{"name": "default", "template": t}, {"name": ToolsTemplate, "template": tools}}
+		}
 	}
 	return json.MarshalIndent(c, "", "  ")
 }

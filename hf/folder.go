@@ -41,13 +41,16 @@ var tokenizerNames = []string{
 	"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt",
 }
 
+// templatesDir is a folder within a model's, with the chat templates that are not the usual one.
+const templatesDir = "additional_chat_templates"
+
 // Folder is an open model folder.
 type Folder struct {
 	Dir        string
 	Path       string // what was opened: the folder, or a file
 	Config     *Config
 	Generation []byte   // the text of generation_config.json, nil if there is none
-	Tokenizer  []string // names of the tokenizer files in the folder
+	Tokenizer  []string // names of the tokenizer files in the folder, with slashes
 
 	weights tensorfile.Source // nil if there are none
 	pickles []string          // names of files of PyTorch's that are not laid out as a model's
@@ -164,11 +167,26 @@ func (f *Folder) readFiles(disk vfs.FS) error {
 		switch {
 		case slices.Contains(tokenizerNames, n):
 			f.Tokenizer = append(f.Tokenizer, n)
+		case n == templatesDir:
+			if err := f.addTemplates(disk); err != nil {
+				return err
+			}
 		case slices.Contains([]string{".bin", ".pt", ".pth"}, filepath.Ext(n)) && !strings.HasPrefix(n, "tok"):
 			f.pickles = append(f.pickles, n)
 		}
 	}
 	return nil
+}
+
+// addTemplates adds the templates in a folder of their own to the tokenizer files.
+func (f *Folder) addTemplates(disk vfs.FS) error {
+	names, err := disk.List(filepath.Join(f.Dir, templatesDir))
+	for _, n := range names {
+		if filepath.Ext(n) == ".jinja" {
+			f.Tokenizer = append(f.Tokenizer, templatesDir+"/"+n)
+		}
+	}
+	return err
 }
 
 // headName is the weight that makes logits; embeddings are what it may be tied to.
@@ -271,6 +289,9 @@ func (f *Folder) NeedWeights() error {
 	case len(f.pickles) > 0:
 		return fmt.Errorf("%s has weights only as %s; of PyTorch's files those named %s are read, shards with %s, or a single .pt; else name the file itself", f.Dir, f.pickles[0], pickle.SingleName, pickle.IndexName)
 	}
+	if m, ok := hub.NameOf(f.Dir); ok {
+		return fmt.Errorf("%s has a config and no weights: fetch what is missing with spillway pull %s", f.Dir, m)
+	}
 	return fmt.Errorf("%s has a config and no weights: put %s or shards with %s there", f.Dir, safetensors.SingleName, safetensors.IndexName)
 }
 
@@ -278,7 +299,7 @@ func (f *Folder) NeedWeights() error {
 func (f *Folder) TokenizerPaths() []string {
 	paths := make([]string, len(f.Tokenizer))
 	for i, n := range f.Tokenizer {
-		paths[i] = filepath.Join(f.Dir, n)
+		paths[i] = filepath.Join(f.Dir, filepath.FromSlash(n))
 	}
 	return paths
 }

@@ -156,6 +156,23 @@ func TestFoldersWithoutWeights(t *testing.T) {
 	}
 }
 
+// A folder of the hub's cache whose fetching was interrupted says how to go on.
+func TestHalfFetchedFolders(t *testing.T) {
+	disk, commit := vfs.NewMemory(1<<20), strings.Repeat("0a", 20)
+	dir := "/hub/models--org--tiny/snapshots/" + commit
+	if err := vfs.MkdirAll(disk, dir); err != nil {
+		t.Fatal(err)
+	}
+	writeBytes(disk, dir+"/config.json", []byte(`{"model_type":"llama"}`))
+	f, err := OpenOn(disk, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.NeedWeights(); err == nil || !strings.Contains(err.Error(), "spillway pull org/tiny@"+commit) {
+		t.Errorf("%v", err)
+	}
+}
+
 // A folder with PyTorch's own files has the weights of the one they were made from.
 func TestFoldersWithPickles(t *testing.T) {
 	dir := t.TempDir()

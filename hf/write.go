@@ -19,8 +19,8 @@ import (
 type Model struct {
 	Config     *Config
 	Generation []byte            // the text of generation_config.json, nil for none
-	Files      []string          // paths of files to copy in, such as a tokenizer's
-	Texts      map[string][]byte // other files, by their names
+	Files      []string          // paths of files to copy in, such as Folder.TokenizerPaths
+	Texts      map[string][]byte // other files, by their names, with slashes
 	Tensors    []tensorfile.Output
 	ShardBytes int64 // size of the largest file of weights; 0 means safetensors.DefaultShard
 	Offloaded  bool  // write one file per weight, as accelerate's offload folders have
@@ -116,20 +116,48 @@ func (m Model) Fill(disk vfs.FS, dir string) error {
 			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.Texts)) {
-		if err := writeBytes(disk, filepath.Join(dir, name), m.Texts[name]); err != nil {
-			return err
-		}
-	}
-	for _, from := range m.Files {
-		if err := copyFile(disk, from, filepath.Join(dir, filepath.Base(from))); err != nil {
-			return err
-		}
+	if err := m.fillSmall(disk, dir); err != nil {
+		return err
 	}
 	if m.Offloaded {
 		return offload.Fill(disk, dir, m.written())
 	}
 	return safetensors.WriteSet(disk, dir, m.Tensors, m.ShardBytes)
+}
+
+// fillSmall writes the files that are neither weights nor configs.
+func (m Model) fillSmall(disk vfs.FS, dir string) error {
+	for _, from := range m.Files {
+		name := filepath.Base(from)
+		if filepath.Base(filepath.Dir(from)) == templatesDir {
+			name = templatesDir + "/" + name
+		}
+		if err := within(disk, dir, name, func(to string) error { return copyFile(disk, from, to) }); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Texts)) {
+		if err := within(disk, dir, name, func(to string) error { return writeBytes(disk, to, m.Texts[name]) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within writes a file of a folder, with slashes in its name where it is deeper inside.
+func within(disk vfs.FS, dir, name string, write func(to string) error) error {
+	to := filepath.Join(dir, filepath.FromSlash(name))
+	parent := filepath.Dir(to)
+	if parent == filepath.Clean(dir) {
+		return write(to)
+	}
+	if err := vfs.MkdirAll(disk, parent); err != nil {
+		return err
+	}
+	if err := write(to); err != nil {
+		return err
+	}
+	return disk.SyncDir(parent)
 }
 
 func writeBytes(disk vfs.FS, path string, p []byte) error {

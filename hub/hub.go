@@ -58,12 +58,25 @@ func (m Model) String() string {
 	return m.ID + "@" + m.Revision
 }
 
+// NameOf is the name of the model whose revision a folder of a cache has; ok is false for any other folder.
+func NameOf(dir string) (m Model, ok bool) {
+	if path, err := filepath.Abs(dir); err == nil {
+		dir = path
+	}
+	snapshots := filepath.Dir(dir)
+	id, found := strings.CutPrefix(filepath.Base(filepath.Dir(snapshots)), "models--")
+	if !found || filepath.Base(snapshots) != "snapshots" || !commitPattern.MatchString(filepath.Base(dir)) {
+		return m, false
+	}
+	return ParseName(strings.Replace(id, "--", "/", 1) + "@" + filepath.Base(dir))
+}
+
 // Dir is the cache on disk, as the environment says: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, hub
 // in HF_HOME, or huggingface/hub in the user's cache.
 func Dir() (string, error) {
 	for _, key := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"} {
 		if dir := os.Getenv(key); dir != "" {
-			return dir, nil
+			return expanded(dir)
 		}
 	}
 	home, err := homeDir()
@@ -76,7 +89,7 @@ func Dir() (string, error) {
 // homeDir is where huggingface_hub keeps everything.
 func homeDir() (string, error) {
 	if dir := os.Getenv("HF_HOME"); dir != "" {
-		return dir, nil
+		return expanded(dir)
 	}
 	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
 		return filepath.Join(dir, "huggingface"), nil
@@ -86,6 +99,18 @@ func homeDir() (string, error) {
 		return "", fmt.Errorf("finding the cache of models: %w; set HF_HOME", err)
 	}
 	return filepath.Join(home, ".cache", "huggingface"), nil
+}
+
+// expanded is a path with variables and the user's home in place of $NAME and ~, as huggingface_hub reads the environment: what
+// no shell has read, as in files of variables, has them.
+func expanded(path string) (string, error) {
+	path = os.ExpandEnv(path)
+	rest, ok := strings.CutPrefix(path, "~")
+	if !ok || rest != "" && !os.IsPathSeparator(rest[0]) {
+		return path, nil
+	}
+	home, err := os.UserHomeDir()
+	return filepath.Join(home, rest), err
 }
 
 // folder of a model in the cache.

@@ -193,8 +193,49 @@ func sameFiles(t *testing.T, dir string, h *fakeHub, names ...string) {
 
 // A pull makes the layout of huggingface_hub, fetches one kind of weights, and a second one
 // fetches nothing.
+// The environment names the cache as huggingface_hub reads it, with ~ and $NAME, and a folder of the cache gives its name back.
+func TestCacheOfTheEnvironment(t *testing.T) {
+	home := t.TempDir()
+	commit := strings.Repeat("ab12", 10)
+	for _, key := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"} {
+		t.Setenv(key, "")
+	}
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home) // on Windows
+	t.Setenv("MODELS", filepath.Join(home, "models"))
+	for value, want := range map[string]string{"~": "hub", "~/here": "here/hub", "$MODELS/b": "models/b/hub", "${MODELS}": "models/hub"} {
+		t.Setenv("HF_HOME", value)
+		if got, err := Dir(); err != nil || got != filepath.Join(home, filepath.FromSlash(want)) {
+			t.Errorf("HF_HOME=%s: %s, %v", value, got, err)
+		}
+	}
+	t.Setenv("HF_HOME", "~other") // no home of ours
+	if got, err := Dir(); err != nil || got != filepath.Join("~other", "hub") {
+		t.Errorf("%s, %v", got, err)
+	}
+	t.Setenv("HF_HUB_CACHE", "~/cache")
+	folder := filepath.Join(home, "cache", "models--org--tiny", "snapshots", commit)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	found, err := Find("org/tiny@" + commit)
+	if err != nil || found != folder {
+		t.Errorf("%s, %v", found, err)
+	}
+	if m, ok := NameOf(found); !ok || m.ID != "org/tiny" || m.Revision != commit {
+		t.Errorf("%+v, %v", m, ok)
+	}
+	for _, other := range []string{home, filepath.Dir(found), filepath.Join(home, "models--org--tiny", "snapshots", "main")} {
+		if m, ok := NameOf(other); ok {
+			t.Errorf("%s is %v", other, m)
+		}
+	}
+}
+
 func TestPull(t *testing.T) {
-	h := newHub(t, tinyModel())
+	model := tinyModel()
+	model["additional_chat_templates/tool_use.jinja"] = []byte("tools")
+	h := newHub(t, model)
 	if _, err := Find("org/tiny"); err == nil || !strings.Contains(err.Error(), "spillway pull org/tiny") {
 		t.Errorf("before the pull: %v", err)
 	}
@@ -203,7 +244,7 @@ func TestPull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameFiles(t, got.Dir, h, "config.json", "tokenizer.json", "model.safetensors")
+	sameFiles(t, got.Dir, h, "config.json", "tokenizer.json", "model.safetensors", "additional_chat_templates/tool_use.jinja")
 	if last != total || total != got.Bytes || got.Fetched != got.Bytes {
 		t.Errorf("progress ended at %d of %d, %+v", last, total, got)
 	}

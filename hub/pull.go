@@ -377,7 +377,7 @@ var errRange = errors.New("the hub has fewer bytes than are here already")
 // Kinds of files: what a model is described by, and weights, of which the first kind that is
 // there is fetched.
 var (
-	described = []string{"config.json", "generation_config.json", "tokenizer*", "vocab.json", "vocab.txt", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*", "adapter_config.json", "*.index.json"}
+	described = []string{"config.json", "generation_config.json", "tokenizer*", "vocab.json", "vocab.txt", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*", "additional_chat_templates/*.jinja", "adapter_config.json", "*.index.json"}
 	weights   = [][]string{{"*.safetensors"}, {"*.gguf"}, {"pytorch_model*.bin", "adapter_model.bin"}}
 )
 

@@ -222,7 +222,7 @@ func (r *Report) inspectTokenizer(f *hf.Folder) {
 	if !slices.Contains(f.Tokenizer, "tokenizer.json") {
 		return
 	}
-	t, err := tokenizer.Open(filepath.Join(f.Dir, "tokenizer.json"))
+	t, err := tokenizer.OpenFolder(f.Dir, int64(f.Config.VocabSize))
 	if err != nil {
 		r.problem("%v", err)
 		return

@@ -88,7 +88,7 @@ func openFolder(disk vfs.FS, dir string) (tensorfile.Source, error) {
 		if name != filepath.Base(name) || !strings.HasSuffix(name, Extension) {
 			err = fmt.Errorf("it names the file %q, which is not one of its folder", name)
 		} else {
-			err = f.add(disk, filepath.Join(dir, name))
+			err = tensorfile.MissingPart(filepath.Join(dir, IndexName), f.add(disk, filepath.Join(dir, name)))
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", filepath.Join(dir, IndexName), err), f.Close())

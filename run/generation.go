@@ -318,35 +318,82 @@ func withGeneration(o Options, g Generation) Options {
 // memory than those of the largest, for which the plan is searched: then it is searched again
 // within as much less.
 func (q *question) generation(b planner.Batch) (*Run, error) {
-	site, less, notices := q.Site, int64(0), q.notices
-	if context, made := q.options.Generation.Context, q.model.Info.Context; made > 0 && context > made {
-		notices = append(slices.Clone(notices), fmt.Sprintf("a context of %d tokens, and the model was made for %d: what it writes beyond may make no sense", context, made))
-	}
+	site := q.Site
 	decode, err := q.Trace(1, min(q.options.Generation.Streams, q.options.Generation.Chunk))
 	if err != nil {
 		return nil, err
 	}
+	return squeezed(func(less int64) (*Run, int64, error) { return q.generationWithin(b, decode, site, less) })
+}
+
+// generationWithin makes the run within less memory. lacks is what small steps need more than there is, of a plan whose largest step fits.
+func (q *question) generationWithin(b planner.Batch, decode *spec.Model, site planner.Site, less int64) (r *Run, lacks int64, err error) {
+	notices := q.contextNotices()
 	more := planner.Rows{Sizes: q.options.Generation.stepSizes(), Trace: func(rows int64) (*spec.Model, error) { return q.Trace(1, rows) }}
-	for {
-		q.Site = lessMemory(site, less)
-		p, s, said, err := q.planCaches(b)
-		var fit *planner.FitError
-		if errors.As(err, &fit) && fit.Tier == plan.OnDevice {
-			fit.Needed, fit.Budget = fit.Needed+less, fit.Budget+less
-		}
-		if err == nil {
-			p, err = planner.ForDecoding(p, s, decode, q.Goal, q.Site, more)
-		}
-		if err != nil {
-			return nil, err
-		}
-		q.notices, q.Site = append(slices.Clone(notices), said...), site
-		r, err := q.run(p, s)
-		if !errors.As(err, &fit) || fit.Needed <= fit.Budget || less+fit.Needed-fit.Budget >= site.Budget {
-			return r, err
-		}
-		less += fit.Needed - fit.Budget
+	q.Site = lessMemory(site, less)
+	p, s, said, err := q.planCaches(b)
+	var fit *planner.FitError
+	if errors.As(err, &fit) && fit.Tier == plan.OnDevice {
+		fit.Needed, fit.Budget = fit.Needed+less, fit.Budget+less
 	}
+	if err == nil {
+		p, err = planner.ForDecoding(p, s, decode, q.Goal, q.Site, more)
+	}
+	q.Site = site
+	if err != nil {
+		return nil, 0, err
+	}
+	before := q.notices
+	q.notices = slices.Concat(notices, said)
+	r, err = q.run(p, s)
+	if q.notices = before; errors.As(err, &fit) {
+		lacks = max(fit.Needed-fit.Budget, 0)
+	}
+	return r, lacks, err
+}
+
+// contextNotices are those of the question, and one of a context that the model was not made for.
+func (q *question) contextNotices() []string {
+	notices := slices.Clone(q.notices)
+	if context, made := q.options.Generation.Context, q.model.Info.Context; made > 0 && context > made {
+		notices = append(notices, fmt.Sprintf("a context of %d tokens, and the model was made for %d: what it writes beyond may make no sense", context, made))
+	}
+	return notices
+}
+
+// squeezed plans within less and less memory until small steps have enough. plan gives the bytes that they lack, 0 where they have
+// enough, or a FitError where the largest step alone does not fit. As long as small steps lack the same, what is taken away doubles:
+// a plan that lacks a byte may not change before it has a megabyte less. Between a plan that lacks bytes and none at all the middle is
+// tried, until both are within a sixteenth.
+func squeezed[R any](plan func(less int64) (r R, lacks int64, err error)) (R, error) {
+	r, lacks, err := plan(0)
+	low, step := int64(0), lacks
+	var none R
+	var high int64 // within as much less nothing fits, as refusal says
+	var refusal error
+	for lacks > 0 {
+		less := low + step
+		if refusal != nil {
+			if less = low + (high-low)/2; high-low <= max(lacks, high/16) {
+				return none, refusal
+			}
+		}
+		next, n, failed := plan(less)
+		var fit *planner.FitError
+		switch {
+		case failed == nil:
+			return next, nil
+		case !errors.As(failed, &fit):
+			return none, failed
+		case n == 0:
+			high, refusal = less, failed
+		case n == lacks:
+			low, step = less, 2*step
+		default:
+			low, step, lacks = less, n, n
+		}
+	}
+	return r, err
 }
 
 // planCaches plans with keys and values on the device or, where nothing fits then, in host memory.

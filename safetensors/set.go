@@ -59,7 +59,7 @@ func openShards(disk vfs.FS, dir string) (*Set, error) {
 	shards := slices.Compact(slices.Sorted(maps.Values(fileOf)))
 	s, err := openFiles(disk, dir, shards)
 	if err != nil {
-		return nil, err
+		return nil, tensorfile.MissingPart(path, err)
 	}
 	if err := s.checkIndex(fileOf); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), s.Close())

@@ -177,7 +177,7 @@ func TestSetRefuses(t *testing.T) {
 		"missing tensor":    {index("a", one, "b", two, "c", two), "does not have it"},
 		"unnamed shard":     {index("a", one), ""}, // shard two is then no part of the model
 		"wrong file":        {index("a", two, "b", one), "should be in"},
-		"missing file":      {index("a", one, "b", "model-3.safetensors"), "file does not exist"},
+		"missing file":      {index("a", one, "b", "model-3.safetensors"), "model.safetensors.index.json names it, so fetch or copy the missing file"},
 		"in two files":      {index("a", one, "b", two, "x", "copy.safetensors"), "in both"},
 		"extra in shard":    {index("a", one, "b", "both.safetensors"), "missing from the index"},
 		"escape":            {index("a", "../model-1.safetensors"), "plain name"},

@@ -109,9 +109,12 @@ func (f *finder) split(s string, text func(start, end int), token func(id int32)
 	f.splitFrom(s, 0, text, func(id int32, _ int) { token(id) })
 }
 
-// splitFrom is split from a byte on, where a token ends. token also gets where the token ends
-// that it is called for.
-func (f *finder) splitFrom(s string, done int, text func(start, end int), token func(id int32, end int)) {
+// splitFrom is split from a byte on, where a token ends. token also gets where a search may go on
+// that finds what follows the token, -1 where there is no such place.
+//
+// White space that a token includes is searched too, as in the reference: a token that is white
+// space itself counts there once more.
+func (f *finder) splitFrom(s string, done int, text func(start, end int), token func(id int32, next int)) {
 	for from := done; from < len(s); {
 		tok, start, end := f.next(s, from)
 		if tok == nil {
@@ -121,7 +124,7 @@ func (f *finder) splitFrom(s string, done int, text func(start, end int), token 
 			continue
 		}
 		if tok.LStrip {
-			start = done + len(strings.TrimRightFunc(s[done:start], unicode.IsSpace))
+			start = max(done, len(strings.TrimRightFunc(s[:start], unicode.IsSpace)))
 		}
 		if tok.RStrip {
 			end = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
@@ -129,8 +132,14 @@ func (f *finder) splitFrom(s string, done int, text func(start, end int), token 
 		if done < start {
 			text(done, start)
 		}
-		token(int32(tok.ID), end)
-		done, from = end, end
+		next := end
+		if end != from {
+			next = -1
+		}
+		if start < end { // else the token before has all of it
+			token(int32(tok.ID), next)
+		}
+		done = end
 	}
 	if done < len(s) {
 		text(done, len(s))

@@ -116,7 +116,8 @@ func firstInvalid(s string) int {
 }
 
 // encodeInto runs a text from byte from on, where an added token ends, through the stages in
-// the package comment. It calls after, if that is not nil, with the end of every added token.
+// the package comment. It calls after, if that is not nil, with the end of every added token that another
+// call can go on from.
 func (t *Tokenizer) encodeInto(ids []int32, text string, from int, w *scratch, after func(place)) []int32 {
 	token := func(id int32) { ids = append(ids, id) }
 	encodePiece := chain(t.pre, func(p piece) { ids = t.encodeWord(ids, p.text, w) })
@@ -125,10 +126,10 @@ func (t *Tokenizer) encodeInto(ids []int32, text string, from int, w *scratch, a
 		t.normalized.split(part, func(from, to int) {
 			encodePiece(piece{part[from:to], start == 0 && from == 0})
 		}, token)
-	}, func(id int32, end int) {
+	}, func(id int32, next int) {
 		token(id)
-		if after != nil {
-			after(place{end, len(ids)})
+		if after != nil && next >= 0 {
+			after(place{next, len(ids)})
 		}
 	})
 	return ids

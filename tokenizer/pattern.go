@@ -149,7 +149,17 @@ func (re regex) find(s string, yield func(start, end int)) {
 var onigurumaClasses = map[string]string{
 	`\p{L}`: `\p{L}` + classText(newLetters),
 	`\p{N}`: `\p{N}` + classText(newNumbers),
-	`\w`:    `\p{L}\p{M}\p{N}\p{Pc}` + classText(newLetters) + classText(newNumbers),
+	`\w`:    wordClass,
+}
+
+// wordClass are the characters of words: circled letters and Roman numbers, and of other numbers that are no digits only
+// those of Latin-1, such as ½. isWord is what another engine of the reference takes for them, with two joiners.
+var wordClass = `²³¹¼-¾\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}` + classText(unicode.Other_Alphabetic) + classText(newLetters) + classText(newNumbers)
+
+// wordEdges are \b and \B, between characters of words and others.
+var wordEdges = map[string]string{
+	`\b`: `(?:(?<=[` + wordClass + `])(?![` + wordClass + `])|(?<![` + wordClass + `])(?=[` + wordClass + `]))`,
+	`\B`: `(?:(?<=[` + wordClass + `])(?=[` + wordClass + `])|(?<![` + wordClass + `])(?![` + wordClass + `]))`,
 }
 
 // oddRepeat matches what follows the brace of a repetition that the two engines read
@@ -159,11 +169,20 @@ var oddRepeat = regexp.MustCompile(`^(,\d+\}|\d*,?\d*\}\+)`)
 // classText writes the ranges of a table as the contents of a character class.
 func classText(table *unicode.RangeTable) string {
 	var b strings.Builder
+	write := func(low, high, stride rune) {
+		if stride == 1 {
+			fmt.Fprintf(&b, "%c-%c", low, high)
+			return
+		}
+		for r := low; r <= high; r += stride {
+			b.WriteRune(r)
+		}
+	}
 	for _, r := range table.R16 {
-		fmt.Fprintf(&b, "%c-%c", r.Lo, r.Hi)
+		write(rune(r.Lo), rune(r.Hi), rune(r.Stride))
 	}
 	for _, r := range table.R32 {
-		fmt.Fprintf(&b, "%c-%c", r.Lo, r.Hi)
+		write(rune(r.Lo), rune(r.Hi), rune(r.Stride))
 	}
 	return b.String()
 }
@@ -186,7 +205,11 @@ func fromOniguruma(expr string) string {
 		case translated:
 			part = "[" + inside + "]"
 		case part == `\W` && !inClass:
-			part = "[^" + onigurumaClasses[`\w`] + "]"
+			part = "[^" + wordClass + "]"
+		case wordEdges[part] != "" && !inClass:
+			part = wordEdges[part]
+		case part == `\p` || part == `\P`:
+			panic(failf("%s without braces is not supported; write %s{...}", part, part))
 		case part == "{" && !inClass && oddRepeat.MatchString(expr[i:]):
 			panic(failf("{,n} and a + after {n,m} are not supported"))
 		case part == "(" && !inClass && strings.HasPrefix(expr[i:], "?m"):

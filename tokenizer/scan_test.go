@@ -85,6 +85,7 @@ func TestUnsupportedPatternsAreRefused(t *testing.T) {
 		`\h+`:                      `\h`,
 		`[\W]`:                     `\W`,
 		`\p{N}{1,3}+`:              "not supported",
+		`\pL+`:                     "without braces",
 		`a{,3}`:                    "not supported",
 		`(?m:.)`:                   "not supported",
 		strings.Repeat("a", 1<<16): "at most",

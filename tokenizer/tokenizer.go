@@ -96,7 +96,10 @@ func open(path string, parse func([]byte) (*Tokenizer, error)) (*Tokenizer, erro
 }
 
 // Parse reads the contents of a tokenizer.json.
-func Parse(data []byte) (_ *Tokenizer, err error) {
+func Parse(data []byte) (*Tokenizer, error) { return parseDeclared(data, nil, 0) }
+
+// parseDeclared is Parse with further tokens, whose ids are below most.
+func parseDeclared(data []byte, declared []addedToken, most int64) (_ *Tokenizer, err error) {
 	defer recoverFailure(&err, "parse tokenizer")
 	var file struct {
 		Added      []addedToken    `json:"added_tokens"`
@@ -113,7 +116,10 @@ func Parse(data []byte) (_ *Tokenizer, err error) {
 	t := &Tokenizer{}
 	within("model", func() { t.model, t.vocab = parseModel(file.Model) })
 	within("normalizer", func() { t.norm = parseNormalizers(file.Normalizer) })
-	within("added_tokens", func() { t.original, t.normalized = t.vocab.addTokens(file.Added, t.norm) })
+	within("added_tokens", func() {
+		added := append(file.Added, t.vocab.missing(file.Added, declared, most)...)
+		t.original, t.normalized = t.vocab.addTokens(added, t.norm)
+	})
 	within("pre_tokenizer", func() { t.pre = parsePreTokenizers(file.Pre) })
 	within("post_processor", func() { t.affixes = parsePostProcessors(file.Post, t.vocab) })
 	within("decoder", func() { t.decoder = parseDecoders(file.Decoder) })

@@ -57,7 +57,7 @@ func FromSource(from tensorfile.Source, info arch.Info, params []spec.Param) (Va
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("the folder lacks %s", shortList(missing))
+		return nil, fmt.Errorf("the folder lacks %s%s", shortList(missing), wrapped(missing, list))
 	}
 	var unknown []string
 	for _, tensor := range list {
@@ -69,6 +69,23 @@ func FromSource(from tensorfile.Source, info arch.Info, params []spec.Param) (Va
 		return nil, fmt.Errorf("the folder has %s, for which the model has no use; is config.json the one of these weights?", shortList(unknown))
 	}
 	return f, nil
+}
+
+// wrapped says what to do where a wrapper, as of torch.compile, has put its name before all names of a model.
+func wrapped(missing []string, there []stored.Tensor) string {
+	prefix := ""
+	for _, name := range missing {
+		at := slices.IndexFunc(there, func(t stored.Tensor) bool { return strings.HasSuffix(t.Name, "."+name) })
+		if at < 0 {
+			return ""
+		}
+		before := strings.TrimSuffix(there[at].Name, name)
+		if prefix != "" && prefix != before {
+			return ""
+		}
+		prefix = before
+	}
+	return fmt.Sprintf("; it has them with %s before their names, which a wrapper put there: save the state_dict of the model inside", prefix)
 }
 
 // sameWeights refuses tensors that are one param of the model and have other numbers.

@@ -109,6 +109,7 @@ func TestWrongFoldersAreRefused(t *testing.T) {
 		says  []string
 	}{
 		"missing": {[]safetensors.Info{tensor("a", dtype.F32, 2)}, []string{"lacks b"}},
+		"wrapped": {[]safetensors.Info{tensor("_orig_mod.a", dtype.F32, 2), tensor("_orig_mod.b", dtype.F32, 2, 3)}, []string{"lacks a, b; it has them with _orig_mod. before", "save the state_dict"}},
 		"unknown": {[]safetensors.Info{tensor("a", dtype.F32, 2), tensor("b", dtype.F32, 2, 3), tensor("c", dtype.F32, 1)}, []string{"has c", "no use"}},
 		"shape":   {[]safetensors.Info{tensor("a", dtype.F32, 2), tensor("b", dtype.F32, 3, 2)}, []string{"b in", "[3 2]", "[2 3]"}},
 	} {

@@ -577,7 +577,7 @@ func TestGenerateFromManyPrompts(t *testing.T) {
 		t.Errorf("as text: %q %q", r.out, r.err)
 	}
 	for _, c := range []struct{ file, flags, want string }{
-		{"", "", "no prompts"}, {"{\"prompt\": 3}", "", "line 1"}, {"{}", "", "an object has a prompt"}, {"{\"messages\": []}", "", "with --chat messages"},
+		{"", "", "no prompts"}, {"{\"prompt\": 3}", "", "line 1"}, {"{}", "", "an object has a prompt"}, {"{\"prompt\": \"a\", \"max_new_tokens\": 3}", "", "line 1: max_new_tokens has no effect in a line: give --max-new-tokens"}, {"{\"messages\": []}", "", "with --chat messages"},
 		{"to be", "--num-beams 2", "for one prompt"}, {"to be", "--streams 0", "at least 1"}, {"to be", "--num-samples 9 --temperature 1", "more --streams"}, {"to be", "--context 4", "--context"},
 	} {
 		if r := commandWith(t, c.file, append(strings.Fields("generate ./model --prompts -"), strings.Fields(c.flags)...)...); r.code == exitOK || !strings.Contains(r.err, c.want) {

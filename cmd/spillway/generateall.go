@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"spillway/chat"
@@ -20,6 +22,27 @@ type promptLine struct {
 	Tools    json.RawMessage `json:"tools"`
 }
 
+// settingNames are fields by which other programs set, for each prompt, what flags set here for all.
+var settingNames = map[string]string{
+	"max_new_tokens": "--max-new-tokens", "max_tokens": "--max-new-tokens", "max_completion_tokens": "--max-new-tokens", "temperature": "--temperature",
+	"top_k": "--top-k", "top_p": "--top-p", "min_p": "--min-p", "stop": "--stop", "stop_strings": "--stop", "num_return_sequences": "--num-samples",
+	"repetition_penalty": "--repetition-penalty", "presence_penalty": "--presence-penalty", "frequency_penalty": "--frequency-penalty", "logit_bias": "--logit-bias",
+}
+
+// checkSettings refuses a line that sets something for itself. Other fields, such as an answer to compare with, are the user's.
+func checkSettings(line []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(line, &fields); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if flag, ok := settingNames[name]; ok {
+			return fmt.Errorf("%s has no effect in a line: give %s, for all prompts, or leave it out", name, flag)
+		}
+	}
+	return nil
+}
+
 // conversation is that of the line; nil where it has a prompt.
 func (p promptLine) conversation() (*chat.Conversation, error) {
 	if p.Messages == nil {
@@ -31,6 +54,20 @@ func (p promptLine) conversation() (*chat.Conversation, error) {
 		err = c.SetTools(p.Tools)
 	}
 	return &c, err
+}
+
+// promptObject reads a line that is a JSON object.
+func (o *generateFlags) promptObject(line string, number int) (one promptLine, err error) {
+	if err := json.Unmarshal([]byte(line), &one); err != nil {
+		return one, fmt.Errorf("%s, line %d: a line that begins with { is a JSON object, and this one cannot be read: %w; write it like {\"prompt\": \"…\"}", o.prompts, number, err)
+	}
+	if (one.Prompt == nil) == (one.Messages == nil) || one.Messages != nil && !o.chat {
+		return one, usageErrorf("%s, line %d: an object has a prompt, or with --chat messages", o.prompts, number)
+	}
+	if err := checkSettings([]byte(line)); err != nil {
+		return one, usageErrorf("%s, line %d: %v", o.prompts, number, err)
+	}
+	return one, nil
 }
 
 // readPrompts reads many prompts, a line each, as tokens.
@@ -46,11 +83,8 @@ func (o *generateFlags) readPrompts(sh shell, m *inference.Model) (list, stops [
 		}
 		var one promptLine
 		if strings.HasPrefix(strings.TrimSpace(line), "{") {
-			if err := json.Unmarshal([]byte(line), &one); err != nil {
-				return nil, nil, fmt.Errorf("%s, line %d: a line that begins with { is a JSON object, and this one cannot be read: %w; write it like {\"prompt\": \"…\"}", o.prompts, i+1, err)
-			}
-			if (one.Prompt == nil) == (one.Messages == nil) || one.Messages != nil && !o.chat {
-				return nil, nil, usageErrorf("%s, line %d: an object has a prompt, or with --chat messages", o.prompts, i+1)
+			if one, err = o.promptObject(line, i+1); err != nil {
+				return nil, nil, err
 			}
 			if one.Prompt != nil {
 				line = *one.Prompt

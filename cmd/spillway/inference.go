@@ -286,12 +286,15 @@ func (o *samplingFlags) addBias(m *inference.Model, s *generate.Sampler, text st
 func readPrompt(sh shell, name string) (string, error) {
 	var raw []byte
 	var err error
-	if name == "-" {
+	info, unknown := os.Stat(name)
+	switch {
+	case name == "-":
 		raw, err = io.ReadAll(io.LimitReader(sh.in, maxPrompt+1))
-	} else {
-		if info, err := os.Stat(name); err == nil && info.IsDir() {
-			return "", usageErrorf("--file %s is a folder; give a file, or - for standard input", name)
-		}
+	case unknown == nil && info.IsDir():
+		return "", usageErrorf("--file %s is a folder; give a file, or - for standard input", name)
+	case unknown == nil && info.Mode()&os.ModeNamedPipe != 0: // as a shell has it for <(command)
+		raw, err = readPipe(name)
+	default:
 		raw, err = vfs.ReadFile(vfs.OS, name, maxPrompt)
 	}
 	if err != nil {
@@ -301,6 +304,16 @@ func readPrompt(sh shell, name string) (string, error) {
 		return "", fmt.Errorf("reading the prompt: it is longer than %v", units.Bytes(maxPrompt))
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(string(raw), "\n"), "\r"), nil
+}
+
+// readPipe reads a named pipe to its end, as long as a prompt may be.
+func readPipe(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // opened for reading
+	return io.ReadAll(io.LimitReader(f, maxPrompt+1))
 }
 
 // maxPrompt bounds a prompt, in bytes.

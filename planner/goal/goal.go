@@ -189,7 +189,11 @@ func (e *FitError) DeviceNeed() int64 {
 
 // Lack says what the smallest plan needs and what there is.
 func (e *FitError) Lack() string {
-	s := fmt.Sprintf("the smallest plan needs %v of %s memory, %v are available", units.Bytes(e.Needed), e.Tier, units.Bytes(e.Budget))
+	needed, budget := units.Bytes(e.Needed).String(), units.Bytes(e.Budget).String()
+	if needed == budget {
+		needed, budget = fmt.Sprintf("%d bytes", e.Needed), fmt.Sprint(e.Budget)
+	}
+	s := fmt.Sprintf("the smallest plan needs %s of %s memory, %s are available", needed, e.Tier, budget)
 	if e.Tier == plan.OnDevice && e.Context > 0 {
 		s += fmt.Sprintf(" next to %v of context and libraries", units.Bytes(e.Context))
 	}

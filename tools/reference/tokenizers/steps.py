@@ -7,7 +7,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 import tiny
 from corpus import CORPUS
 
-TEXTS = CORPUS[::3] + [t for t in CORPUS if not t.isascii()][::2]
+TEXTS = CORPUS[::3] + [t for t in CORPUS if not t.isascii()][::2] + ["a①②b½c²Ⅷ৴Ⓐ", "क्षि x\u200dy", "don't_a-b"]
 
 NORMALIZERS = [
     normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD(), normalizers.Lowercase(), normalizers.StripAccents(), normalizers.Nmt(),
@@ -28,6 +28,7 @@ PRE_TOKENIZERS = [
     pre_tokenizers.Split(Regex(r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"), "isolated"),
     pre_tokenizers.Split(Regex(r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|\p{N}{1,3}|\s+"), "isolated"),
     pre_tokenizers.Split(Regex(r"(?=[A-Z])"), "isolated"), pre_tokenizers.Split(Regex(r"a*"), "contiguous"), pre_tokenizers.Split(Regex(r"\w+|[^\w\s]"), "removed", invert=True),
+    pre_tokenizers.Split(Regex(r"\b\w+\b"), "isolated"), pre_tokenizers.Split(Regex(r"\B\W"), "merged_with_next"),
     pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r"\p{N}{1,3}"), "isolated"), pre_tokenizers.Split(Regex("[一-龥\u3040-ゟ゠-ヿ]+"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]),
 ] + [pre_tokenizers.Split(" ", b, invert) for b in BEHAVIORS for invert in (False, True)] + [pre_tokenizers.Punctuation(b) for b in BEHAVIORS]
 

@@ -99,6 +99,22 @@ def unknown():
     return tok
 
 
+def spaces():
+    """Added tokens that are white space, and others that take the white space around them."""
+    tok = Tokenizer(models.BPE(unk_token="<unk>"))
+    tok.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    tok.train_from_iterator(TEXT, trainers.BpeTrainer(show_progress=False, vocab_size=200, limit_alphabet=60, special_tokens=["<unk>", "<s>"]))
+    tok.decoder = decoders.Metaspace(prepend_scheme="never")
+    tok.add_tokens([
+        AddedToken("  ", rstrip=True, normalized=False),
+        AddedToken("\n", lstrip=True, normalized=False),
+        AddedToken("\t", lstrip=True, rstrip=True, normalized=False),
+        AddedToken(".", rstrip=True, normalized=False),
+        AddedToken("\n\n", normalized=False),
+    ])
+    return tok
+
+
 def clip():
     """CLIP: a mark at the end of words, and a pattern no scanner knows."""
     tok = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
@@ -171,7 +187,7 @@ def make(folder):
     Training is not the same every time, so those already there are kept; delete one to make it anew.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    makers = {f.__name__: f for f in (bytelevel, llama3, qwen2, llama2, unknown, clip, wordpiece)}
+    makers = {f.__name__: f for f in (bytelevel, llama3, qwen2, llama2, unknown, spaces, clip, wordpiece)}
     makers["unigram"] = lambda: unigram(fallback=False)
     makers["unigram-bytes"] = lambda: unigram(fallback=True)
     for name, maker in makers.items():
