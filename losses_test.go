@@ -315,3 +315,36 @@ func (m *flowPoint) Blocks() []nn.Block {
 		return []graph.Value{b.Times(nn.FlowPoint(b, 3), m.Scale.Value(b))}
 	}}}
 }
+
+// A function that PyTorch has numbers for is that function without saying them, and a bound of infinity is none, in a model that trains.
+func TestFunctionsHavePyTorchsNumbers(t *testing.T) {
+	x := []float32{-30, -2, -0.5, 0, 0.25, 3, 25, math.MaxFloat32}
+	for name, f := range map[string]struct {
+		of   func(b *graph.Builder, x graph.Value) graph.Value
+		want func(x float64) float64
+	}{
+		"leaky relu": {func(b *graph.Builder, x graph.Value) graph.Value { return b.Unary(op.LeakyReLU, x) }, func(x float64) float64 { return max(x, 0) + 0.01*min(x, 0) }},
+		"elu":        {func(b *graph.Builder, x graph.Value) graph.Value { return b.Unary(op.ELU, x) }, func(x float64) float64 { return max(x, 0) + math.Expm1(min(x, 0)) }},
+		"softplus": {func(b *graph.Builder, x graph.Value) graph.Value { return b.Unary(op.Softplus, x) }, func(x float64) float64 {
+			if x > 20 {
+				return x
+			}
+			return math.Log1p(math.Exp(x))
+		}},
+		"clamp below": {func(b *graph.Builder, x graph.Value) graph.Value { return b.Clamp(x, -1, math.Inf(1)) }, func(x float64) float64 { return max(x, -1) }},
+		"clamp above": {func(b *graph.Builder, x graph.Value) graph.Value { return b.Clamp(x, math.Inf(-1), 1) }, func(x float64) float64 { return min(x, 1) }},
+	} {
+		w := wrap(t, &lossNet{nn.NewLinear(5, 4), func(b *graph.Builder, y graph.Value) graph.Value {
+			x, want := b.Part("x", dtype.F32, b.MicroBatchSize, 8), b.Part("want", dtype.F32, b.MicroBatchSize, 8)
+			return nn.Mean(b, b.Add(b.Max(b.Unary(op.Abs, b.Sub(f.of(b, x), want)), 1), b.Scale(b.Sum(f.of(b, y), 1), 0)))
+		}}, described(t))
+		var want []float32
+		for _, v := range x {
+			want = append(want, float32(f.want(float64(v))))
+		}
+		loss, err := w.Step(spillway.Batch{"input": spillway.Floats(make([]float32, 5), 1, 5), "x": spillway.Floats(x, 1, 8), "want": spillway.Floats(want, 1, 8)})
+		if err != nil || !(loss < 1e-6) {
+			t.Errorf("%s: off by %v (%v)", name, loss, err)
+		}
+	}
+}

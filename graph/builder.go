@@ -274,6 +274,10 @@ func (b *Builder) Apply(kind op.Kind, attr op.Attr, in ...Value) []Value {
 		types[i] = b.program.Types[in[i]]
 	}
 	attr = own(attr)
+	if n := attr.Unusable(); n != nil {
+		b.Fail("%s: a number of %v; it takes finite ones", kind, *n)
+		return make([]Value, 8)
+	}
 	call, err := op.Make(kind, attr, types...)
 	if err != nil {
 		b.Fail("%w", err)

@@ -151,8 +151,15 @@ func (b *Builder) Scale(x Value, by float64) Value {
 	return b.Apply(op.Scale, op.Attr{Scale: by}, x)[0]
 }
 
-// Unary applies a function to each element.
-func (b *Builder) Unary(f op.Func, x Value) Value { return b.Apply(op.Unary, op.Attr{Func: f}, x)[0] }
+// Unary applies a function to each element, one that has numbers with PyTorch's. Map takes other numbers.
+func (b *Builder) Unary(f op.Func, x Value) Value {
+	alpha, beta, ok := f.Defaults()
+	if !ok {
+		b.Fail("%s: by %v, which needs numbers; give them to Clamp, Power or Map", op.Unary, f)
+		return 0
+	}
+	return b.Map(f, alpha, beta, x)
+}
 
 // Gated is f(gate)·up.
 func (b *Builder) Gated(f op.Func, gate, up Value) Value {
