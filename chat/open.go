@@ -35,7 +35,7 @@ func Open(dir string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	special, err := readObject(filepath.Join(dir, specialFile))
+	special, err := SpecialTokens(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +43,23 @@ func Open(dir string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.SpecialTokens = specialTokens(special)
-	maps.Copy(t.SpecialTokens, specialTokens(config))
+	t.SpecialTokens = special
 	return t, nil
+}
+
+// SpecialTokens are what a model's folder calls eos_token, bos_token and so on; of a folder that says none, none.
+func SpecialTokens(dir string) (map[string]string, error) {
+	special, err := readObject(filepath.Join(dir, specialFile))
+	if err != nil {
+		return nil, err
+	}
+	config, err := readObject(filepath.Join(dir, configFile))
+	if err != nil {
+		return nil, err
+	}
+	tokens := specialTokens(special)
+	maps.Copy(tokens, specialTokens(config))
+	return tokens, nil
 }
 
 // OpenFile reads a template from a file of its own. The special tokens come from the
@@ -59,12 +73,8 @@ func OpenFile(path, dir string) (*Template, error) {
 	if err != nil || dir == "" {
 		return t, err
 	}
-	config, err := readObject(filepath.Join(dir, configFile))
-	if err != nil {
-		return nil, err
-	}
-	t.SpecialTokens = specialTokens(config)
-	return t, nil
+	t.SpecialTokens, err = SpecialTokens(dir)
+	return t, err
 }
 
 func openSource(dir string, config map[string]json.RawMessage) (*Template, error) {

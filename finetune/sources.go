@@ -365,7 +365,7 @@ type SamplePart struct {
 }
 
 // sampleOf is the first record of a file, as the model reads it.
-func sampleOf(r *data.Records, trainOnPrompts bool) ([]SamplePart, error) {
+func (in *reader) sampleOf(r *data.Records) ([]SamplePart, error) {
 	if r.Len() == 0 {
 		return nil, nil
 	}
@@ -376,7 +376,7 @@ func sampleOf(r *data.Records, trainOnPrompts bool) ([]SamplePart, error) {
 	var parts []SamplePart
 	add := func(text string, inLoss bool) {
 		if text != "" {
-			parts = append(parts, SamplePart{text, inLoss || trainOnPrompts})
+			parts = append(parts, SamplePart{text, inLoss || in.TrainOnPrompts})
 		}
 	}
 	add(rec.Prompt, false)
@@ -386,6 +386,11 @@ func sampleOf(r *data.Records, trainOnPrompts bool) ([]SamplePart, error) {
 		add(rec.Text[a.Start:a.End], true)
 		at = a.End
 	}
-	add(rec.Text[at:], rec.Answers == nil)
+	last := rec.Text[at:]
+	if in.end != nil && rec.Answers == nil && !rec.Unfinished && in.tokenizer.Special(*in.end) { // conversations end as their template says
+		end, _ := in.tokenizer.Token(*in.end)
+		last = strings.TrimSuffix(last, end) + end
+	}
+	add(last, rec.Answers == nil)
 	return parts, nil
 }
