@@ -91,6 +91,9 @@ func (c *Corpus) fill(m *spillway.Model, progress Progress) error {
 			return err
 		}
 		c.Summary.EvalDocuments = c.held.Len()
+		if c.documents.Len() == 0 && c.held.Len() > 0 {
+			return fmt.Errorf("a share of %v to evaluate on leaves none of %d documents to train on; give a smaller --eval-split, or --eval-data", r.Eval.Split, c.held.Len())
+		}
 		if err := hasTarget(c.held); err != nil {
 			return fmt.Errorf("the documents to evaluate on: %w", err)
 		}

@@ -174,7 +174,7 @@ func (c *Corpus) once(in *reader, what, ending string, from io.Reader) (path str
 	if ending == "" {
 		begin, err := text.Peek(512)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return "", fmt.Errorf("reading %s: %w", what, err)
+			return "", unreadable(what, err)
 		}
 		begin = bytes.TrimSpace(bytes.TrimPrefix(begin, []byte(byteOrderMark)))
 		switch ending = ".txt"; {
@@ -186,10 +186,18 @@ func (c *Corpus) once(in *reader, what, ending string, from io.Reader) (path str
 	}
 	return c.copied(ending, func(w io.Writer) error {
 		if _, err := io.Copy(w, text); err != nil {
-			return fmt.Errorf("reading %s: %w", what, err)
+			return unreadable(what, err)
 		}
 		return nil
 	})
+}
+
+// unreadable is the error of data that ends too soon or cannot be read.
+func unreadable(what string, err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) { // only what is compressed says where it ends
+		return fmt.Errorf("decompressing %s: the file ends in the middle; fetch it or compress it again", what)
+	}
+	return fmt.Errorf("reading %s: %w", what, err)
 }
 
 // listOfObjects is how a JSON list of objects begins.

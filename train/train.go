@@ -230,7 +230,10 @@ func (e *DivergedError) Error() string {
 	if e.Checkpoint != "" {
 		checkpoint = "the last checkpoint is " + e.Checkpoint
 	}
-	what := fmt.Sprintf("the loss is %v and the norm of the gradients %v", e.Loss, e.GradNorm)
+	what := fmt.Sprintf("the loss is %v", e.Loss)
+	if e.GradNorm != 0 { // it is known where gradients are clipped, or the norm is asked for
+		what += fmt.Sprintf(" and the norm of the gradients %v", e.GradNorm)
+	}
 	if e.Param != "" {
 		what = fmt.Sprintf("param %s has NaNs or infinities", e.Param)
 	}
