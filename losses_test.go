@@ -2,6 +2,7 @@ package spillway_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -179,7 +180,7 @@ func TestModelsWithSeveralOutputs(t *testing.T) {
 func TestOwnMeansAreOfTheWholeBatch(t *testing.T) {
 	own := func(b *graph.Builder, y graph.Value) graph.Value { return b.Mean(b.Unary(op.Square, y), 0, 1) }
 	right := func(b *graph.Builder, y graph.Value) graph.Value { return nn.Mean(b, b.Unary(op.Square, y)) }
-	in := spillway.Batch{"input": spillway.Floats(make([]float32, 32*5), 32, 5)}
+	in := spillway.Batch{"input": spillway.Floats(make([]float32, 1024*5), 1024, 5)}
 	for i := range in["input"].Floats {
 		in["input"].Floats[i] = float32(i%7) - 3
 	}
@@ -195,6 +196,12 @@ func TestOwnMeansAreOfTheWholeBatch(t *testing.T) {
 		_, err := wrap(t, &lossNet{nn.NewLinear(5, 4), loss}, c).Step(in)
 		if refused := err != nil && strings.Contains(err.Error(), "does not end in nn.Mean with every term"); refused != mine {
 			t.Errorf("a mean of one's own %v in 4 micro-batches: %v", mine, err)
+		}
+		// Where memory is short, no advice is to cut what cannot be cut.
+		c.MicroBatches, c.MaxMemory = 1, fmt.Sprint(w.MemoryStats().Devices[0].Peak/2)
+		_, err = wrap(t, &lossNet{nn.NewLinear(5, 4), loss}, c).Step(in)
+		if err == nil || strings.Contains(err.Error(), "micro-batches of") == mine {
+			t.Errorf("a mean of one's own %v within %s bytes: %v", mine, c.MaxMemory, err)
 		}
 	}
 	if math.Abs(losses[true]-losses[false]) > 1e-6*losses[false] {
