@@ -239,7 +239,7 @@ func TestBatchesThatCannotBe(t *testing.T) {
 		says string
 	}{
 		"several documents": {unpacked, feed(t, data.Config{}), "plan with Packed"},
-		"unknown token":     {packed, train.NewTokens(strange), "the model knows 0 to 60"},
+		"unknown token":     {packed, train.NewTokens(strange), "the model knows 0 to 60; do the tokenizer and the model belong together?"},
 		"other length":      {packed, train.NewTokens(short), "rows of 11"},
 		"broken":            {packed, broken{}, "the disk is gone"},
 	} {
