@@ -14,6 +14,7 @@ import (
 	"spillway/graph"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/optim"
 )
 
 // lossNet is a linear layer that ends in a loss.
@@ -352,6 +353,68 @@ func TestFunctionsHavePyTorchsNumbers(t *testing.T) {
 		loss, err := w.Step(spillway.Batch{"input": spillway.Floats(make([]float32, 5), 1, 5), "x": spillway.Floats(x, 1, 8), "want": spillway.Floats(want, 1, 8)})
 		if err != nil || !(loss < 1e-6) {
 			t.Errorf("%s: off by %v (%v)", name, loss, err)
+		}
+	}
+}
+
+// oneBlock is a batch norm and dropout in the block that makes the outputs.
+type oneBlock struct {
+	First  *nn.Linear    `hf:"first"`
+	Norm   *nn.BatchNorm `hf:"norm"`
+	Second *nn.Linear    `hf:"second"`
+}
+
+func (m *oneBlock) Blocks() []nn.Block {
+	return []nn.Block{{Name: "all", Forward: func(b *graph.Builder, _ []graph.Value) []graph.Value {
+		y := m.Second.Forward(b, nn.Dropout(0.3).Forward(b, m.Norm.Forward(b, m.First.Forward(b, nn.Input(b, 5)))))
+		if b.Task == graph.Infer {
+			return []graph.Value{y}
+		}
+		return []graph.Value{nn.Mean(b, nn.SquaredError(b, y, b.Part("target", dtype.F32, b.MicroBatchSize, 2)))}
+	}}}
+}
+
+// A loss in Go of outputs that a batch norm is part of is that of training: the statistics are the batch's, and the running ones move as they do for
+// the model's own loss.
+func TestLossesInGoHaveTheBatchsStatistics(t *testing.T) {
+	c := described(t)
+	c.Optimizer, _ = optim.Parse("sgd:lr=0.1")
+	in := spillway.Batch{"input": spillway.Floats(make([]float32, 40), 8, 5), "target": spillway.Floats(make([]float32, 16), 8, 2)}
+	for i := range in["input"].Floats {
+		in["input"].Floats[i] = float32(i*i%17) / 4
+	}
+	for i := range in["target"].Floats {
+		in["target"].Floats[i] = float32(i % 3)
+	}
+	own, inGo := wrap(t, &oneBlock{nn.NewLinear(5, 3), nn.NewBatchNorm(3), nn.NewLinear(3, 2)}, c), wrap(t, &oneBlock{nn.NewLinear(5, 3), nn.NewBatchNorm(3), nn.NewLinear(3, 2)}, c)
+	losses := step(t, own, in, 3)
+	l, err := inGo.OutputLoop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range losses {
+		l.ZeroGrad()
+		loss, err := l.BackwardWith(spillway.Batch{"input": in["input"]}, func(out spillway.Tensor) (loss float64, gradient []float32, err error) {
+			for k, y := range out.Floats {
+				d := y - in["target"].Floats[k]
+				loss += float64(d) * float64(d) / 16
+				gradient = append(gradient, 2*d/16)
+			}
+			return loss, gradient, nil
+		})
+		if err == nil {
+			_, err = l.Step()
+		}
+		if err != nil || math.Abs(loss-want) > 1e-6 {
+			t.Fatalf("the loss is %v, the model's own %v (%v)", loss, want, err)
+		}
+	}
+	dict := stateDict(t, inGo)
+	for name, want := range stateDict(t, own) {
+		for i, x := range want.Floats {
+			if math.Abs(float64(x-dict[name].Floats[i])) > 1e-6 {
+				t.Errorf("%s, element %d: %v, with the model's own loss %v", name, i, dict[name].Floats[i], x)
+			}
 		}
 	}
 }

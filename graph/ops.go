@@ -173,7 +173,7 @@ func (b *Builder) Dropout(x Value, p float64) Value {
 		b.Fail("%s: a probability of %v; it is from 0 to 1", op.Dropout, p)
 		return 0
 	}
-	if p == 0 || b.Task != Train && !b.Outputs {
+	if p == 0 || !b.Training() {
 		return x
 	}
 	if p == 1 {
@@ -257,7 +257,7 @@ func (b *Builder) Attention(a op.Attr, q, k, v Value, m AttentionMasks) Value {
 	if a.Segments {
 		a.Document = b.Document
 	}
-	if b.Task != Train && !b.Outputs {
+	if !b.Training() {
 		a.Prob = 0
 	}
 	if a.Prob > 0 {

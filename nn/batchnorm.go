@@ -31,7 +31,7 @@ func NewBatchNorm(channels int64) *BatchNorm {
 func (n *BatchNorm) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	return n.In(b, x, func(x graph.Value) graph.Value {
 		w, bias := n.Weight.Value(b), n.Bias.Value(b)
-		if b.Task == graph.Train && n.RunningMean.Momentum > 0 {
+		if b.Training() && n.RunningMean.Momentum > 0 {
 			return b.BatchNorm(x, w, bias, n.RunningMean.stored(b), n.RunningVariance.stored(b), n.Eps)
 		}
 		// y = x·scale + (bias - mean·scale), computed in f32 and used in the type of x.
