@@ -156,3 +156,30 @@ func TestStatisticsAreNoGradients(t *testing.T) {
 	step(t, w, batch, 1)
 	moved("a hook", w)
 }
+
+// A batch norm moves its running statistics as much in an update of many passes as in one of the same batch in one pass: towards the mean of
+// what the passes have.
+func TestStatisticsOfManyPasses(t *testing.T) {
+	batch := spillway.Batch{"ids": spillway.Ints([]int32{0, 1, 2, 5}, 4), "targets": spillway.Ints([]int32{1, 2, 3, 0}, 4)}
+	once := wrap(t, newScores(), described(t))
+	step(t, once, batch, 1)
+	want := stateDict(t, once)
+	w := wrap(t, newScores(), described(t))
+	l := loopOf(t, w)
+	for range 40 {
+		if _, err := l.BackwardScaled(batch, 1./40); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.Step(); err != nil {
+		t.Fatal(err)
+	}
+	got := stateDict(t, w)
+	for _, name := range []string{"norm.running_mean", "norm.running_var"} {
+		for i, x := range want[name].Floats {
+			if off := math.Abs(float64(got[name].Floats[i] - x)); !(off < 1e-6) {
+				t.Errorf("%s, element %d: %v after 40 passes, %v after one", name, i, got[name].Floats[i], x)
+			}
+		}
+	}
+}
