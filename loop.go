@@ -149,7 +149,7 @@ func (l *Loop) Gradient(param string) (Tensor, error) {
 		return nil, nil
 	}, func(name string) bool { return name == param })
 	if err == nil && found.Floats == nil {
-		err = fmt.Errorf("%s has no gradient of %q; it is no param, or frozen", l.w.model.Name, param)
+		err = fmt.Errorf("%s has no gradient of %q; it is no param, frozen, or a running statistic", l.w.model.Name, param)
 	}
 	return found, err
 }
@@ -165,7 +165,7 @@ func (l *Loop) SetGradient(param string, values []float32) error {
 	found := false
 	err := l.gradients(func(string, Tensor) ([]float32, error) { found = true; return values, nil }, func(name string) bool { return name == param })
 	if err == nil && !found {
-		err = fmt.Errorf("%s has no gradient of %q; it is no param, or frozen", l.w.model.Name, param)
+		err = fmt.Errorf("%s has no gradient of %q; it is no param, frozen, or a running statistic", l.w.model.Name, param)
 	}
 	return err
 }

@@ -261,6 +261,21 @@ func TestGroupsHaveTheirOwnRates(t *testing.T) {
 			}
 		}
 	}
+	// What a group says of weight decay counts, also of params that are left alone otherwise.
+	c := described(t)
+	c.Optimizer, _ = optim.Parse("sgd:lr=0.1,weight_decay=0.3")
+	c.NoDecay, c.Groups = optim.DefaultNoDecay(), []optim.Group{{Params: []string{"norms"}, Options: "weight_decay=0.3"}}
+	own := wrap(t, o.net(), c)
+	step(t, own, o.batch, 1)
+	for name, tensor := range stateDict(t, own) {
+		want := decayed
+		if strings.HasSuffix(name, "bias") && !strings.Contains(name, "norm") {
+			want = slow
+		}
+		if !slices.Equal(tensor.Floats, want[name].Floats) {
+			t.Errorf("%s does not decay as its group says", name)
+		}
+	}
 	w := wrap(t, o.net(), func() spillway.Config {
 		c := described(t)
 		c.Groups = []optim.Group{{Params: []string{"norms"}, Options: "lr=0.5"}}

@@ -2,6 +2,7 @@ package spillway_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"spillway/graph"
 	"spillway/nn"
 	"spillway/op"
+	"spillway/optim"
 )
 
 // lossNet is a linear layer that ends in a loss.
@@ -179,7 +181,7 @@ func TestModelsWithSeveralOutputs(t *testing.T) {
 func TestOwnMeansAreOfTheWholeBatch(t *testing.T) {
 	own := func(b *graph.Builder, y graph.Value) graph.Value { return b.Mean(b.Unary(op.Square, y), 0, 1) }
 	right := func(b *graph.Builder, y graph.Value) graph.Value { return nn.Mean(b, b.Unary(op.Square, y)) }
-	in := spillway.Batch{"input": spillway.Floats(make([]float32, 32*5), 32, 5)}
+	in := spillway.Batch{"input": spillway.Floats(make([]float32, 1024*5), 1024, 5)}
 	for i := range in["input"].Floats {
 		in["input"].Floats[i] = float32(i%7) - 3
 	}
@@ -195,6 +197,12 @@ func TestOwnMeansAreOfTheWholeBatch(t *testing.T) {
 		_, err := wrap(t, &lossNet{nn.NewLinear(5, 4), loss}, c).Step(in)
 		if refused := err != nil && strings.Contains(err.Error(), "does not end in nn.Mean with every term"); refused != mine {
 			t.Errorf("a mean of one's own %v in 4 micro-batches: %v", mine, err)
+		}
+		// Where memory is short, no advice is to cut what cannot be cut.
+		c.MicroBatches, c.MaxMemory = 1, fmt.Sprint(w.MemoryStats().Devices[0].Peak/2)
+		_, err = wrap(t, &lossNet{nn.NewLinear(5, 4), loss}, c).Step(in)
+		if err == nil || strings.Contains(err.Error(), "micro-batches of") == mine {
+			t.Errorf("a mean of one's own %v within %s bytes: %v", mine, c.MaxMemory, err)
 		}
 	}
 	if math.Abs(losses[true]-losses[false]) > 1e-6*losses[false] {
@@ -314,4 +322,99 @@ func (m *flowPoint) Blocks() []nn.Block {
 	return []nn.Block{{Name: "point", Forward: func(b *graph.Builder, _ []graph.Value) []graph.Value {
 		return []graph.Value{b.Times(nn.FlowPoint(b, 3), m.Scale.Value(b))}
 	}}}
+}
+
+// A function that PyTorch has numbers for is that function without saying them, and a bound of infinity is none, in a model that trains.
+func TestFunctionsHavePyTorchsNumbers(t *testing.T) {
+	x := []float32{-30, -2, -0.5, 0, 0.25, 3, 25, math.MaxFloat32}
+	for name, f := range map[string]struct {
+		of   func(b *graph.Builder, x graph.Value) graph.Value
+		want func(x float64) float64
+	}{
+		"leaky relu": {func(b *graph.Builder, x graph.Value) graph.Value { return b.Unary(op.LeakyReLU, x) }, func(x float64) float64 { return max(x, 0) + 0.01*min(x, 0) }},
+		"elu":        {func(b *graph.Builder, x graph.Value) graph.Value { return b.Unary(op.ELU, x) }, func(x float64) float64 { return max(x, 0) + math.Expm1(min(x, 0)) }},
+		"softplus": {func(b *graph.Builder, x graph.Value) graph.Value { return b.Unary(op.Softplus, x) }, func(x float64) float64 {
+			if x > 20 {
+				return x
+			}
+			return math.Log1p(math.Exp(x))
+		}},
+		"clamp below": {func(b *graph.Builder, x graph.Value) graph.Value { return b.Clamp(x, -1, math.Inf(1)) }, func(x float64) float64 { return max(x, -1) }},
+		"clamp above": {func(b *graph.Builder, x graph.Value) graph.Value { return b.Clamp(x, math.Inf(-1), 1) }, func(x float64) float64 { return min(x, 1) }},
+	} {
+		w := wrap(t, &lossNet{nn.NewLinear(5, 4), func(b *graph.Builder, y graph.Value) graph.Value {
+			x, want := b.Part("x", dtype.F32, b.MicroBatchSize, 8), b.Part("want", dtype.F32, b.MicroBatchSize, 8)
+			return nn.Mean(b, b.Add(b.Max(b.Unary(op.Abs, b.Sub(f.of(b, x), want)), 1), b.Scale(b.Sum(f.of(b, y), 1), 0)))
+		}}, described(t))
+		var want []float32
+		for _, v := range x {
+			want = append(want, float32(f.want(float64(v))))
+		}
+		loss, err := w.Step(spillway.Batch{"input": spillway.Floats(make([]float32, 5), 1, 5), "x": spillway.Floats(x, 1, 8), "want": spillway.Floats(want, 1, 8)})
+		if err != nil || !(loss < 1e-6) {
+			t.Errorf("%s: off by %v (%v)", name, loss, err)
+		}
+	}
+}
+
+// oneBlock is a batch norm and dropout in the block that makes the outputs.
+type oneBlock struct {
+	First  *nn.Linear    `hf:"first"`
+	Norm   *nn.BatchNorm `hf:"norm"`
+	Second *nn.Linear    `hf:"second"`
+}
+
+func (m *oneBlock) Blocks() []nn.Block {
+	return []nn.Block{{Name: "all", Forward: func(b *graph.Builder, _ []graph.Value) []graph.Value {
+		y := m.Second.Forward(b, nn.Dropout(0.3).Forward(b, m.Norm.Forward(b, m.First.Forward(b, nn.Input(b, 5)))))
+		if b.Task == graph.Infer {
+			return []graph.Value{y}
+		}
+		return []graph.Value{nn.Mean(b, nn.SquaredError(b, y, b.Part("target", dtype.F32, b.MicroBatchSize, 2)))}
+	}}}
+}
+
+// A loss in Go of outputs that a batch norm is part of is that of training: the statistics are the batch's, and the running ones move as they do for
+// the model's own loss.
+func TestLossesInGoHaveTheBatchsStatistics(t *testing.T) {
+	c := described(t)
+	c.Optimizer, _ = optim.Parse("sgd:lr=0.1")
+	in := spillway.Batch{"input": spillway.Floats(make([]float32, 40), 8, 5), "target": spillway.Floats(make([]float32, 16), 8, 2)}
+	for i := range in["input"].Floats {
+		in["input"].Floats[i] = float32(i*i%17) / 4
+	}
+	for i := range in["target"].Floats {
+		in["target"].Floats[i] = float32(i % 3)
+	}
+	own, inGo := wrap(t, &oneBlock{nn.NewLinear(5, 3), nn.NewBatchNorm(3), nn.NewLinear(3, 2)}, c), wrap(t, &oneBlock{nn.NewLinear(5, 3), nn.NewBatchNorm(3), nn.NewLinear(3, 2)}, c)
+	losses := step(t, own, in, 3)
+	l, err := inGo.OutputLoop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range losses {
+		l.ZeroGrad()
+		loss, err := l.BackwardWith(spillway.Batch{"input": in["input"]}, func(out spillway.Tensor) (loss float64, gradient []float32, err error) {
+			for k, y := range out.Floats {
+				d := y - in["target"].Floats[k]
+				loss += float64(d) * float64(d) / 16
+				gradient = append(gradient, 2*d/16)
+			}
+			return loss, gradient, nil
+		})
+		if err == nil {
+			_, err = l.Step()
+		}
+		if err != nil || math.Abs(loss-want) > 1e-6 {
+			t.Fatalf("the loss is %v, the model's own %v (%v)", loss, want, err)
+		}
+	}
+	dict := stateDict(t, inGo)
+	for name, want := range stateDict(t, own) {
+		for i, x := range want.Floats {
+			if math.Abs(float64(x-dict[name].Floats[i])) > 1e-6 {
+				t.Errorf("%s, element %d: %v, with the model's own loss %v", name, i, dict[name].Floats[i], x)
+			}
+		}
+	}
 }

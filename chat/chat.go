@@ -102,10 +102,13 @@ type Conversation struct {
 
 // check refuses a conversation without an answer in the loss.
 func (c Conversation) check() error {
-	if !slices.ContainsFunc(c.Messages, Message.inLoss) {
-		return errNoAnswer
+	switch {
+	case slices.ContainsFunc(c.Messages, Message.inLoss):
+		return nil
+	case slices.ContainsFunc(c.Messages, Message.isAnswer):
+		return errNoWeight
 	}
-	return nil
+	return errNoAnswer
 }
 
 // Text is a conversation as the model reads it.
@@ -161,7 +164,10 @@ func (t *Template) now() time.Time {
 	return t.Now
 }
 
-var errNoAnswer = errors.New("no message is from the assistant, so there is nothing to train on")
+var (
+	errNoAnswer = errors.New("no message is from the assistant, so there is nothing to train on")
+	errNoWeight = errors.New("all messages of the assistant have a weight of 0, so there is nothing to train on")
+)
 
 // Texts renders a conversation to train on: as one text, or as one text per answer if
 // the template renders answers differently once other turns follow.

@@ -42,8 +42,11 @@ const maxFile = 16 << 20
 // ErrNoTemplate. Where the model has another template called tool_use, conversations with
 // tools are written with that, as in transformers.
 func Open(dir string) (*Template, error) {
-	var tokens Template
-	config, err := tokens.readTokens(dir)
+	config, err := readObject(filepath.Join(dir, configFile))
+	if err != nil {
+		return nil, err
+	}
+	special, err := SpecialTokens(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +54,23 @@ func Open(dir string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.SpecialTokens = tokens.SpecialTokens
+	t.SpecialTokens = special
 	return t, nil
+}
+
+// SpecialTokens are what a model's folder calls eos_token, bos_token and so on; of a folder that says none, none.
+func SpecialTokens(dir string) (map[string]string, error) {
+	special, err := readObject(filepath.Join(dir, specialFile))
+	if err != nil {
+		return nil, err
+	}
+	config, err := readObject(filepath.Join(dir, configFile))
+	if err != nil {
+		return nil, err
+	}
+	tokens := specialTokens(special)
+	maps.Copy(tokens, specialTokens(config))
+	return tokens, nil
 }
 
 // OpenFile reads a template from a file of its own. The special tokens come from the
@@ -66,22 +84,8 @@ func OpenFile(path, dir string) (*Template, error) {
 	if err != nil || dir == "" {
 		return t, err
 	}
-	_, err = t.readTokens(dir)
+	t.SpecialTokens, err = SpecialTokens(dir)
 	return t, err
-}
-
-// readTokens reads the special tokens of a model's folder, and gives what tokenizer_config.json has.
-func (t *Template) readTokens(dir string) (config map[string]json.RawMessage, err error) {
-	if config, err = readObject(filepath.Join(dir, configFile)); err != nil {
-		return nil, err
-	}
-	special, err := readObject(filepath.Join(dir, specialFile))
-	if err != nil {
-		return nil, err
-	}
-	t.SpecialTokens = specialTokens(special)
-	maps.Copy(t.SpecialTokens, specialTokens(config))
-	return config, nil
 }
 
 // openSource reads the usual template and that for conversations with tools.

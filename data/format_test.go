@@ -81,11 +81,12 @@ func TestFormats(t *testing.T) {
 func TestBadLines(t *testing.T) {
 	simple := template(simpleTemplate + "{% if messages[0].role != 'user' %}{{ raise_exception('users first') }}{% endif %}")
 	for line, want := range map[string]string{
-		`{"messages":[{"role":"user","content":"é"},{]}`:    ":2:45: the line is not a JSON object: invalid character ']'",
-		`{"messages":"hello"}`:                              `the field "messages"`,
-		`{"id":"é", "messages":[{"content":"a"}]}`:          `:2:23: the field "messages": message 1: it has no role; it has content`,
-		`{"messages":[{"role":"user","content":"a"}]}`:      `:2:13: the field "messages": no message is from the assistant`,
-		`{"messages":[{"role":"assistant","content":"a"}]}`: `:2:13: the field "messages": template:1: the template refuses this: users first`,
+		`{"messages":[{"role":"user","content":"é"},{]}`:                                             ":2:45: the line is not a JSON object: invalid character ']'",
+		`{"messages":"hello"}`:                                                                       `the field "messages"`,
+		`{"id":"é", "messages":[{"content":"a"}]}`:                                                   `:2:23: the field "messages": message 1: it has no role; it has content`,
+		`{"messages":[{"role":"user","content":"a"}]}`:                                               `:2:13: the field "messages": no message is from the assistant`,
+		`{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","weight":0}]}`: `:2:13: the field "messages": all messages of the assistant have a weight of 0`,
+		`{"messages":[{"role":"assistant","content":"a"}]}`:                                          `:2:13: the field "messages": template:1: the template refuses this: users first`,
 		`{"talk":[]}`: `:2:1: there is no field "messages"; the line has talk`,
 		`{"messages":[{"role":"assistant","content":"a"}],"tools":5}`: `:2:58: the field "tools": tools are a list of objects`,
 	} {

@@ -13,8 +13,9 @@ type IterationArgs struct {
 	Optimizer, NoDecay op.Scalars
 	// Groups are the same for params with hyper-parameters of their own, by group less 1.
 	Groups []GroupScalars
-	// AddGradients: held gradients are added to those there are; else they take their place.
-	AddGradients bool
+	// HeldPasses is of how many passes gradients are held: those of the next are added to them. Of none, they take
+	// the place of what is there.
+	HeldPasses int
 	// AverageKeep is the share of the running average of weights that stays; 0 begins it anew.
 	AverageKeep float32
 	MaxNorm     float32 // of gradients; 0 for no clipping
@@ -93,10 +94,11 @@ const (
 // scalars of a launch.
 func (n *IterationArgs) scalars(u updateArgs) op.Scalars {
 	switch {
-	case u.launches == toHold && n.AddGradients:
-		return op.BlendScalars(1, 1, u.momentum > 0)
+	case u.launches == toHold && u.momentum > 0: // a statistic moves towards the mean of those of all passes
+		all := float32(n.HeldPasses + 1)
+		return op.BlendScalars(float32(n.HeldPasses)/all, 1/all, true)
 	case u.launches == toHold:
-		return op.BlendScalars(0, 1, u.momentum > 0)
+		return op.BlendScalars(float32(min(n.HeldPasses, 1)), 1, false)
 	case u.launches == toUpdate && u.momentum > 0:
 		return op.BlendScalars(1, -float32(u.momentum), true)
 	case u.launches == toAverage:

@@ -8,7 +8,7 @@ import (
 )
 
 // OnGradient has f called in every iteration for each trained param when its gradient is
-// complete: the sum over all micro-batches, before clipping and before the update. The
+// complete: the sum over all micro-batches, before clipping and before the update. Running statistics have none. The
 // tensor may be read and written until f returns. While f is set, each update waits for the queues,
 // so iterations are slower; nil takes it off again.
 func (r *runner) OnGradient(f func(Tensor) error) { r.onGradient = f }
@@ -23,7 +23,7 @@ func (r *runner) showGradients(s *plan.Instruction) error {
 	}
 	bind, _ := s.Bound(plan.InGrad, 0)
 	for _, p := range r.memory.plan.Slabs[s.Slab].Params {
-		if p.Frozen() {
+		if p.Frozen() || p.Momentum > 0 {
 			continue
 		}
 		t := op.Type{DType: r.memory.plan.Optimizer.GradTypeOf(p.Type.DType), Shape: p.Type.Shape}

@@ -193,7 +193,11 @@ func (e *Executor) CheckBatch() error {
 				return err
 			}
 			if place, id := c.first(raw); place >= 0 {
-				return fmt.Errorf("%s: place %d of micro-batch %d holds %d, the model knows 0 to %d; do the tokenizer and the model belong together?", c.tensor, place, micro, id, c.ids.Count-1)
+				err := fmt.Errorf("%s: place %d of micro-batch %d holds %d, the model knows 0 to %d", c.tensor, place, micro, id, c.ids.Count-1)
+				if c.tensor == "tokens" {
+					err = fmt.Errorf("%w; do the tokenizer and the model belong together?", err)
+				}
+				return err
 			}
 		}
 	}

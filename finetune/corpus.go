@@ -17,6 +17,7 @@ import (
 	"spillway/plan"
 	"spillway/recipe"
 	"spillway/run"
+	"spillway/tokenizer"
 	"spillway/train"
 )
 
@@ -90,6 +91,9 @@ func (c *Corpus) fill(m *spillway.Model, progress Progress) error {
 			return err
 		}
 		c.Summary.EvalDocuments = c.held.Len()
+		if c.documents.Len() == 0 && c.held.Len() > 0 {
+			return fmt.Errorf("a share of %v to evaluate on leaves none of %d documents to train on; give a smaller --eval-split, or --eval-data", r.Eval.Split, c.held.Len())
+		}
 		if err := hasTarget(c.held); err != nil {
 			return fmt.Errorf("the documents to evaluate on: %w", err)
 		}
@@ -229,7 +233,7 @@ const tokensExt = ".bin"
 // reader is what files are read with, and what was seen in them.
 type reader struct {
 	recipe.Data
-	tokenizer  data.Tokenizer // nil where all files hold tokens
+	tokenizer  *tokenizer.Tokenizer // nil where all files hold tokens
 	vocabulary int64
 	end        *int32 // token at the end of a text; nil where the model's config names none
 	template   func() (*chat.Template, error)
@@ -256,11 +260,7 @@ func newReader(r *recipe.Recipe, m *spillway.Model, progress Progress) (in *read
 			return nil, err
 		}
 	}
-	c, err := m.Config()
-	if err == nil && len(c.EOS) > 0 {
-		end := int32(c.EOS[0])
-		in.end = &end
-	}
+	in.end, err = EndToken(m, in.tokenizer)
 	return in, err
 }
 
@@ -324,7 +324,7 @@ func (c *Corpus) readFile(in *reader, name string) (data.Source, error) {
 	}
 	c.open = append(c.open, records)
 	if c.Sample == nil {
-		if c.Sample, err = sampleOf(records, in.TrainOnPrompts); err != nil {
+		if c.Sample, err = in.sampleOf(records); err != nil {
 			return nil, err
 		}
 	}

@@ -105,6 +105,7 @@ func TestOddData(t *testing.T) {
 		{"kto.jsonl", `{"prompt":"q","completion":"a","label":false}`, "label is true, leave the others out"},
 		{"data.zip", "PK\x03\x04\x14\x00\x00\x00", "data.zip is a zip archive; unpack it"},
 		{"text.txt", "BZh91AY&SY", "text.txt is compressed with bzip2; unpack it"},
+		{"cut.gz", "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x2a\xc9", "cut.gz: the file ends in the middle; fetch it or compress it again"},
 		{"text.xz", "\xfd7zXZ\x00\x00", "text.xz is compressed with xz; unpack it"},
 	} {
 		path := odd(t, c.name, c.content)
@@ -112,6 +113,10 @@ func TestOddData(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "spillway-data") {
 			t.Errorf("%s: %v\nwant %s", c.name, err, c.want)
 		}
+	}
+	two := odd(t, "two.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"def\"}\n")
+	if _, err := corpus(t, nil, "data", two, "eval-split", "0.99"); err == nil || !strings.Contains(err.Error(), "leaves none of 2 documents to train on") {
+		t.Errorf("all to evaluate on: %v", err)
 	}
 	if _, err := corpus(t, nil, "data", t.TempDir()); err == nil || !strings.Contains(err.Error(), "is a folder") {
 		t.Errorf("a folder: %v", err)

@@ -174,7 +174,7 @@ func (c *Corpus) once(in *reader, what, ending string, from io.Reader) (path str
 	if ending == "" {
 		begin, err := text.Peek(512)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return "", fmt.Errorf("reading %s: %w", what, err)
+			return "", unreadable(what, err)
 		}
 		begin = bytes.TrimSpace(bytes.TrimPrefix(begin, []byte(byteOrderMark)))
 		switch ending = ".txt"; {
@@ -186,10 +186,18 @@ func (c *Corpus) once(in *reader, what, ending string, from io.Reader) (path str
 	}
 	return c.copied(ending, func(w io.Writer) error {
 		if _, err := io.Copy(w, text); err != nil {
-			return fmt.Errorf("reading %s: %w", what, err)
+			return unreadable(what, err)
 		}
 		return nil
 	})
+}
+
+// unreadable is the error of data that ends too soon or cannot be read.
+func unreadable(what string, err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) { // only what is compressed says where it ends
+		return fmt.Errorf("decompressing %s: the file ends in the middle; fetch it or compress it again", what)
+	}
+	return fmt.Errorf("reading %s: %w", what, err)
 }
 
 // listOfObjects is how a JSON list of objects begins.
@@ -365,7 +373,7 @@ type SamplePart struct {
 }
 
 // sampleOf is the first record of a file, as the model reads it.
-func sampleOf(r *data.Records, trainOnPrompts bool) ([]SamplePart, error) {
+func (in *reader) sampleOf(r *data.Records) ([]SamplePart, error) {
 	if r.Len() == 0 {
 		return nil, nil
 	}
@@ -376,7 +384,7 @@ func sampleOf(r *data.Records, trainOnPrompts bool) ([]SamplePart, error) {
 	var parts []SamplePart
 	add := func(text string, inLoss bool) {
 		if text != "" {
-			parts = append(parts, SamplePart{text, inLoss || trainOnPrompts})
+			parts = append(parts, SamplePart{text, inLoss || in.TrainOnPrompts})
 		}
 	}
 	add(rec.Prompt, false)
@@ -386,6 +394,11 @@ func sampleOf(r *data.Records, trainOnPrompts bool) ([]SamplePart, error) {
 		add(rec.Text[a.Start:a.End], true)
 		at = a.End
 	}
-	add(rec.Text[at:], rec.Answers == nil)
+	last := rec.Text[at:]
+	if in.end != nil && rec.Answers == nil && !rec.Unfinished && in.tokenizer.Special(*in.end) { // conversations end as their template says
+		end, _ := in.tokenizer.Token(*in.end)
+		last = strings.TrimSuffix(last, end) + end
+	}
+	add(last, rec.Answers == nil)
 	return parts, nil
 }

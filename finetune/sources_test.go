@@ -152,7 +152,7 @@ func TestDataThatIsReadOnce(t *testing.T) {
 	for what, c := range map[string]struct {
 		content []byte
 		want    string
-	}{"cut short": {zipped.Bytes()[:zipped.Len()/2], "unexpected EOF"}, "another": {append([]byte{0x1f, 0x8b}, raw...), "decompressing"}} {
+	}{"cut short": {zipped.Bytes()[:zipped.Len()/2], "the file ends in the middle; fetch it or compress it again"}, "another": {append([]byte{0x1f, 0x8b}, raw...), "decompressing"}} {
 		if _, err := corpus(t, nil, append(settings, "data", file("bad.jsonl.gz", c.content))...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -83,3 +83,29 @@ func openTemplate(m *spillway.Model, d recipe.Data) (*chat.Template, error) {
 	t.Now = d.Today
 	return t, nil
 }
+
+// EndToken is what ends a text of a model: the first end token of its config.json that it knows, else the eos_token of the tokenizer
+// in its folder. Configs of small models often have none, or that of the model whose code they use. It is nil where there is none.
+func EndToken(m *spillway.Model, t *tokenizer.Tokenizer) (*int32, error) {
+	c, err := m.Config()
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range c.EOS {
+		if int64(id) < m.Info.Vocab {
+			end := int32(id)
+			return &end, nil
+		}
+	}
+	if m.Folder == nil || t == nil {
+		return nil, nil
+	}
+	special, err := chat.SpecialTokens(m.Folder.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if end, ok := t.ID(special["eos_token"]); ok {
+		return &end, nil
+	}
+	return nil, nil
+}

@@ -52,6 +52,10 @@ type Config struct {
 	Cache *KVCache `json:",omitempty"`
 }
 
+// Training says whether the model trains, as PyTorch's module.training: also in a last block that is traced as for Infer since the
+// loss is computed elsewhere.
+func (c *Config) Training() bool { return c.Task == Train || c.Outputs }
+
 // Builder records the ops of one block. It remembers the first mistake: after that all
 // methods return no value, and Program reports it with the line of model code, so
 // that models read without error checks.
@@ -274,6 +278,10 @@ func (b *Builder) Apply(kind op.Kind, attr op.Attr, in ...Value) []Value {
 		types[i] = b.program.Types[in[i]]
 	}
 	attr = own(attr)
+	if n := attr.Unusable(); n != nil {
+		b.Fail("%s: a number of %v; it takes finite ones", kind, *n)
+		return make([]Value, 8)
+	}
 	call, err := op.Make(kind, attr, types...)
 	if err != nil {
 		b.Fail("%w", err)

@@ -14,6 +14,10 @@ import (
 
 // Number is a constant [1] of the type that x has, to compare and compute with.
 func (b *Builder) Number(x Value, c float64) Value {
+	if t := b.TypeOf(x); b.err == nil && t.DType == dtype.I32 {
+		b.Fail("number: %v for a tensor of %v; cast ids to f32 first", c, t)
+		return 0
+	}
 	return b.Cast(b.Floats("constant "+strconv.FormatFloat(c, 'g', -1, 64), []float32{float32(c)}), b.TypeOf(x).DType)
 }
 

@@ -151,8 +151,15 @@ func (b *Builder) Scale(x Value, by float64) Value {
 	return b.Apply(op.Scale, op.Attr{Scale: by}, x)[0]
 }
 
-// Unary applies a function to each element.
-func (b *Builder) Unary(f op.Func, x Value) Value { return b.Apply(op.Unary, op.Attr{Func: f}, x)[0] }
+// Unary applies a function to each element, one that has numbers with PyTorch's. Map takes other numbers.
+func (b *Builder) Unary(f op.Func, x Value) Value {
+	alpha, beta, ok := f.Defaults()
+	if !ok {
+		b.Fail("%s: by %v, which needs numbers; give them to Clamp, Power or Map", op.Unary, f)
+		return 0
+	}
+	return b.Map(f, alpha, beta, x)
+}
 
 // Gated is f(gate)·up.
 func (b *Builder) Gated(f op.Func, gate, up Value) Value {
@@ -166,7 +173,7 @@ func (b *Builder) Dropout(x Value, p float64) Value {
 		b.Fail("%s: a probability of %v; it is from 0 to 1", op.Dropout, p)
 		return 0
 	}
-	if p == 0 || b.Task != Train && !b.Outputs {
+	if p == 0 || !b.Training() {
 		return x
 	}
 	if p == 1 {
@@ -250,7 +257,7 @@ func (b *Builder) Attention(a op.Attr, q, k, v Value, m AttentionMasks) Value {
 	if a.Segments {
 		a.Document = b.Document
 	}
-	if b.Task != Train && !b.Outputs {
+	if !b.Training() {
 		a.Prob = 0
 	}
 	if a.Prob > 0 {

@@ -368,6 +368,9 @@ func (b *Builder) Where(condition, x, y Value) Value {
 
 // Map applies a function that has numbers, see op.Func.
 func (b *Builder) Map(f op.Func, alpha, beta float64, x Value) Value {
+	if f == op.Clamp { // plans are JSON, which has no infinity; in a tensor's type these bounds are infinite
+		alpha, beta = max(alpha, -math.MaxFloat64), min(beta, math.MaxFloat64)
+	}
 	return b.Apply(op.Unary, op.Attr{Func: f, Alpha: alpha, Beta: beta}, x)[0]
 }
 

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"spillway"
@@ -142,7 +143,24 @@ func Open(s Settings) (m *Model, err error) {
 	if m.Defaults, err = readDefaults(m.Model); len(m.Defaults.Ignored) > 0 {
 		s.Notice(fmt.Sprintf("%s asks for %s, which is not done here: texts differ from those of transformers", hf.GenerationName, strings.Join(m.Defaults.Ignored, ", ")))
 	}
-	return m, err
+	return m, errors.Join(err, m.stopAsTrained())
+}
+
+// stopAsTrained has texts end with the token that training put behind them, where no config names one that the model knows.
+func (m *Model) stopAsTrained() error {
+	known := func(id int32) bool { return int64(id) < m.Info.Vocab }
+	if slices.ContainsFunc(m.Defaults.StopTokens, known) {
+		return nil
+	}
+	t, err := m.Tokenizer()
+	if err != nil {
+		return nil // who gives ids needs none
+	}
+	end, err := finetune.EndToken(m.Model, t)
+	if end != nil {
+		m.Defaults.StopTokens = []int32{*end}
+	}
+	return err
 }
 
 // Close closes all files.

@@ -1,7 +1,10 @@
 package inspect
 
 import (
+	"fmt"
+
 	"spillway/arch"
+	"spillway/op"
 	"spillway/spec"
 )
 
@@ -11,7 +14,7 @@ type Model struct {
 	Arch        string `json:"arch"`
 	Params      int64  `json:"params"`
 	Trainable   int64  `json:"trainable"`
-	Blocks      int    `json:"blocks"`       // of the most common kind: the layers
+	Blocks      int    `json:"blocks"`       // of the most common size: the layers
 	BlockParams int64  `json:"block_params"` // of one of them
 	Vocabulary  int64  `json:"vocabulary,omitempty"`
 	Context     int64  `json:"context,omitempty"`
@@ -20,11 +23,15 @@ type Model struct {
 // DescribeModel counts what a traced model consists of.
 func DescribeModel(info arch.Info, m *spec.Model) Model {
 	r := Model{Name: m.Name, Arch: info.Type, Vocabulary: info.Vocab, Context: info.Context, Params: m.Count(), Trainable: m.Trainable()}
-	times := make([]int, len(m.Kinds))
+	times := map[string]int{} // by the types of their params: layers with and without a window are alike
 	for _, b := range m.Blocks {
-		times[b.Kind]++
-		if times[b.Kind] > r.Blocks {
-			r.Blocks, r.BlockParams = times[b.Kind], paramsOf(m, b)
+		var types []op.Type
+		for _, id := range b.Params {
+			types = append(types, m.Params[id].Type)
+		}
+		key := fmt.Sprint(types)
+		if times[key]++; times[key] > r.Blocks {
+			r.Blocks, r.BlockParams = times[key], paramsOf(m, b)
 		}
 	}
 	return r

@@ -190,6 +190,8 @@ func (o Options) check() error {
 		return fmt.Errorf("the base cannot be stored as %v; use %s or a plain type", o.Base, quant.Aliases(", "))
 	case (o.TargetPattern == "") == (len(o.Targets) == 0):
 		return fmt.Errorf("give targets such as q_proj, or %s, or a pattern", AllLinear)
+	case o.TargetPattern != "" && len(o.Layers) > 0:
+		return fmt.Errorf("layers %v are named next to the pattern %q, which has whole names; say the layers in the pattern, or name targets such as q_proj", o.Layers, o.TargetPattern)
 	case !(o.Outliers >= 0) || o.Outliers > 0 && o.Base != quant.RowI8:
 		return fmt.Errorf("an outlier threshold of %v with a base of %v; give a threshold above 0 and a base of %v", o.Outliers, o.Base, quant.RowI8)
 	case o.DoRA && o.LoRABias:

@@ -3,6 +3,8 @@ package lora
 import (
 	"cmp"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -43,6 +45,22 @@ func FromPEFT(c *hf.AdapterConfig) (Options, error) {
 		o.Init = hf.InitDefault // how it started matters no more
 	}
 	return o, o.check()
+}
+
+// WithNames names all linear layers one by one where only some layers have adapters: PEFT opens no adapter with both all-linear and
+// layers_to_transform. Params are the names of what is trained.
+func (o Options) WithNames(params iter.Seq[string]) Options {
+	if len(o.Layers) == 0 || !slices.Equal(o.Targets, []string{AllLinear}) {
+		return o
+	}
+	last := map[string]bool{}
+	for name := range params {
+		if module, found := strings.CutSuffix(name, ".lora_A.weight"); found {
+			last[module[strings.LastIndexByte(module, '.')+1:]] = true
+		}
+	}
+	o.Targets = slices.Sorted(maps.Keys(last))
+	return o
 }
 
 // PEFT is the options as the PEFT library's config, for an adapter of a causal language

@@ -134,6 +134,16 @@ func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
 		{"add shapes", "shapes [2 3] and [2 4] do not fit", func(b *B) V { return b.Add(floats(b, 2, 3), b.Part("y", dtype.F32, 2, 4)) }},
 		{"compare by what is none", "compare: ", func(b *B) V { return b.Compare(op.Plus, floats(b, 2, 3), floats(b, 2, 3)) }},
 		{"binary by a comparison", "binary: ", func(b *B) V { return b.Binary(op.Less, floats(b, 2, 3), floats(b, 2, 3)) }},
+		{"batch norm of one momentum", "batch norm: momenta of 0 and 0.1", func(b *B) V {
+			n := nn.NewBatchNorm(3)
+			n.RunningMean.Momentum = 0
+			return n.Forward(b, floats(b, 2, 3))
+		}},
+		{"number among ids", "number: 0 for a tensor of i32[2 3]; cast ids to f32 first", func(b *B) V { return b.Compare(op.NotEqual, ids(b, 2, 3), b.Number(ids(b, 2, 3), 0)) }},
+		{"unary without its numbers", "unary: by clamp, which needs numbers; give them to Clamp, Power or Map", func(b *B) V { return b.Unary(op.Clamp, floats(b, 2, 3)) }},
+		{"power without its number", "unary: by power, which needs numbers", func(b *B) V { return b.Unary(op.Power, floats(b, 2, 3)) }},
+		{"scale by infinity", "scale: a number of +Inf; it takes finite ones", func(b *B) V { return b.Scale(floats(b, 2, 3), math.Inf(1)) }},
+		{"power of NaN", "unary: a number of NaN", func(b *B) V { return b.Power(floats(b, 2, 3), nan) }},
 		{"unary unknown", "unary: ", func(b *B) V { return b.Unary(op.Func(200), floats(b, 2, 3)) }},
 		{"matmul inner", "inner dimensions", func(b *B) V { return b.BatchMatMul(floats(b, 2, 3), floats(b, 2, 3), false, false) }},
 		{"matmul batches", "batch_matmul: ", func(b *B) V { return b.BatchMatMul(floats(b, 2, 3, 4), b.Part("y", dtype.F32, 3, 4, 5), false, false) }},

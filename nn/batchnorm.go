@@ -30,8 +30,12 @@ func NewBatchNorm(channels int64) *BatchNorm {
 // Forward keeps the shape [B S.. C].
 func (n *BatchNorm) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	return n.In(b, x, func(x graph.Value) graph.Value {
+		if m, v := n.RunningMean.Momentum, n.RunningVariance.Momentum; (m > 0) != (v > 0) {
+			b.Fail("batch norm: momenta of %v and %v for the running mean and variance; give both one, or 0 to both to use what they are while training too", m, v)
+			return 0
+		}
 		w, bias := n.Weight.Value(b), n.Bias.Value(b)
-		if b.Task == graph.Train && n.RunningMean.Momentum > 0 {
+		if b.Training() && n.RunningMean.Momentum > 0 {
 			return b.BatchNorm(x, w, bias, n.RunningMean.stored(b), n.RunningVariance.stored(b), n.Eps)
 		}
 		// y = x·scale + (bias - mean·scale), computed in f32 and used in the type of x.

@@ -162,7 +162,7 @@ func (l *CaseList) activations() {
 		l.Add(f.String()+" 1", GatedGrad, a, l.X(1), l.X(1), l.X(1))
 	}
 	for f := Sigmoid + 1; f < funcs; f++ {
-		a := Attr{Func: f}.withDefaults()
+		a := Attr{Func: f}.withNumbers()
 		x := l.Sized(3, 3, 37)
 		switch f {
 		case Log, Sqrt, Rsqrt, Power, Log1p:

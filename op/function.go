@@ -14,15 +14,26 @@ func (a Attr) function() function { return function{a.Func, a.Alpha, a.Beta} }
 func (a Attr) Value(x float64) float64 { return a.function().value(x) }
 func (a Attr) Slope(x float64) float64 { return a.function().slope(x) }
 
-// withDefaults are PyTorch's numbers of a function.
-func (a Attr) withDefaults() Attr {
-	switch a.Func {
+// Defaults are PyTorch's numbers of a function, zeros for one that has none. Ok is false where a program
+// must say them.
+func (f Func) Defaults() (alpha, beta float64, ok bool) {
+	switch f {
 	case LeakyReLU:
-		a.Alpha = 0.01
+		alpha = 0.01
 	case ELU:
-		a.Alpha = 1
+		alpha = 1
 	case Softplus:
-		a.Alpha, a.Beta = 1, 20
+		alpha, beta = 1, 20
+	case Clamp, Power:
+		return 0, 0, false
+	}
+	return alpha, beta, true
+}
+
+// withNumbers has numbers to test a function with.
+func (a Attr) withNumbers() Attr {
+	a.Alpha, a.Beta, _ = a.Func.Defaults()
+	switch a.Func {
 	case Clamp:
 		a.Alpha, a.Beta = -1, 1.5
 	case Power:

@@ -14,6 +14,8 @@ package op
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 
 	"spillway/dtype"
@@ -146,6 +148,17 @@ type Attr struct {
 	Shape shape.Shape `json:"shape,omitempty"`
 	// Extra holds the attributes of ops that a program adds, by names of its own.
 	Extra map[string]float64 `json:"extra,omitempty"`
+}
+
+// Unusable is a number that is infinite or NaN, which no plan can say; nil if there is none.
+func (a *Attr) Unusable() *float64 {
+	numbers := append([]float64{a.Alpha, a.Beta, a.Eps, a.Scale, a.OutlierThreshold, a.Prob}, slices.Collect(maps.Values(a.Extra))...)
+	for _, n := range numbers {
+		if math.IsNaN(n) || math.IsInf(n, 0) {
+			return &n
+		}
+	}
+	return nil
 }
 
 // Call is one op on operands of known type: what a backend is asked a kernel for.

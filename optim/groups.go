@@ -60,6 +60,32 @@ func GroupOf(groups []Group) (func(param string) int, error) {
 	}, nil
 }
 
+// Decays makes the test whether a param decays: as its group says where that names a weight decay, else where n does not leave it alone.
+func Decays(n NoDecay, groups []Group) (func(param string) bool, error) {
+	usual, err := n.Decays()
+	if err != nil {
+		return nil, err
+	}
+	group, err := GroupOf(groups)
+	if err != nil {
+		return nil, err
+	}
+	return func(param string) bool {
+		i := group(param)
+		return i > 0 && groups[i-1].namesDecay() || usual(param)
+	}, nil
+}
+
+// namesDecay says whether a group has a weight decay of its own.
+func (g Group) namesDecay() bool {
+	for item := range strings.SplitSeq(g.Options, ",") {
+		if name, _, _ := strings.Cut(item, "="); strings.TrimSpace(name) == "weight_decay" {
+			return true
+		}
+	}
+	return false
+}
+
 // Matches makes the test whether a param matches one of some words or expressions, as those of NoDecay.
 func Matches(patterns []string) (func(param string) bool, error) {
 	decays, err := NoDecay(patterns).Decays()

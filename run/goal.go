@@ -57,7 +57,7 @@ func (o Options) goal() (g planner.Goal, err error) {
 			return g, err
 		}
 	}
-	g.Decay, err = o.NoDecay.Decays()
+	g.Decay, err = optim.Decays(o.NoDecay, o.Groups)
 	return g, err
 }
 

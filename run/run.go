@@ -17,6 +17,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -383,6 +384,6 @@ func (r *Run) Folder() (model hf.Model, adapter *hf.AdapterConfig, err error) {
 		model, err = r.Model.Files(r.Options.Precision)
 		return model, nil, err
 	}
-	adapter, err = r.Options.Adapters.PEFT(cmp.Or(r.Model.Origin, r.Model.Name), r.Model.Info.Transposed)
+	adapter, err = r.Options.Adapters.WithNames(maps.Keys(r.adapted())).PEFT(cmp.Or(r.Model.Origin, r.Model.Name), r.Model.Info.Transposed)
 	return model, adapter, err
 }

@@ -202,7 +202,8 @@ func (t *Trainer) applyHeld(r *Report) error {
 	return t.run.Executor().Update(args, factor)
 }
 
-// Gradients lists the gradients that are held, as tensors of the executor.
+// Gradients lists the gradients that are held, as tensors of the executor. What a running statistic has to
+// move by is held like a gradient and is none.
 func (t *Trainer) Gradients() ([]executor.Tensor, error) {
 	if err := t.holds(); err != nil {
 		return nil, err
@@ -212,7 +213,7 @@ func (t *Trainer) Gradients() ([]executor.Tensor, error) {
 	}
 	var list []executor.Tensor
 	for _, s := range t.run.Executor().States() {
-		if s.State == plan.HeldGradient {
+		if s.State == plan.HeldGradient && s.Param.Momentum == 0 {
 			list = append(list, s)
 		}
 	}

@@ -230,7 +230,10 @@ func (e *DivergedError) Error() string {
 	if e.Checkpoint != "" {
 		checkpoint = "the last checkpoint is " + e.Checkpoint
 	}
-	what := fmt.Sprintf("the loss is %v and the norm of the gradients %v", e.Loss, e.GradNorm)
+	what := fmt.Sprintf("the loss is %v", e.Loss)
+	if e.GradNorm != 0 { // it is known where gradients are clipped, or the norm is asked for
+		what += fmt.Sprintf(" and the norm of the gradients %v", e.GradNorm)
+	}
 	if e.Param != "" {
 		what = fmt.Sprintf("param %s has NaNs or infinities", e.Param)
 	}
@@ -361,7 +364,7 @@ func (t *Trainer) Step() (Report, error) {
 
 // args returns the numbers that the next iteration gets, whose gradients are multiplied by a weight.
 func (t *Trainer) args(f Filled, weight float64) (executor.IterationArgs, error) {
-	a := executor.IterationArgs{AddGradients: t.held.passes > 0, Seed: t.c.Seed, Iteration: uint64(t.done), FirstSequence: uint64(f.FirstSequence), MaxNorm: float32(t.maxNorm()), LossScale: t.lossScale()}
+	a := executor.IterationArgs{HeldPasses: t.held.passes, Seed: t.c.Seed, Iteration: uint64(t.done), FirstSequence: uint64(f.FirstSequence), MaxNorm: float32(t.maxNorm()), LossScale: t.lossScale()}
 	changed, err := t.setBatchScalars(f, weight)
 	if err != nil {
 		return a, err

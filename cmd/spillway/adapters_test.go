@@ -42,7 +42,23 @@ func TestAdapterFlags(t *testing.T) {
 	if second.code != exitOK || at(t, second.object(t), "steps") != 2.0 {
 		t.Errorf("from an adapter: %d, %s%s", second.code, second.out, second.err)
 	}
+	// PEFT refuses all-linear next to layers_to_transform, so the layers are named.
+	if r := train("third", "--method", "lora", "--layers-to-transform", "1"); r.code != exitOK {
+		t.Fatal(r.err)
+	}
+	b, err := hf.OpenAdapter(checkpoint.Newest(filepath.Join(dir, "third")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if c := b.Config; c.Targets.Pattern != "" || strings.Join(c.Targets.Names, " ") != "down_proj gate_proj k_proj o_proj q_proj up_proj v_proj" || len(c.Layers.Numbers) != 1 || len(b.Tensors()) != 7*2 {
+		t.Errorf("of layer 1: %d tensors, %+v", len(b.Tensors()), c)
+	}
+	if r := train("third", "--resume", "--max-steps", "3"); r.code != exitOK {
+		t.Error(r.err)
+	}
 	for says, flags := range map[string][]string{
+		"say the layers in the pattern":       {"--method", "lora", "--target-modules", "re:.*q_proj", "--layers-to-transform", "1"},
 		"unknown format of quantized weights": {"--method", "qlora", "--quantization", "int3"},
 		`"0" for "--lora-rank"`:               {"--method", "lora", "--lora-rank", "0"},
 		"q_proj=8":                            {"--method", "lora", "--rank-pattern", "q_proj=many"},

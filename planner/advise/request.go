@@ -11,6 +11,7 @@ package advise
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"spillway/plan"
 	"spillway/planner/goal"
@@ -54,8 +55,8 @@ func (r Request) options(fit *goal.FitError) []goal.FitOption {
 	}
 	try := func(change string, q Request) bool {
 		m, err := q.Trace(q.MicroBatchSize, q.Seq)
-		if err != nil {
-			return false
+		if err != nil || q.Goal.MicroBatches > 1 && slices.ContainsFunc(m.Kinds, func(k spec.Kind) bool { return k.Program.WholeBatch }) {
+			return false // such a batch cannot be cut
 		}
 		p, _, err := cut{Request: q, model: m}.make()
 		if p == nil || err != nil {
