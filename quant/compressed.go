@@ -20,7 +20,7 @@ import (
 // The storage of a matrix of n elements is
 //
 //	codes    three halves of n bytes. Of 32 rows, four elements of K each are 192 bytes: the lower bytes of the first pair of
-//	         K, those of the second, and the codes of both, of the first in the lower half of each byte. See placeOf.
+//	         K, those of the second, and the codes of both, of the first in the lower half of each byte. See CompressedPlace.
 //	offsets  how many escapes come before a tile, u32, for tiles of 32 rows by 32 elements of K, in the order of the codes
 //	table    the upper bytes that codes 0 to 14 stand for; bytes 15 to 63 are zero
 //	escapes  the upper bytes that have the code 15, in the order of the codes, and zeros after them: n/128 bytes of room, and
@@ -93,10 +93,10 @@ func escapesIn(v uint64) int {
 	return bits.OnesCount64(v & 0x1111111111111111)
 }
 
-// placeOf is where an element is among the 64 of a pair of K: of row r of those that lie together, the first or the second of
+// CompressedPlace is where an element is among the 64 of a pair of K: of row r of those that lie together, the first or the second of
 // the pair. Two instructions of AVX-512 put lower and upper bytes together, each the eight lower or upper ones of every 16; this
 // order makes them the words of BF16x32, of rows 0 to 15 and 16 to 31.
-func placeOf(r, second int) int { return r%16/4*16 + r/16*8 + r%4*2 + 1 - second }
+func CompressedPlace(r, second int) int { return r%16/4*16 + r/16*8 + r%4*2 + 1 - second }
 
 // UpperBytes counts the upper bytes of bf16 numbers.
 type UpperBytes [256]int64
@@ -293,7 +293,7 @@ func (c *compressor) encode(dst, halves []byte, part int) {
 func (c *compressor) encodeTile(dst *[tileBytes]byte, halves, escapes []byte) []byte {
 	var upper [tileElements]byte // by pair of K and place
 	for r := range HalfRows {
-		row, place := halves[2*r*c.cols:][:2*CompressedTile], placeOf(r, 1)
+		row, place := halves[2*r*c.cols:][:2*CompressedTile], CompressedPlace(r, 1)
 		for p := range CompressedTile / 2 {
 			v := binary.LittleEndian.Uint32(row[4*p:])
 			at := p/2*CompressedGroup + p%2*pairBytes + place
@@ -347,7 +347,7 @@ func decodeCompressed(dst []float32, storage []byte, n, cols, first int) {
 
 // at is one number in bf16.
 func (c *Compressed) at(row, col, cols int) uint16 {
-	strip, group, place := row/HalfRows, col/4, placeOf(row%HalfRows, col%2)
+	strip, group, place := row/HalfRows, col/4, CompressedPlace(row%HalfRows, col%2)
 	bytes := c.Codes[(strip*cols/4+group)*CompressedGroup:][:CompressedGroup]
 	second, codes := col/2%2, bytes[2*pairBytes:]
 	code := codes[place] >> (4 * second) & 15

@@ -192,6 +192,8 @@ func wordOf(first, second uint16) float32 {
 // the panels in all.
 func (m *Matrix) packWords(r *routines, panels []float32, step, first, n, p0, kc, k int, along bool) {
 	switch {
+	case m.isCompressed():
+		m.packCompressed(r, panels, step, first, n, 2*p0, 2*kc, true)
 	case m.Interleaved:
 		m.packInterleavedWords(r, panels, step, first, n, p0, kc)
 	case along:
@@ -280,20 +282,36 @@ func (g *Gemm) isInterleavedPairs() bool {
 func (g interleavedPairs) shares() shares { return shares{g.N / quant.HalfRows, len(g.team)} }
 
 // Run computes a piece.
-func (g interleavedPairs) Run(_, piece int) {
+func (g interleavedPairs) Run(worker, piece int) {
 	first, n := g.shares().piece(piece)
-	from, to, depth, r := first*quant.HalfRows, (first+n)*quant.HalfRows, g.depth(), g.path
+	from, to, depth := first*quant.HalfRows, (first+n)*quant.HalfRows, g.depth()
 	g.begin(0, g.M, from, to)
 	for col := from; col < to; col += quant.HalfRows {
 		for p0 := 0; p0 < g.K; p0 += depth {
-			for j := col; j < col+quant.HalfRows; j += r.nr {
-				add, addStep := g.addend(p0, 0, j)
-				r.tiles(&r.tileRows, g.M, g.A.Step, min(depth, g.K-p0), &g.A.Data[p0], g.A.Step, g.B.interleavedWords(j, p0), quant.HalfRows,
-					&g.C[j], g.CStep, min(r.nr, quant.HalfRows), add, addStep, fetch{})
-			}
+			g.multiply(worker, col, p0, min(depth, g.K-p0))
 		}
 	}
 	g.round(0, g.M, from, to)
+}
+
+// multiply adds a slab of K to columns that lie together, in all rows.
+func (g interleavedPairs) multiply(worker, col, p0, kc int) {
+	r, words := g.path, (*float32)(nil)
+	if g.B.isCompressed() {
+		from := g.B.compressedFrom(col, 2*p0)
+		if g.multiplyCompressed(&r.compressed.pairs, col, p0, kc/2, from) {
+			return
+		}
+		words = &g.Work[worker*g.compressedScratch()]
+		r.compressed.words(words, quant.HalfRows, kc/2, from)
+	} else {
+		words = g.B.interleavedWords(col, p0)
+	}
+	for j := 0; j < quant.HalfRows; j += r.nr {
+		add, addStep := g.addend(p0, 0, col+j)
+		r.tiles(&r.tileRows, g.M, g.A.Step, kc, &g.A.Data[p0], g.A.Step, at(words, j), quant.HalfRows,
+			&g.C[col+j], g.CStep, min(r.nr, quant.HalfRows), add, addStep, fetch{})
+	}
 }
 
 // The plain way.
