@@ -44,11 +44,11 @@ const (
 	tileBytes       = 8 * CompressedGroup
 	tableBytes      = 64
 	escapePadding   = 64
-	roomShare       = 128 // elements for each byte of room
+	CompressedRoom  = 128 // elements for each byte of room
 )
 
 func compressedBytes(n int64) int64 {
-	return n/2*3 + n/tileElements*4 + tableBytes + n/roomShare + escapePadding
+	return n/2*3 + n/tileElements*4 + tableBytes + n/CompressedRoom + escapePadding
 }
 
 // Compressed is where the parts of a matrix in CompressedBF16 are in its storage.
@@ -66,7 +66,7 @@ func ViewCompressed(n int, storage []byte) Compressed {
 		storage = storage[n:]
 		return part
 	}
-	return Compressed{Codes: take(n / 2 * 3), Offsets: take(n / tileElements * 4), Table: take(tableBytes), Escapes: take(n/roomShare + escapePadding)}
+	return Compressed{Codes: take(n / 2 * 3), Offsets: take(n / tileElements * 4), Table: take(tableBytes), Escapes: take(n/CompressedRoom + escapePadding)}
 }
 
 // Room is how many escapes there can be.
@@ -157,11 +157,24 @@ func (u *UpperBytes) table() (table [tableBytes]byte, codes [256]byte, escapes i
 	return table, codes, escapes
 }
 
+// Escapes is how many of the numbers have none of the 15 commonest upper bytes.
+func (u *UpperBytes) Escapes() int64 {
+	_, _, escapes := u.table()
+	return escapes
+}
+
+// RoomError says that a matrix has more escapes than CompressedBF16 has room for: hold it as bf16.
+type RoomError struct{ Escapes, Room, Elements int }
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("%d of %d weights have none of the 15 commonest upper bytes, and there is room for %d: hold them as bf16", e.Escapes, e.Elements, e.Room)
+}
+
 // Compresses says whether a matrix with so many rows and columns, whose numbers in bf16 have these upper bytes, can be held as
 // CompressedBF16, and how many escapes it has.
 func (u *UpperBytes) Compresses(rows, cols int64) (escapes int64, ok bool) {
-	_, _, escapes = u.table()
-	return escapes, CompressedShape(rows, cols) && escapes <= rows*cols/roomShare
+	escapes = u.Escapes()
+	return escapes, CompressedShape(rows, cols) && escapes <= rows*cols/CompressedRoom
 }
 
 // CompressedShape says whether a matrix of this shape can be held as CompressedBF16.
@@ -318,7 +331,7 @@ func (c *compressor) encodeTile(dst *[tileBytes]byte, halves, escapes []byte) []
 // tail is what comes behind the codes.
 func (c *compressor) tail() ([]byte, error) {
 	n := int(c.rows) * c.cols
-	tail, room := make([]byte, compressedBytes(int64(n))-int64(n/2*3)), n/roomShare
+	tail, room := make([]byte, compressedBytes(int64(n))-int64(n/2*3)), n/CompressedRoom
 	at, before := tail, 0
 	for part, offsets := range c.offsets {
 		for _, o := range offsets {
@@ -328,7 +341,7 @@ func (c *compressor) tail() ([]byte, error) {
 		before += len(c.escapes[part])
 	}
 	if before > room {
-		return nil, fmt.Errorf("%d of %d weights have none of the 15 commonest upper bytes, and there is room for %d: hold them as bf16", before, n, room)
+		return nil, &RoomError{before, room, n}
 	}
 	at = at[copy(at, c.table[:]):]
 	for _, escapes := range c.escapes {

@@ -101,7 +101,7 @@ func TestCompressingTellsWhatDoesNotFit(t *testing.T) {
 	for _, c := range []struct {
 		escapes int
 		fits    bool
-	}{{0, true}, {rows * cols / roomShare, true}, {rows*cols/roomShare + 1, false}, {rows * cols / 2, false}} {
+	}{{0, true}, {rows * cols / CompressedRoom, true}, {rows*cols/CompressedRoom + 1, false}, {rows * cols / 2, false}} {
 		halves := make([]byte, 2*rows*cols)
 		for i := range rows * cols { // 15 upper bytes alike often, and some more
 			upper := byte(i % CompressedCode)
@@ -114,7 +114,7 @@ func TestCompressingTellsWhatDoesNotFit(t *testing.T) {
 		counts.Add(halves[:100])
 		counts.Add(halves[100:])
 		escapes, fits := counts.Compresses(rows, cols)
-		if fits != c.fits || c.escapes <= rows*cols/roomShare && escapes != int64(c.escapes) {
+		if fits != c.fits || c.escapes <= rows*cols/CompressedRoom && escapes != int64(c.escapes) {
 			t.Errorf("%d others: counted %d, fits %v", c.escapes, escapes, fits)
 		}
 		_, err := io.ReadAll(Interleave(CompressedBF16, rows, cols, bytes.NewReader(halves)))
