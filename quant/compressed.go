@@ -307,21 +307,28 @@ func (c *compressor) encodeTile(dst *[tileBytes]byte, halves, escapes []byte) []
 	var upper [tileElements]byte // by pair of K and place
 	for r := range HalfRows {
 		row, place := halves[2*r*c.cols:][:2*CompressedTile], CompressedPlace(r, 1)
-		for p := range CompressedTile / 2 {
-			v := binary.LittleEndian.Uint32(row[4*p:])
-			at := p/2*CompressedGroup + p%2*pairBytes + place
-			dst[at], dst[at+1] = byte(v>>16), byte(v)
-			upper[p*pairBytes+place], upper[p*pairBytes+place+1] = byte(v>>24), byte(v>>8)
+		for g := range CompressedTile / 4 { // bytes of both elements of a pair at once
+			v := binary.LittleEndian.Uint64(row[8*g:])
+			low, up := dst[g*CompressedGroup+place:][:pairBytes+2], upper[2*g*pairBytes+place:][:pairBytes+2]
+			binary.LittleEndian.PutUint16(low, uint16(v>>16&0xff|v<<8))
+			binary.LittleEndian.PutUint16(low[pairBytes:], uint16(v>>48&0xff|v>>32<<8))
+			binary.LittleEndian.PutUint16(up, uint16(v>>24&0xff|v&0xff00))
+			binary.LittleEndian.PutUint16(up[pairBytes:], uint16(v>>56|v>>32&0xff00))
 		}
 	}
 	for g := range CompressedTile / 4 {
-		two, codes := upper[2*g*pairBytes:][:2*pairBytes], dst[g*CompressedGroup+2*pairBytes:][:pairBytes]
-		for i := range codes {
-			codes[i] = c.of[two[i]] | c.of[two[pairBytes+i]]<<4
+		two, codes := (*[2 * pairBytes]byte)(upper[2*g*pairBytes:]), (*[pairBytes]byte)(dst[g*CompressedGroup+2*pairBytes:])
+		some := 0
+		for i := 0; i < len(codes); i += 8 {
+			for j := i; j < i+8; j++ {
+				codes[j] = c.of[two[j]] | c.of[two[pairBytes+j]]<<4
+			}
+			some += escapesIn(binary.LittleEndian.Uint64(codes[i:]))
 		}
-		for _, b := range two {
-			if c.of[b] == CompressedCode {
-				escapes = append(escapes, b)
+		for i := 0; i < len(two) && some > 0; i++ {
+			if c.of[two[i]] == CompressedCode {
+				escapes = append(escapes, two[i])
+				some--
 			}
 		}
 	}
