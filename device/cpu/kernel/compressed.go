@@ -27,6 +27,8 @@ type compressed struct {
 	words, numbers func(dst *float32, step, groups int, w compressedAt)
 	// pairs multiply words, singles numbers; by how many rows. They may be nil.
 	pairs, singles [compressedRows + 1]compressedFunc
+	// first multiplies the first compressedRows of more rows by words, and decodes them too, as words does, with a step of 32; nil for no.
+	first func(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int, words *float32)
 }
 
 // A compressedFunc multiplies rows of A by the 32 columns that lie together, in words or numbers:
@@ -40,7 +42,7 @@ type compressedFunc func(groups int, w compressedAt, a *float32, aStep int, c *f
 // decoded again for the next ones.
 const (
 	compressedRows = 8
-	compressedM    = 24
+	compressedM    = 16
 )
 
 // HasCompressed says whether this CPU multiplies compressed weights fast.

@@ -6,6 +6,7 @@ func compressedPairs1AVX512(groups int, w compressedAt, a *float32, aStep int, c
 func compressedPairs2AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
 func compressedPairs4AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
 func compressedPairs8AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
+func compressedFirst8AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int, words *float32)
 func compressedSingles1AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
 func compressedSingles2AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
 func compressedSingles4AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
@@ -24,6 +25,7 @@ func compressedAVX512() compressed {
 	}
 	if cpu.X86.HasAVX512BF16 {
 		c.pairs = [compressedRows + 1]compressedFunc{1: compressedPairs1AVX512, 2: compressedPairs2AVX512, 4: compressedPairs4AVX512, 8: compressedPairs8AVX512}
+		c.first = compressedFirst8AVX512
 	}
 	return c
 }

@@ -134,6 +134,27 @@ put: \
 	RET; \
 	ESCAPED(escaped, whole)
 
+// The first eight of many rows, which also write the words at DX for the others. The addend comes to DX at the end.
+#define FIRST(ZEROS, ROWS, ADDS, PUTS) \
+	ARGUMENTS; \
+	MOVQ words+88(FP), DX; \
+	ZEROS; \
+group: \
+	WORDS(escaped, whole); \
+	VMOVDQU64 Z24, (DX); VMOVDQU64 Z25, 64(DX); VMOVDQU64 Z26, 128(DX); VMOVDQU64 Z27, 192(DX); \
+	ADDQ $256, DX; \
+	ROWS; \
+	DECQ CX; \
+	JNZ group; \
+	MOVQ add+72(FP), DX; \
+	TESTQ DX, DX; JZ put; \
+	ADDS; \
+put: \
+	PUTS; \
+	VZEROUPPER; \
+	RET; \
+	ESCAPED(escaped, whole)
+
 #define DECODE(PUT) \
 	MOVQ dst+0(FP), DI; \
 	MOVQ step+8(FP), R10; SHLQ $2, R10; \
@@ -170,6 +191,10 @@ TEXT ·compressedPairs4AVX512(SB), NOSPLIT, $0-88
 // func compressedPairs8AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
 TEXT ·compressedPairs8AVX512(SB), NOSPLIT, $0-88
 	MULTIPLY(ZEROS8, PAIRROWS8, ADDS8, PUTS8)
+
+// func compressedFirst8AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int, words *float32)
+TEXT ·compressedFirst8AVX512(SB), NOSPLIT, $0-96
+	FIRST(ZEROS8, PAIRROWS8, ADDS8, PUTS8)
 
 // func compressedSingles1AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
 TEXT ·compressedSingles1AVX512(SB), NOSPLIT, $0-88

@@ -56,7 +56,7 @@ func TestCompressedPairsHaveTheBitsOfPlainOnes(t *testing.T) {
 	eachPath(t, func(t *testing.T) {
 		rng := newRand()
 		for i, s := range compressedSizes {
-			for _, m := range []int{1, 2, 3, 4, 5, 7, 8, 9, 13, 48, 49, 100} {
+			for _, m := range []int{1, 2, 3, 4, 5, 7, 8, 9, 13, 17, 25, 48, 49, 100} {
 				if m > 8 && s[0]*s[1] > 60_000 && !HasPairs() {
 					continue
 				}
@@ -80,7 +80,7 @@ func TestCompressedWeightsHaveTheBitsOfPlainOnes(t *testing.T) {
 	eachPath(t, func(t *testing.T) {
 		rng := newRand()
 		for _, s := range compressedSizes {
-			for _, m := range []int{1, 2, 3, 4, 5, 7, 8, 9, 13, 48, 49, 100} {
+			for _, m := range []int{1, 2, 3, 4, 5, 7, 8, 9, 13, 17, 25, 48, 49, 100} {
 				g := newGemm(rng, m, s[0], s[1], 2)
 				switch m % 4 {
 				case 0:

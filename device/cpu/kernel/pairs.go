@@ -296,21 +296,32 @@ func (g interleavedPairs) Run(worker, piece int) {
 
 // multiply adds a slab of K to columns that lie together, in all rows.
 func (g interleavedPairs) multiply(worker, col, p0, kc int) {
-	r, words := g.path, (*float32)(nil)
-	if g.B.isCompressed() {
-		from := g.B.compressedFrom(col, 2*p0)
-		if g.multiplyCompressed(&r.compressed.pairs, col, p0, kc/2, from) {
-			return
-		}
-		words = &g.Work[worker*g.compressedScratch()]
-		r.compressed.words(words, quant.HalfRows, kc/2, from)
-	} else {
-		words = g.B.interleavedWords(col, p0)
+	if !g.B.isCompressed() {
+		g.multiplyWords(g.B.interleavedWords(col, p0), 0, col, p0, kc)
+		return
 	}
+	c, from := &g.path.compressed, g.B.compressedFrom(col, 2*p0)
+	if g.multiplyCompressed(&c.pairs, col, p0, kc/2, from) {
+		return
+	}
+	words := &g.Work[worker*g.compressedScratch()]
+	if c.first == nil || g.M <= compressedRows {
+		c.words(words, quant.HalfRows, kc/2, from)
+		g.multiplyWords(words, 0, col, p0, kc)
+		return
+	}
+	add, addStep := g.addend(p0, 0, col)
+	c.first(kc/2, from, &g.A.Data[p0], g.A.Step, &g.C[col], g.CStep, add, addStep, words)
+	g.multiplyWords(words, compressedRows, col, p0, kc)
+}
+
+// multiplyWords does so in the rows from i on, by words.
+func (g interleavedPairs) multiplyWords(words *float32, i, col, p0, kc int) {
+	r := g.path
 	for j := 0; j < quant.HalfRows; j += r.nr {
-		add, addStep := g.addend(p0, 0, col+j)
-		r.tiles(&r.tileRows, g.M, g.A.Step, kc, &g.A.Data[p0], g.A.Step, at(words, j), quant.HalfRows,
-			&g.C[col+j], g.CStep, min(r.nr, quant.HalfRows), add, addStep, fetch{})
+		add, addStep := g.addend(p0, i, col+j)
+		r.tiles(&r.tileRows, g.M-i, g.A.Step, kc, &g.A.Data[i*g.A.Step+p0], g.A.Step, at(words, j), quant.HalfRows,
+			&g.C[i*g.CStep+col+j], g.CStep, min(r.nr, quant.HalfRows), add, addStep, fetch{})
 	}
 }
 
