@@ -170,13 +170,6 @@ func (e *RoomError) Error() string {
 	return fmt.Sprintf("%d of %d weights have none of the 15 commonest upper bytes, and there is room for %d: hold them as bf16", e.Escapes, e.Elements, e.Room)
 }
 
-// Compresses says whether a matrix with so many rows and columns, whose numbers in bf16 have these upper bytes, can be held as
-// CompressedBF16, and how many escapes it has.
-func (u *UpperBytes) Compresses(rows, cols int64) (escapes int64, ok bool) {
-	escapes = u.Escapes()
-	return escapes, CompressedShape(rows, cols) && escapes <= rows*cols/CompressedRoom
-}
-
 // CompressedShape says whether a matrix of this shape can be held as CompressedBF16.
 func CompressedShape(rows, cols int64) bool {
 	return rows > 0 && cols > 0 && rows%HalfRows == 0 && cols%CompressedTile == 0

@@ -3,6 +3,7 @@ package quant
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -113,12 +114,13 @@ func TestCompressingTellsWhatDoesNotFit(t *testing.T) {
 		var counts UpperBytes
 		counts.Add(halves[:100])
 		counts.Add(halves[100:])
-		escapes, fits := counts.Compresses(rows, cols)
-		if fits != c.fits || c.escapes <= rows*cols/CompressedRoom && escapes != int64(c.escapes) {
-			t.Errorf("%d others: counted %d, fits %v", c.escapes, escapes, fits)
+		escapes := counts.Escapes()
+		if (escapes <= rows*cols/CompressedRoom) != c.fits || c.escapes <= rows*cols/CompressedRoom && escapes != int64(c.escapes) {
+			t.Errorf("%d others: counted %d, fits should be %v", c.escapes, escapes, c.fits)
 		}
 		_, err := io.ReadAll(Interleave(CompressedBF16, rows, cols, bytes.NewReader(halves)))
-		if (err == nil) != c.fits {
+		var full *RoomError
+		if (err == nil) != c.fits || err != nil && (!errors.As(err, &full) || int64(full.Escapes) != escapes || full.Room != rows*cols/CompressedRoom) {
 			t.Errorf("%d others: %v", c.escapes, err)
 		}
 	}
@@ -176,7 +178,7 @@ func BenchmarkCompressing(b *testing.B) {
 		for b.Loop() {
 			var counts UpperBytes
 			counts.Add(halves)
-			escapes, _ = counts.Compresses(rows, cols)
+			escapes = counts.Escapes()
 		}
 		b.ReportMetric(100*float64(escapes)/float64(len(numbers)), "%escapes")
 	})
