@@ -244,7 +244,7 @@ func compressedIn(p *plan.Plan) map[string]bool {
 	return names
 }
 
-// asBF16 plans again with weights in bf16, where one turned out to have more exponents while it was loaded than its parts told. It is false where that is not
+// asBF16 plans again with weights in bf16, where one turned out to have more exponents while it was loaded than its parts have. It is false where that is not
 // what failed.
 func (r *Run) asBF16(failed error) (bool, error) {
 	var full *quant.RoomError
