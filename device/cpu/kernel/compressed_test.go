@@ -183,3 +183,24 @@ func setOffsets(c quant.Compressed, n, k int) {
 		}
 	}
 }
+
+// Running allocates nothing, with few rows and with many.
+func TestCompressedMatmulsAllocateNothing(t *testing.T) {
+	pool := NewPool(2)
+	defer pool.Close()
+	eachPath(t, func(t *testing.T) {
+		for _, m := range []int{1, 20, 60} {
+			p, wide := newPairs(newRand(), m, 64, 64, 2)
+			escaping(newRand(), p.B.Codes)
+			p.B = compressedMatrix(t, p.B, p.N, p.K)
+			wide.B = p.B
+			p.Work, wide.Work = make([]float32, p.Workspace(2)), make([]float32, wide.Workspace(2))
+			for _, run := range []func(){func() { p.Run(pool) }, func() { wide.Run(pool) }} {
+				run()
+				if n := testing.AllocsPerRun(10, run); n > 0 {
+					t.Errorf("%d rows: %v allocations a run", m, n)
+				}
+			}
+		}
+	})
+}
