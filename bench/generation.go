@@ -42,6 +42,8 @@ type GenerationOptions struct {
 	// Quantization is the format of linear layers that are made in memory: one of Quantizations; "" is
 	// Precision.
 	Quantization string
+	// CompressWeights: run.Options.CompressWeights.
+	CompressWeights run.Compression
 }
 
 // Quantizations names the formats of weights that are made in memory: those of libraries of Python, and
@@ -300,7 +302,7 @@ func (w *generationRun) plan(streams int64) (err error) {
 		precision = dtype.BF16
 	}
 	w.job, err = w.model.Plan(spillway.Options{Task: spillway.Generate, Precision: precision, Machine: on, Device: on.Devices[0].Name, On: w.here.Devices,
-		MaxMemory: o.MaxMemory, Disk: o.Disk, Adapters: lora.Options{Base: w.base}, Generation: run.Generation{Context: w.length, Streams: streams, Key: o.Key, Value: o.Value}})
+		MaxMemory: o.MaxMemory, Disk: o.Disk, CompressWeights: o.CompressWeights, Adapters: lora.Options{Base: w.base}, Generation: run.Generation{Context: w.length, Streams: streams, Key: o.Key, Value: o.Value}})
 	return err
 }
 

@@ -121,6 +121,12 @@ type OpFuser interface {
 	FusesOps() bool
 }
 
+// Decompressor is implemented by devices that may multiply by weights in quant.CompressedBF16 faster than by those
+// in bf16.
+type Decompressor interface {
+	Decompresses() bool
+}
+
 // GraphCapturer is implemented by devices that can capture what their queues are given and
 // launch it again with one call, which is faster than giving it again.
 type GraphCapturer interface {

@@ -9,6 +9,7 @@ import (
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/quant"
+	"spillway/run"
 	"spillway/units"
 )
 
@@ -65,6 +66,9 @@ func (m *Model) StartDraft(ctx context.Context, name string, size Size) (d *Draf
 	}
 	s := m.s
 	s.Model, s.Key, s.Value, s.Disk, s.guesses = name, 0, 0, "", true
+	if s.CompressWeights == run.CompressOn { // which is about the model that decides
+		s.CompressWeights = run.CompressAuto
+	}
 	if name == DraftSelf {
 		s.Model, s.quantized = m.s.Model, quant.NF4
 	} else {

@@ -32,6 +32,7 @@ import (
 	"spillway/quant"
 	"spillway/recipe"
 	"spillway/rig"
+	"spillway/run"
 	"spillway/tokenizer"
 	"spillway/units"
 )
@@ -65,6 +66,8 @@ type Settings struct {
 	// Invalid for none. Modules of SkipCasting stay as they are.
 	Casting     dtype.Type
 	SkipCasting []string
+	// CompressWeights: run.Options.CompressWeights.
+	CompressWeights run.Compression
 
 	Rig      rig.Options
 	Progress func(what string, done, total int64) // of loading; nil is fine

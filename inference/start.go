@@ -108,6 +108,7 @@ func (m *Model) options(o spillway.Options, on *rig.Rig) spillway.Options {
 	if m.s.MaxHost > 0 {
 		o.Machine.Host.Usable = min(o.Machine.Host.Usable, m.s.MaxHost)
 	}
+	o.CompressWeights = m.s.CompressWeights
 	if o.Precision = m.s.Precision; o.Precision == dtype.Invalid {
 		o.Precision = Precision(m.Model)
 	}

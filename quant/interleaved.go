@@ -52,6 +52,8 @@ type interleaver struct {
 	// pack writes row r of so many blocks, unpack reads it.
 	pack   func(dst, block []byte, r int)
 	unpack func(block, src []byte, r int)
+	// compressed: only some matrices can be held so, see CompressedBF16.
+	compressed bool
 	// whole interleaves all of a matrix, where its scales are apart from its codes.
 	whole func(rows, cols int64, from io.ReaderAt) io.Reader
 }
@@ -69,7 +71,7 @@ func registerInterleaved(l interleaver) dtype.Type {
 // where there is none, or the matrix has no such shape.
 func Interleaved(t dtype.Type, rows, cols int64) (of dtype.Type, ok bool) {
 	for _, c := range codecs {
-		if l := c.interleaver; l != nil && l.of == t {
+		if l := c.interleaver; l != nil && l.of == t && !l.compressed {
 			return c.Type, rows > 0 && rows%int64(l.rows) == 0 && cols > 0 && cols%int64(l.block) == 0
 		}
 	}

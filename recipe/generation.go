@@ -31,6 +31,14 @@ func generationFlags(f *flag.FlagSet, g *run.Generation) {
 	}, cacheTypeNames()...)
 }
 
+// CompressionFlag declares --compress-weights.
+func CompressionFlag(f *flag.FlagSet, to *run.Compression) {
+	parsed(f, "", "compress-weights", "hold linear weights in bf16 in 12 bits each, exactly, where a CPU infers or generates: `"+strings.Join(run.Compressions, "|")+"`. Every bit of what is\ncomputed stays as it is (default: auto, on CPUs with AVX-512 VBMI2, which read a quarter less)", func(text string) (err error) {
+		*to, err = run.ParseCompression(text)
+		return err
+	}, run.Compressions...)
+}
+
 // cacheTypes are the types of a cache by the names that users know, largest first.
 var cacheTypes = []struct {
 	name string

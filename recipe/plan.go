@@ -74,6 +74,7 @@ func (p *Plan) PlanFlags() *flag.FlagSet {
 	atLeast(f, &p.Document, 0, "document-len", "forecast for documents of `N` tokens, packed into sequences (default: a document as long as a sequence; train looks at the data)")
 	f.BoolVar(&p.AllLogits, "all-logits", false, "with --task infer: send the logits of every position to the host, instead of those of one position of each sequence")
 	generationFlags(f, &p.Generation)
+	CompressionFlag(f, &p.CompressWeights)
 	p.Flags(f)
 	addAliases(f)
 	return f

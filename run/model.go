@@ -214,7 +214,7 @@ func (m *Model) network(o Options) (nn.Model, error) {
 		}
 	}
 	if o.interleaved {
-		err = interleaveLinears(net, o.Precision)
+		err = errors.Join(interleaveLinears(net, o.Precision), holdCompressed(net, o.compressedWeights))
 	}
 	return net, err
 }

@@ -170,14 +170,19 @@ type Options struct {
 	// Choose makes every choice by itself, without a search.
 	Choose func(slabs, blocks int) strategy.Choice
 
+	// CompressWeights: linear weights in bf16 are held in 12 bits each, exactly, by a CPU that infers or generates.
+	CompressWeights Compression
+
 	compressed bool // the state policy has compressed the states
 	decoded    bool // weights in the types of GGUF files are held as plain numbers, see Plan
 	// interleaved weights are held as a CPU multiplies by them fastest, see Plan.
 	interleaved bool
-	left        *placement.Memory // what another run leaves; nil is everything
-	tries       bool              // nothing else is planned where nothing fits
-	scratch     bool              // Disk is a folder of the run's own, removed at its end
-	context     int64             // bytes of a GPU that an earlier plan took beyond what was expected
+	// compressedWeights names those of them that are held in 12 bits, see Compression.
+	compressedWeights map[string]bool
+	left              *placement.Memory // what another run leaves; nil is everything
+	tries             bool              // nothing else is planned where nothing fits
+	scratch           bool              // Disk is a folder of the run's own, removed at its end
+	context           int64             // bytes of a GPU that an earlier plan took beyond what was expected
 }
 
 // Exception is modules that compute and are stored in a type of their own, whatever

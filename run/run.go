@@ -104,11 +104,19 @@ func (r *Run) start(journaled bool) error {
 	if err != nil {
 		return err
 	}
-	if err := r.claim(journaled); err != nil {
-		return err
+	for {
+		if err := r.claim(journaled); err != nil {
+			return err
+		}
+		_, _, recovered := r.journal.Recovered()
+		err := r.load(from, recovered)
+		if err == nil {
+			return nil
+		}
+		if again, err := r.asBF16(err); !again {
+			return err
+		}
 	}
-	_, _, recovered := r.journal.Recovered()
-	return r.load(from, recovered)
 }
 
 // StartNoise is StartEmpty with weights that are made quickly: random numbers of the spread that the model's

@@ -127,12 +127,18 @@ func (f folder) Packed(param string, t dtype.Type) (io.Reader, bool) {
 	if !ok || w.Type != t && w.Type != quant.InterleavedOf(t) {
 		return nil, false
 	}
+	at, plain := w.Plain()
+	if plain && w.Type == t {
+		return io.NewSectionReader(at, 0, t.Bytes(w.Shape.Elements())), true
+	}
+	if plain {
+		return quant.Interleave(t, w.Shape.Rows(), w.Shape.Last(), at), true
+	}
 	r, _, ok := w.Storage()
 	if !ok || w.Type == t {
 		return r, ok
 	}
-	at, ok := r.(io.ReaderAt)
-	if !ok { // made of several tensors
+	if at, ok = r.(io.ReaderAt); !ok { // made of several tensors
 		all, err := io.ReadAll(r)
 		if err != nil {
 			return failed{err}, true

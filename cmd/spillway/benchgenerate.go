@@ -41,7 +41,7 @@ forecasts are printed next to what was measured, the worst first.`,
 	}
 	asJSON := jsonFlag(cmd)
 	var o bench.GenerationOptions
-	var precision, cache, host string
+	var precision, cache, host, compress string
 	f := cmd.Flags()
 	random := f.Int("random", 0, "compare forecasts of `N` runs drawn at random with what is measured, instead of models")
 	seed := f.Uint64("seed", 0, "with --random: draw the runs from `N`; run 3 of a seed is always the same, --only 3 measures it alone")
@@ -56,6 +56,7 @@ forecasts are printed next to what was measured, the worst first.`,
 	f.StringVar(&host, "max-host-memory", "", "use at most `SIZE` of host memory (default: all that is free)")
 	f.StringVar(&o.Disk, "disk", "", "read weights from disk that fit in no memory, those made in memory from copies in the folder `DIR` (default: no disk)")
 	f.StringVar(&o.Device, "device", "", "run on `NAME`: cpu, cuda:0 (default: the first GPU, else the CPU)")
+	bindCompression(cmd, &compress)
 	complete(cmd, "quantization", bench.Quantizations())
 	complete(cmd, "dtype", []string{"f32", "bf16", "f16"})
 	complete(cmd, "cache-type", []string{"f32", "bf16", "f16", "int8", "fp8", "int4"})
@@ -68,7 +69,7 @@ forecasts are printed next to what was measured, the worst first.`,
 		case *random == 0 && (f.Changed("seed") || f.Changed("only")):
 			return usageErrorf("--seed and --only are of the runs of --random N: say how many")
 		}
-		for _, name := range []string{"streams", "context", "new-tokens", "dtype", "cache-type", "quantization", "max-memory", "max-host-memory", "disk"} {
+		for _, name := range []string{"streams", "context", "new-tokens", "dtype", "cache-type", "quantization", "compress-weights", "max-memory", "max-host-memory", "disk"} {
 			if *random > 0 && (f.Changed(name) || len(args) > 0) {
 				return usageErrorf("--%s and MODEL have no effect with --random, which draws them; leave them out", name)
 			}
@@ -87,6 +88,9 @@ forecasts are printed next to what was measured, the worst first.`,
 			}
 		}
 		if o.Key, o.Value, err = cacheTypes(cache); err != nil {
+			return err
+		}
+		if o.CompressWeights, err = compression(compress); err != nil {
 			return err
 		}
 		if o.Quantization != "" && !slices.Contains(bench.Quantizations(), o.Quantization) {

@@ -19,7 +19,7 @@ var given = map[string]string{
 	"init-lora-weights": "gaussian", "quantization": "int8", "llm-int8-threshold": "6", "device-map": "balanced", "max-memory": "8GiB", "optimizer-device": "cpu", "strategy": "cpu-offload", "evaluate": "true", "canonical-sums": "true", "all-logits": "true", "document-len": "16",
 	"deepspeed": "", "disk": "", "format": "text", "fields": "text", "chat-template": "t.jinja", "today": "2025-01-01", "tokenizer": "bytes", "token-bytes": "2",
 	"skip-bad-lines": "true", "train-on-prompts": "true", "packing": "whole", "eval-data": "", "eval-split": "0.5", "eval-steps": "3", "eval-batches": "3", "patience": "2",
-	"context": "32", "max-host-memory": "6GiB", "streams": "2", "chunk": "16", "cache-type": "int8", "exact": "true",
+	"context": "32", "compress-weights": "on", "max-host-memory": "6GiB", "streams": "2", "chunk": "16", "cache-type": "int8", "exact": "true",
 	"param-group": "norms:weight_decay=0", "freeze": "norms", "ema": "0.99", "centralize-gradients": "true",
 	"keep-best": "true", "journal-every": "2", "plan": "plan.json", "adapter": "dir",
 }

@@ -86,6 +86,9 @@ GPUs.
 				return usageErrorf("--%s has no effect on --data, which is computed without a cache, each sequence by itself; leave it out", name)
 			}
 		}
+		if questions == "" && f.Changed("compress-weights") {
+			return usageErrorf("--compress-weights has no effect on --data: the loss is computed as train computes it; leave it out")
+		}
 		if err := checkWindows(f, windows); err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 	"spillway/internal/vfs"
 	"spillway/quant"
 	"spillway/recipe"
+	spillwayrun "spillway/run"
 	"spillway/units"
 )
 
@@ -40,6 +41,7 @@ type modelFlags struct {
 	noCache, exact          bool
 	outliers                float64
 	casting, skipCasting    string
+	compress                string
 }
 
 // bindModel adds the flags that say where and how a model is opened.
@@ -55,8 +57,27 @@ func bindModel(cmd *cobra.Command, o *modelFlags) {
 	f.Float64Var(&o.outliers, "llm-int8-threshold", 0, "with weights in int8: round inputs to 8 bits too, but those of magnitude `X` or more, as transformers does with 6 (default: round none, which is more precise)")
 	f.StringVar(&o.casting, "layerwise-casting", "", "hold weights and biases of linear layers as `float8_e4m3fn` and cast them to --dtype where they are used, as diffusers does: half of the memory of bf16 (default: as --dtype)")
 	f.StringVar(&o.skipCasting, "skip-casting", "", "leave these `MODULES` out of --layerwise-casting: names or their last parts such as q_proj,down_proj, or re:PATTERN of full names (default: none; norms, embeddings and lm_head are never cast)")
+	bindCompression(cmd, &o.compress)
 	complete(cmd, "dtype", []string{"f32", "bf16", "f16"})
 	completeModels(cmd)
+}
+
+// bindCompression adds the flag that says whether weights are compressed.
+func bindCompression(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "compress-weights", "", "hold linear weights in bf16 in 12 bits each, exactly, on a CPU: `auto|on|off` (default: auto, on CPUs with AVX-512 VBMI2, which read a quarter less)")
+	complete(cmd, "compress-weights", spillwayrun.Compressions)
+}
+
+// compression is what --compress-weights says.
+func compression(text string) (spillwayrun.Compression, error) {
+	if text == "" {
+		return spillwayrun.CompressAuto, nil
+	}
+	c, err := spillwayrun.ParseCompression(text)
+	if err != nil {
+		return c, usageErrorf("--compress-weights %q; it is %s", text, strings.Join(spillwayrun.Compressions, ", "))
+	}
+	return c, nil
 }
 
 // bindCache adds the flags of what is remembered of a text.
@@ -113,6 +134,9 @@ func (o *modelFlags) open(sh shell, name string, line *term.Line) (*inference.Mo
 	}
 	var err error
 	if s.Key, s.Value, err = cacheTypes(o.cache); err != nil {
+		return nil, err
+	}
+	if s.CompressWeights, err = compression(o.compress); err != nil {
 		return nil, err
 	}
 	return inference.Open(s)

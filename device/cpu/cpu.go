@@ -106,6 +106,9 @@ func Open(o Options) *Device {
 	}
 }
 
+// Decompresses implements device.Decompressor.
+func (d *Device) Decompresses() bool { return kernel.HasCompressed() }
+
 // Info describes the device.
 func (d *Device) Info() device.Info {
 	return device.Info{Name: "cpu", Limit: d.limit, Alignment: alignment, OnHost: true}

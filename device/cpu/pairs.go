@@ -27,7 +27,7 @@ func pairMatMul(c op.Call, workers int) Program {
 	var g *kernel.Pairs
 	if c.Kind == op.QuantizedMatmul {
 		m, k, n := int(c.In[0].Shape.Rows()), int(c.In[1].Shape[1]), int(c.In[1].Shape[0])
-		g = &kernel.Pairs{M: m, N: n, K: k, A: kernel.Matrix{Step: k}, B: kernel.Matrix{Step: k, Transposed: true, Interleaved: true}}
+		g = &kernel.Pairs{M: m, N: n, K: k, A: kernel.Matrix{Step: k}, B: interleavedWeight(c.In[1])}
 	} else {
 		m, n, k := c.MatMulDims()
 		g = &kernel.Pairs{M: int(m), N: int(n), K: int(k), Accumulate: c.Attr.Accumulate && !c.Attr.Plus,
@@ -41,7 +41,8 @@ func pairMatMul(c op.Call, workers int) Program {
 	return Program{
 		Workspace: bytesOf(biased + g.Workspace(workers)),
 		Run: func(p *kernel.Pool, l *device.Launch) {
-			g.A.Codes, g.B.Codes, g.C = view[uint16](l.Buffers[0]), view[uint16](l.Buffers[1]), view[uint16](l.Buffers[len(c.In)])
+			g.A.Codes, g.C = view[uint16](l.Buffers[0]), view[uint16](l.Buffers[len(c.In)])
+			bindWeight(&g.B, g.N*g.K, l.Buffers[1])
 			work := scratch(l)
 			g.Work = work[biased:]
 			if c.Attr.Bias {

@@ -111,10 +111,10 @@ func TestQuantizedMatmulsHaveTheBitsOfTwoSteps(t *testing.T) {
 // interleaved codes inputs in bf16 give what the decoded weight gives, but for their rounding to
 // integers; in f32 they give its bits.
 func TestInterleavedMatmuls(t *testing.T) {
-	for _, kind := range []dtype.Type{quant.BF16x32, quant.F16x32, quant.Q4_0x16, quant.Q8_0x16, quant.Q4_Kx16, quant.Q6_Kx16, quant.NF4x16, quant.FP4x16} {
+	for _, kind := range []dtype.Type{quant.BF16x32, quant.CompressedBF16, quant.F16x32, quant.Q4_0x16, quant.Q8_0x16, quant.Q4_Kx16, quant.Q6_Kx16, quant.NF4x16, quant.FP4x16} {
 		for _, in := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F16} {
 			for _, s := range [][3]int{{1, 64, 512}, {3, 24, 256}, {3, 96, 256}, {50, 40, 768}, {50, 96, 768}} {
-				if _, fits := quant.Interleaved(quant.InterleavedOf(kind), int64(s[1]), int64(s[2])); !fits {
+				if _, fits := quant.Interleaved(quant.InterleavedOf(kind), int64(s[1]), int64(s[2])); !fits || kind == quant.CompressedBF16 && !quant.CompressedShape(int64(s[1]), int64(s[2])) {
 					continue
 				}
 				b := newBench(t, 64<<20)
@@ -130,7 +130,7 @@ func TestInterleavedMatmuls(t *testing.T) {
 				b.run(t, append(steps, fused)...)
 				plain := make([]byte, fused.out.Bytes)
 				in.Encode(plain, view[float32](steps[1].out))
-				if in == dtype.F32 || kind == quant.BF16x32 || kind == quant.F16x32 {
+				if in == dtype.F32 || quant.InterleavedOf(kind).IsPlain() {
 					if !bytes.Equal(fused.out.Host(), plain) {
 						t.Errorf("%v of %v with inputs in %v has other bits than decoding first", s, kind, in)
 					}

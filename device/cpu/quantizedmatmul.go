@@ -3,7 +3,6 @@ package cpu
 import (
 	"spillway/device"
 	"spillway/device/cpu/kernel"
-	"spillway/dtype"
 	"spillway/op"
 	"spillway/quant"
 )
@@ -24,8 +23,8 @@ func quantizedMatmul(c op.Call, workers int) Program {
 	if isPairs(c) {
 		return pairMatMul(c, workers)
 	}
-	if of := quant.InterleavedOf(c.In[1].DType); narrow(of) {
-		return interleavedMatmul(c, of, workers)
+	if narrow(quant.InterleavedOf(c.In[1].DType)) {
+		return interleavedMatmul(c, workers)
 	}
 	if m, k := c.In[0].Shape.Rows(), c.In[1].Shape[1]; c.Attr.AnyOrder && m <= kernel.PackedDotsM && kernel.HasPackedDots(c.In[1].DType, int(k)) {
 		return packedDots(c, workers)
@@ -56,16 +55,35 @@ func packedDots(c op.Call, workers int) Program {
 
 // interleavedMatmul multiplies by a 16-bit weight with rows interleaved. Its bits are those of the
 // matmul with the weight as it is.
-func interleavedMatmul(c op.Call, of dtype.Type, workers int) Program {
+func interleavedMatmul(c op.Call, workers int) Program {
 	m, k, n := int(c.In[0].Shape.Rows()), int(c.In[1].Shape[1]), int(c.In[1].Shape[0])
-	g := &kernel.Gemm{M: m, N: n, K: k, CStep: n, A: kernel.Matrix{Step: k}, B: kernel.Matrix{Step: k, Transposed: true, Type: of, Interleaved: true}}
+	g := &kernel.Gemm{M: m, N: n, K: k, CStep: n, A: kernel.Matrix{Step: k}, B: interleavedWeight(c.In[1])}
 	return Program{Workspace: bytesOf(g.Workspace(workers)), Run: func(p *kernel.Pool, l *device.Launch) {
-		g.A.Data, g.C, g.Work, g.B.Codes = F32(l, 0), F32(l, len(c.In)), scratch(l), view[uint16](l.Buffers[1])
+		g.A.Data, g.C, g.Work = F32(l, 0), F32(l, len(c.In)), scratch(l)
+		bindWeight(&g.B, n*k, l.Buffers[1])
 		if c.Attr.Bias {
 			g.Bias = F32(l, 2)
 		}
 		g.Run(p)
 	}}
+}
+
+// interleavedWeight is a 16-bit weight with rows interleaved, as a right operand without its memory.
+func interleavedWeight(t op.Type) kernel.Matrix {
+	m := kernel.Matrix{Step: int(t.Shape[1]), Transposed: true, Type: quant.InterleavedOf(t.DType), Interleaved: true}
+	if t.DType == quant.CompressedBF16 {
+		m.Compressed = new(quant.Compressed)
+	}
+	return m
+}
+
+// bindWeight says where a 16-bit weight is, as it is stored, interleaved or compressed.
+func bindWeight(m *kernel.Matrix, elements int, at device.Buffer) {
+	if m.Compressed != nil {
+		*m.Compressed = quant.ViewCompressed(elements, at.Host())
+		return
+	}
+	m.Codes = view[uint16](at)
 }
 
 // tiles walks over the outputs of a quantized matmul.

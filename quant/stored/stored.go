@@ -111,6 +111,9 @@ func (t Tensor) Storage() (r io.Reader, exact, ok bool) {
 	return t.encoded.storage()
 }
 
+// Plain reads the bytes of a plain tensor; ok is false of a quantized weight.
+func (t Tensor) Plain() (r io.ReaderAt, ok bool) { return t.data, t.encoded == nil }
+
 // layout is how a library stores weights of some codecs.
 type layout struct {
 	types   []dtype.Type

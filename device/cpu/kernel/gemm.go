@@ -1,6 +1,9 @@
 package kernel
 
-import "spillway/dtype"
+import (
+	"spillway/dtype"
+	"spillway/quant"
+)
 
 // A Matrix is a view of floats in memory, row by row: element (i, j) is
 // Data[i*Step+j], or Data[j*Step+i] if Transposed. The right operand of a Gemm may be of a
@@ -17,7 +20,9 @@ type Matrix struct {
 	Patches *Patches
 	// Interleaved codes are a transposed right operand in quant.BF16x32 or F16x32; Step is K.
 	Interleaved bool
-	words       bool // a right operand in bf16 that is packed as words, see Pairs
+	// Compressed is where an interleaved operand is in quant.CompressedBF16, instead of Codes; Step is a multiple of 32.
+	Compressed *quant.Compressed
+	words      bool // a right operand in bf16 that is packed as words, see Pairs
 }
 
 // narrow says that the elements are Codes.
@@ -80,9 +85,9 @@ const (
 func (g *Gemm) Workspace(workers int) int {
 	switch {
 	case g.isInterleavedPairs():
-		return 0
+		return workers * g.compressedScratch()
 	case g.isInterleaved():
-		return workers * interleavedScratch
+		return workers * (interleavedScratch + g.compressedScratch())
 	case g.isStreamed():
 		return workers * g.streamedScratch()
 	case g.isSkinny():

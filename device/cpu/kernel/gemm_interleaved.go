@@ -1,6 +1,10 @@
 package kernel
 
-import "spillway/quant"
+import (
+	"unsafe"
+
+	"spillway/quant"
+)
 
 // interleaved is the matmul of few rows with an interleaved weight in 16 bits. Columns that lie
 // together are multiplied at once, so that each worker reads memory in order, in long runs. That is
@@ -32,17 +36,29 @@ func (g interleaved) shares() shares { return shares{g.N / quant.HalfRows, len(g
 // Run computes a piece.
 func (g interleaved) Run(worker, piece int) {
 	first, n := g.shares().piece(piece)
-	depth, sums := g.depth(), g.Work[worker*interleavedScratch:][:interleavedScratch]
+	depth, size := g.depth(), interleavedScratch+g.compressedScratch()
+	scratch := g.Work[worker*size:][:size]
 	for col := first * quant.HalfRows; col < (first+n)*quant.HalfRows; col += quant.HalfRows {
 		for p0 := 0; p0 < g.K; p0 += depth {
-			g.multiply(col, p0, min(depth, g.K-p0), sums)
+			g.multiply(col, p0, min(depth, g.K-p0), scratch)
 		}
 	}
 }
 
 // multiply adds a slab of K to columns that lie together, in all rows.
-func (g interleaved) multiply(col, p0, kc int, sums []float32) {
-	functions, b := &g.path.half(g.B.Type).interleaved, &g.B.Codes[col*g.B.Step+quant.HalfRows*p0]
+func (g interleaved) multiply(col, p0, kc int, scratch []float32) {
+	functions, sums, b := &g.path.half(g.B.Type).interleaved, scratch[:interleavedScratch], (*uint16)(nil)
+	if g.B.isCompressed() {
+		from := g.B.compressedFrom(col, p0)
+		if g.multiplyCompressed(&g.path.compressed.singles, col, p0, kc/4, from) {
+			return
+		}
+		words := &scratch[interleavedScratch]
+		g.path.compressed.words(words, quant.HalfRows, kc/4, from)
+		b = (*uint16)(unsafe.Pointer(words))
+	} else {
+		b = &g.B.Codes[col*g.B.Step+quant.HalfRows*p0]
+	}
 	for i := 0; i < g.M; {
 		h := min(g.M-i, maxStreamRows)
 		for functions[h] == nil {

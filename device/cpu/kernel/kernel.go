@@ -36,9 +36,10 @@ type routines struct {
 	packCopy      packCopyFunc
 	packTranspose packTransposeFunc
 
-	bf16, f16 half  // matmuls with weights of these types, see half.go
-	pairs     pairs // matmuls of bf16 by bf16, see pairs.go
-	packed    packedRoutines
+	bf16, f16  half  // matmuls with weights of these types, see half.go
+	pairs      pairs // matmuls of bf16 by bf16, see pairs.go
+	packed     packedRoutines
+	compressed compressed // matmuls with weights in quant.CompressedBF16, see compressed.go
 
 	// planes are indexed by planeWidths and their number of places, runWeights by their number of elements; see planes.go. All
 	// but those of PlaneCols channels may be nil.

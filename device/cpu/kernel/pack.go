@@ -64,6 +64,10 @@ func (m *Matrix) pack(r *routines, panels []float32, step, first, n, p0, kc int,
 		m.Patches.pack(r, panels, step, first, n, p0, kc)
 		return
 	}
+	if m.isCompressed() {
+		m.packCompressed(r, panels, step, first, n, p0, kc, false)
+		return
+	}
 	if m.narrow() {
 		m.packHalf(r.half(m.Type), panels, step, first, n, p0, kc, along)
 		return

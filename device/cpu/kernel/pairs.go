@@ -192,6 +192,8 @@ func wordOf(first, second uint16) float32 {
 // the panels in all.
 func (m *Matrix) packWords(r *routines, panels []float32, step, first, n, p0, kc, k int, along bool) {
 	switch {
+	case m.isCompressed():
+		m.packCompressed(r, panels, step, first, n, 2*p0, 2*kc, true)
 	case m.Interleaved:
 		m.packInterleavedWords(r, panels, step, first, n, p0, kc)
 	case along:
@@ -280,20 +282,47 @@ func (g *Gemm) isInterleavedPairs() bool {
 func (g interleavedPairs) shares() shares { return shares{g.N / quant.HalfRows, len(g.team)} }
 
 // Run computes a piece.
-func (g interleavedPairs) Run(_, piece int) {
+func (g interleavedPairs) Run(worker, piece int) {
 	first, n := g.shares().piece(piece)
-	from, to, depth, r := first*quant.HalfRows, (first+n)*quant.HalfRows, g.depth(), g.path
+	from, to, depth := first*quant.HalfRows, (first+n)*quant.HalfRows, g.depth()
 	g.begin(0, g.M, from, to)
 	for col := from; col < to; col += quant.HalfRows {
 		for p0 := 0; p0 < g.K; p0 += depth {
-			for j := col; j < col+quant.HalfRows; j += r.nr {
-				add, addStep := g.addend(p0, 0, j)
-				r.tiles(&r.tileRows, g.M, g.A.Step, min(depth, g.K-p0), &g.A.Data[p0], g.A.Step, g.B.interleavedWords(j, p0), quant.HalfRows,
-					&g.C[j], g.CStep, min(r.nr, quant.HalfRows), add, addStep, fetch{})
-			}
+			g.multiply(worker, col, p0, min(depth, g.K-p0))
 		}
 	}
 	g.round(0, g.M, from, to)
+}
+
+// multiply adds a slab of K to columns that lie together, in all rows.
+func (g interleavedPairs) multiply(worker, col, p0, kc int) {
+	if !g.B.isCompressed() {
+		g.multiplyWords(g.B.interleavedWords(col, p0), 0, col, p0, kc)
+		return
+	}
+	c, from := &g.path.compressed, g.B.compressedFrom(col, 2*p0)
+	if g.multiplyCompressed(&c.pairs, col, p0, kc/2, from) {
+		return
+	}
+	words := &g.Work[worker*g.compressedScratch()]
+	if c.first == nil || g.M <= compressedRows {
+		c.words(words, quant.HalfRows, kc/2, from)
+		g.multiplyWords(words, 0, col, p0, kc)
+		return
+	}
+	add, addStep := g.addend(p0, 0, col)
+	c.first(kc/2, from, &g.A.Data[p0], g.A.Step, &g.C[col], g.CStep, add, addStep, words)
+	g.multiplyWords(words, compressedRows, col, p0, kc)
+}
+
+// multiplyWords does so in the rows from i on, by words.
+func (g interleavedPairs) multiplyWords(words *float32, i, col, p0, kc int) {
+	r := g.path
+	for j := 0; j < quant.HalfRows; j += r.nr {
+		add, addStep := g.addend(p0, i, col+j)
+		r.tiles(&r.tileRows, g.M-i, g.A.Step, kc, &g.A.Data[i*g.A.Step+p0], g.A.Step, at(words, j), quant.HalfRows,
+			&g.C[i*g.CStep+col+j], g.CStep, min(r.nr, quant.HalfRows), add, addStep, fetch{})
+	}
 }
 
 // The plain way.

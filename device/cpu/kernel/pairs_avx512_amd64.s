@@ -1,6 +1,7 @@
 #include "funcdata.h"
 #include "textflag.h"
 
+#include "pair_avx512.h"
 #include "tile_avx512.h"
 
 // Matmul tiles of words, two bf16 each, for AVX-512 BF16: see pairs.go, and tile_avx512_amd64.s, whose
@@ -13,16 +14,6 @@
 //	DX  C to fetch, and R14 below it; then DX is the addend, R11 its bytes from row to row
 //	R11 line to fetch for later tiles, R13 to the second one
 //	CX  k left       K1 to K4  columns that exist
-
-// VDPBF16PS Zs, Zt, Zd, which Go's assembler does not know: Zd += upper halves of Zs and Zt multiplied, then
-// the lower ones. EVEX.512.F3.0F38.W0 52 /r; bits 3 and 4 of register numbers are stored inverted.
-#define DP(t, s, d) \
-	BYTE $0x62; \
-	BYTE $(((((d>>3)&1)^1)<<7)|((((t>>4)&1)^1)<<6)|((((t>>3)&1)^1)<<5)|((((d>>4)&1)^1)<<4)|2); \
-	BYTE $((((s&15)^15)<<3)|6); \
-	BYTE $(0x40|((((s>>4)&1)^1)<<3)); \
-	BYTE $0x52; \
-	BYTE $(0xc0|((d&7)<<3)|(t&7))
 
 // acc += a * row of B, for one row of A, whose sums are Zc on.
 #define DP2(at, c) VBROADCASTSS at, Z28; DP(24, 28, c); DP(25, 28, (c+1))

@@ -29,7 +29,7 @@ func avx512() *routines {
 	r.planes, r.runWeights, r.planeWeights, r.planeFill = planesAVX512(), runWeightsAVX512(), planeWeightsAVX2, planeFillAVX2
 	r.winograd, r.depthwise, r.depthwiseWide = winogradAVX2(), depthwiseAVX2(), depthwiseAVX512()
 	r.depthwiseWeights, r.strided, r.nonTemporal, r.largest = depthwiseWeightsAVX2(), stridedAVX2(), nonTemporalAVX2, largestAVX2
-	r.bf16, r.f16, r.packed, r.pairs = bf16AVX2(), f16AVX2(), packedAVX512(), pairsAVX512()
+	r.bf16, r.f16, r.packed, r.pairs, r.compressed = bf16AVX2(), f16AVX2(), packedAVX512(), pairsAVX512(), compressedAVX512()
 	r.three = [ThreeRows + 1]threeFunc{1: three1AVX512, 2: three2AVX512, 4: three4AVX512}
 	r.threeWeights = [ThreeRows + 1]threeFunc{1: threeWeights1AVX512, 2: threeWeights2AVX512, 4: threeWeights4AVX512}
 	r.groupsThree = [ThreeRows + 1]groupsThreeFunc{1: groupsThree1AVX512, 2: groupsThree2AVX512, 4: groupsThree4AVX512}
@@ -63,7 +63,7 @@ func avx2() *routines {
 	r.packCopy, r.packTranspose = packCopyAVX2, packStrips(8, packTransposeAVX2)
 	r.planes[0], r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
 	r.depthwiseWeights, r.strided, r.nonTemporal, r.largest = depthwiseWeightsAVX2(), stridedAVX2(), nonTemporalAVX2, largestAVX2
-	r.bf16, r.f16, r.packed, r.pairs = bf16AVX2(), f16AVX2(), packedAVX2(), portablePairs()
+	r.bf16, r.f16, r.packed, r.pairs, r.compressed = bf16AVX2(), f16AVX2(), packedAVX2(), portablePairs(), portableCompressed()
 	r.activations = [funcs]activation{
 		op.ReLU:     {reluAVX2, reluTimesAVX2, reluSlopeAVX2, reluGatedAVX2},
 		op.GELU:     {geluAVX2, geluTimesAVX2, geluSlopeAVX2, geluGatedAVX2},

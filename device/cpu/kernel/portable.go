@@ -12,7 +12,7 @@ func portable() *routines {
 		tileCols: [maxRows + 1]tileFunc{1: tileColsGo(1), portableSide: tileColsGo(portableSide)},
 		tileRows: [maxRows + 1]tileFunc{1: tileRowsGo(1), portableSide: tileRowsGo(portableSide)},
 		bf16:     portableHalf(dtype.BF16), f16: portableHalf(dtype.F16),
-		packed: portablePacked(), pairs: portablePairs(),
+		packed: portablePacked(), pairs: portablePairs(), compressed: portableCompressed(),
 		saturate: saturateGo, chains: 8,
 		packCopy: packCopyGo, packTranspose: packTransposeGo,
 		planes: [len(planeWidths)][planeRows + 1]planeFunc{planesGo()}, planeWeights: planeWeightsGo, planeFill: planeFillGo, winograd: winogradGo(), strided: stridedGo(), depthwise: depthwiseGo(), depthwiseWeights: depthwiseWeightsGo(),

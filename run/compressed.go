@@ -1,0 +1,263 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"spillway/device"
+	"spillway/dtype"
+	"spillway/nn"
+	"spillway/plan"
+	"spillway/quant"
+	"spillway/spec"
+	"spillway/units"
+	"spillway/weights"
+)
+
+// Compression says whether linear weights in bf16 are held in 12 bits each to compute with, see quant.CompressedBF16. It
+// changes no bit of what is computed.
+type Compression string
+
+// The choices.
+const (
+	CompressAuto Compression = ""    // on CPUs that multiply by them faster
+	CompressOn   Compression = "on"  // or it is an error
+	CompressOff  Compression = "off" // as bf16
+)
+
+// Compressions are the words for them.
+var Compressions = []string{"auto", string(CompressOn), string(CompressOff)}
+
+// ParseCompression reads one of them.
+func ParseCompression(text string) (Compression, error) {
+	switch {
+	case text == Compressions[0]:
+		return CompressAuto, nil
+	case slices.Contains(Compressions, text):
+		return Compression(text), nil
+	}
+	return CompressAuto, fmt.Errorf("compressing weights: %q; it is %s", text, strings.Join(Compressions, ", "))
+}
+
+// planCompressed is Plan with linear weights compressed, of those that can be; nil where none are to be.
+func (m *Model) planCompressed(o Options) (*Run, error) {
+	on := o.CompressWeights == CompressOn
+	if o.CompressWeights == CompressOff || o.interleaved {
+		return nil, nil
+	}
+	err := m.refusesCompression(o)
+	woven, stay := o, ""
+	if err == nil {
+		woven.interleaved, woven.decoded, woven.tries = true, true, o.tries || !on
+		woven.compressedWeights, stay, err = m.compressible(woven)
+	}
+	if err == nil && len(woven.compressedWeights) == 0 {
+		err = &SettingError{Err: fmt.Errorf("compressed weights: %s has none that can be: %s; leave the setting out", m.Name, stay)}
+	}
+	var r *Run
+	if err == nil {
+		r, err = woven.withinDriver(m.plan)
+	}
+	if err == nil && readsDisk(r.Plan) {
+		err = fmt.Errorf("compressed weights, and %s reads weights from disk, where they are not: allow more memory, or leave the setting out", m.Name)
+	}
+	switch {
+	case err == nil:
+		r.Options.tries = o.tries
+		if on {
+			r.Notices = append(slices.Clone(r.Notices), r.aboutCompressed(stay))
+		}
+		return r, nil
+	case on:
+		return nil, err
+	}
+	return nil, nil
+}
+
+// refusesCompression says why compressed weights would have no effect; nil where they may have one.
+func (m *Model) refusesCompression(o Options) error {
+	refuse := func(format string, args ...any) error {
+		return &SettingError{Err: fmt.Errorf("compressed weights, and "+format+"; leave the setting out", args...)}
+	}
+	if o.Task != Infer && o.Task != Generate {
+		return refuse("the task is %s: they are for %s and %s", o.Task, Infer, Generate)
+	}
+	d, err := o.withDefaults(m)
+	if err != nil {
+		return err
+	}
+	var fast bool
+	for _, on := range o.On {
+		c, has := on.(device.Decompressor)
+		fast = has && c.Decompresses()
+	}
+	switch {
+	case m.shared:
+		return refuse("the weights of %s are read and written between passes", m.Name)
+	case !d.computesOnCPU():
+		return refuse("%s is no CPU: they are for memory that a CPU reads", d.Device)
+	case d.Precision != dtype.BF16:
+		return refuse("%s is computed in %v: weights in bf16 are compressed", m.Name, d.Precision)
+	case len(o.On) > 0 && !fast:
+		return refuse("this CPU has no AVX-512 VBMI2, with which they are read fast")
+	case len(o.On) == 0 && o.CompressWeights == CompressAuto:
+		return refuse("it is not known what the CPU can do")
+	}
+	return nil
+}
+
+// sampled is how many numbers of weights that are made at random are looked at; all of them are alike.
+const sampled = 1 << 16
+
+// compressible names the linear weights that can be held in 12 bits, and says which stay in bf16. Files are looked at in parts, a sixteenth
+// of each tensor: a tensor whose parts have at most half of the escapes that there is room for is one. Where a whole one has more, loading says so.
+func (m *Model) compressible(o Options) (names map[string]bool, stay string, err error) {
+	o, err = o.withDefaults(m)
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := m.Trace(o, 1, o.Seq)
+	if err != nil {
+		return nil, "", err
+	}
+	from, err := (&Run{Model: m, Planned: Planned{Options: o, Spec: s}}).Weights()
+	if err != nil {
+		return nil, "", err
+	}
+	linear, err := m.linearNames(o)
+	if err != nil {
+		return nil, "", err
+	}
+	names = map[string]bool{}
+	var other, shapes, escapes []string
+	for _, p := range s.Params {
+		switch {
+		case !linear[p.Name]:
+		case p.Type.DType != dtype.BF16 && p.Type.DType != quant.BF16x32:
+			other = append(other, p.Name)
+		case p.Type.DType == dtype.BF16 || !quant.CompressedShape(p.Type.Shape.Rows(), p.Type.Shape.Last()):
+			shapes = append(shapes, p.Name)
+		default:
+			fits, err := m.compresses(from, p)
+			if err != nil {
+				return nil, "", err
+			}
+			if names[p.Name] = fits; !fits {
+				delete(names, p.Name)
+				escapes = append(escapes, p.Name)
+			}
+		}
+	}
+	return names, staying(other, shapes, escapes), nil
+}
+
+// linearNames are the weights of linear layers.
+func (m *Model) linearNames(o Options) (map[string]bool, error) {
+	net, err := m.network(o)
+	if err != nil {
+		return nil, err
+	}
+	list, err := onlyLinears(net)
+	names := map[string]bool{}
+	for _, p := range list {
+		names[p.Name] = true
+	}
+	return names, err
+}
+
+// compresses says whether a weight can be compressed, by a part of it.
+func (m *Model) compresses(from weights.Values, p spec.Param) (bool, error) {
+	elements := p.Type.Shape.Elements()
+	sample := max(sampled, elements/16)
+	if m.Folder == nil {
+		sample = sampled
+	}
+	counts, looked, err := weights.UpperBytes(from, p.Name, elements, sample)
+	if err != nil {
+		return false, fmt.Errorf("looking at %s: %w", p.Name, err)
+	}
+	return counts.Escapes() <= looked/(2*quant.CompressedRoom), nil
+}
+
+// staying says which weights are not compressed, and why.
+func staying(other, shapes, escapes []string) string {
+	var parts []string
+	for _, list := range []struct {
+		names []string
+		why   string
+	}{{other, "in other types"}, {shapes, "of shapes that are not whole blocks of 32 by 32"}, {escapes, "with too many exponents"}} {
+		if n := len(list.names); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s (%s)", n, list.why, shortNames(list.names)))
+		}
+	}
+	if len(parts) == 0 {
+		return "no other linear weights"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// shortNames names the first of a list.
+func shortNames(names []string) string {
+	const shown = 2
+	if len(names) > shown {
+		return strings.Join(names[:shown], ", ") + ", ..."
+	}
+	return strings.Join(names, ", ")
+}
+
+// aboutCompressed says what compressed weights take, and what is not compressed.
+func (r *Run) aboutCompressed(stay string) string {
+	var count int
+	var elements, bytes int64
+	for _, p := range r.Spec.Params {
+		if p.Type.DType == quant.CompressedBF16 {
+			count, elements, bytes = count+1, elements+p.Type.Shape.Elements(), bytes+p.Type.Bytes()
+		}
+	}
+	return fmt.Sprintf("%d linear weights are held in %.2f bits each, exactly: %v instead of %v; not compressed: %s",
+		count, 8*float64(bytes)/float64(max(elements, 1)), units.Bytes(bytes), units.Bytes(dtype.BF16.Bytes(elements)), stay)
+}
+
+// holdCompressed has some of the weights held compressed that are interleaved.
+func holdCompressed(net nn.Model, names map[string]bool) error {
+	linears, err := onlyLinears(net)
+	for _, p := range linears {
+		if names[p.Name] && p.Storage == quant.BF16x32 {
+			p.Storage = quant.CompressedBF16
+		}
+	}
+	return err
+}
+
+// compressedIn names the weights that a plan holds compressed.
+func compressedIn(p *plan.Plan) map[string]bool {
+	names := map[string]bool{}
+	for _, s := range p.Slabs {
+		for _, q := range s.Params {
+			if q.Type.DType == quant.CompressedBF16 {
+				names[q.Name] = true
+			}
+		}
+	}
+	return names
+}
+
+// asBF16 plans again with weights in bf16, where one turned out to have more exponents while it was loaded than its parts have. It is false where that is not
+// what failed.
+func (r *Run) asBF16(failed error) (bool, error) {
+	var full *quant.RoomError
+	if !errors.As(failed, &full) || len(r.Options.compressedWeights) == 0 {
+		return false, failed
+	}
+	o := r.Options
+	o.compressedWeights = nil
+	again, err := r.Model.Plan(o)
+	if err != nil {
+		return false, errors.Join(failed, err)
+	}
+	r.note("weights are held in bf16 instead of 12 bits each: %v", full)
+	r.Planned = again.Planned
+	return true, nil
+}
