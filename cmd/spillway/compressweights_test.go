@@ -40,13 +40,13 @@ func TestCompressWeightsFlag(t *testing.T) {
 		t.Errorf("it does not say what a weight takes: %s", r.err)
 	}
 	for want, args := range map[string][]string{
-		"it is auto, on, off":             {"generate", model, "--tokens", "1", "--compress-weights", "lossy"},
-		"is computed in f32":              {"generate", model, "--tokens", "1", "--dtype", "f32", "--compress-weights", "on"},
-		"has no effect on --data":         {"eval", model, "--data", "x.txt", "--compress-weights", "on"},
-		"have no effect with --random":    {"bench", "generate", "--random", "1", "--compress-weights", "on"},
-		"is no CPU":                       {"plan", model, "--task", "generate", "--machine", "h200", "--compress-weights", "on"},
-		"weights are compressed to infer": {"plan", model, "--task", "train", "--compress-weights", "off"},
-		"flag provided but not defined":   {"train", model, "--compress-weights", "on"},
+		"it is auto, on, off":                 {"generate", model, "--tokens", "1", "--compress-weights", "lossy"},
+		"is computed in f32":                  {"generate", model, "--tokens", "1", "--dtype", "f32", "--compress-weights", "on"},
+		"has no effect on --data":             {"eval", model, "--data", "x.txt", "--compress-weights", "on"},
+		"have no effect with --random":        {"bench", "generate", "--random", "1", "--compress-weights", "on"},
+		"is no CPU":                           {"plan", model, "--task", "generate", "--machine", "h200", "--compress-weights", "on"},
+		"weights are compressed to infer":     {"plan", model, "--task", "train", "--compress-weights", "off"},
+		"there is no flag --compress-weights": {"train", model, "--compress-weights", "on"},
 	} {
 		if r := command(t, args...); r.code == exitOK || !strings.Contains(r.err, want) {
 			t.Errorf("%v should say %q: %s", args, want, r.err)

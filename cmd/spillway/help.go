@@ -32,7 +32,7 @@ var flagGroups = []struct {
 	{"Evaluation", []string{"questions", "windows", "evaluate", "eval-data", "eval-split", "eval-steps", "eval-batches", "patience", "keep-best"}},
 	{"Adapters", []string{"adapter", "lora-rank", "lora-alpha", "lora-dropout", "target-modules", "exclude-modules", "layers-to-transform", "rank-pattern", "alpha-pattern", "modules-to-save",
 		"lora-bias", "init-lora-weights", "use-rslora", "use-dora", "quantization", "no-quantize", "llm-int8-threshold"}},
-	{"Memory and devices", []string{"max-host-memory", "disk", "journal-every", "strategy", "device-map", "optimizer-device", "deepspeed", "plan", "dtype", "layerwise-casting", "skip-casting", "cache-type", "no-cache", "exact"}},
+	{"Memory and devices", []string{"max-host-memory", "disk", "journal-every", "strategy", "device-map", "optimizer-device", "deepspeed", "plan", "dtype", "compress-weights", "layerwise-casting", "skip-casting", "cache-type", "no-cache", "exact"}},
 	{"Advice", []string{"max-batch-size", "max-seq-len", "explain", "compare"}},
 	{"Output", []string{"save", "save-steps", "keep", "allow-changes", "log", "timeline", "profile", "memory-snapshot", "dashboard", "alert-command", "alert-webhook", "instructions", "recipe", "print-recipe", "dry-run", "quiet", "verbose", "json", "help"}},
 }
