@@ -17,15 +17,15 @@ type Roofline struct {
 }
 
 // Share says which share of the roofline a rate is, as a text: ", 63% of roofline (memory-bound)". A
-// rate above it says that the roofline is not this one: weights that fit the caches are not read
-// from memory.
+// rate above it says that the roofline is not this one: the weights fit the caches, or memory was measured in a
+// busy minute.
 func (r Roofline) Share(rate float64) string {
 	if r.TokensPerSecond == 0 || rate == 0 {
 		return ""
 	}
 	if rate > r.TokensPerSecond {
 		if r.Bound == "memory" {
-			return ", faster than memory: the weights fit the caches"
+			return ", faster than the measured rate of memory"
 		}
 		return ""
 	}

@@ -172,7 +172,7 @@ func writeGenerationBench(p *page, r *bench.GenerationReport) {
 // phaseShare is the share of the roofline and what limits it: "63% memory".
 func phaseShare(p bench.GenerationPhase) string {
 	if p.Share == 0 {
-		return "in caches"
+		return "above memory"
 	}
 	return strings.TrimSpace(percent(p.Share) + " " + p.Bound)
 }
