@@ -14,6 +14,7 @@ import (
 	"spillway/device/cpu/kernel"
 	"spillway/dtype"
 	"spillway/internal/offheap"
+	"spillway/internal/stopwatch"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/rig"
@@ -124,7 +125,7 @@ func cpuRows(dev device.Device, here machine.Machine, o Options) (rows []*CPURow
 func bestTime(dev device.Device, calls []op.Call) (sum time.Duration, err error) {
 	for _, c := range calls {
 		best := time.Duration(0)
-		for start := time.Now(); best == 0 || time.Since(start) < itemTime; {
+		for start := stopwatch.Now(); best == 0 || stopwatch.Since(start) < itemTime; {
 			took, err := rig.Time(dev, c)
 			if err != nil {
 				return 0, err
@@ -175,12 +176,12 @@ func stepRow(dev device.Device, here machine.Machine, t dtype.Type) (row *CPURow
 	}
 	return &CPURow{Name: stepName(t), Unit: "GFLOP/s", done: done, measure: func() (rate float64, err error) {
 		for i := range stepTries {
-			start := time.Now()
+			start := stopwatch.Now()
 			if _, err := loop.Step(); err != nil {
 				return 0, err
 			}
 			if i > 0 {
-				rate = max(rate, flops/time.Since(start).Seconds()/giga)
+				rate = max(rate, flops/stopwatch.Since(start).Seconds()/giga)
 			}
 		}
 		return rate, nil
@@ -214,9 +215,9 @@ func registerPeak() (rate float64) {
 	pool := kernel.NewPool(runtime.GOMAXPROCS(0))
 	defer pool.Close()
 	for range peakTries {
-		start := time.Now()
+		start := stopwatch.Now()
 		operations := kernel.Saturate(pool, peakRounds)
-		rate = max(rate, operations/time.Since(start).Seconds()/giga)
+		rate = max(rate, operations/stopwatch.Since(start).Seconds()/giga)
 	}
 	return rate
 }
@@ -236,10 +237,10 @@ func memoryPeak() (rate float64, err error) {
 	part := func(i int) []float32 { return all[i*adamParams:][:adamParams] }
 	pool := kernel.NewPool(runtime.GOMAXPROCS(0))
 	defer pool.Close()
-	for begin := time.Now(); time.Since(begin) < itemTime; {
-		start := time.Now()
+	for begin := stopwatch.Now(); stopwatch.Since(begin) < itemTime; {
+		start := stopwatch.Now()
 		kernel.Touch(pool, part(0), part(1), part(2), part(3))
-		rate = max(rate, kernel.TouchBytes*adamParams/time.Since(start).Seconds()/giga)
+		rate = max(rate, kernel.TouchBytes*adamParams/stopwatch.Since(start).Seconds()/giga)
 	}
 	return rate, nil
 }

@@ -13,6 +13,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/generate"
+	"spillway/internal/stopwatch"
 	"spillway/lora"
 	"spillway/machine"
 	"spillway/op"
@@ -516,7 +517,7 @@ func (e *timedEngine) mark() {
 	e.marks = append(e.marks, struct {
 		at  time.Time
 		cpu float64
-	}{time.Now(), processSeconds()})
+	}{stopwatch.Now(), processSeconds()})
 }
 
 // Step computes all that waits.

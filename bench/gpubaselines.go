@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"spillway/internal/stopwatch"
 )
 
 // gpuBaselines are the programs for GPUs, with the rows that each of their results is for.
@@ -27,13 +29,13 @@ func (p *baselines) onGPU(ctx context.Context, r *GPUReport, show func(string)) 
 			continue
 		}
 		show("baselines, " + program.file)
-		start := time.Now()
+		start := stopwatch.Now()
 		answer, err := p.run(ctx, baselineProgram{file: program.file})
 		if err != nil {
 			r.Notes = append(r.Notes, fmt.Sprintf("no comparison by %s: %v", program.file, err))
 			continue
 		}
-		r.Baselines = append(r.Baselines, fmt.Sprintf("%s, %s in all", answer.Version, time.Since(start).Round(time.Second)))
+		r.Baselines = append(r.Baselines, fmt.Sprintf("%s, %s in all", answer.Version, stopwatch.Since(start).Round(time.Second)))
 		for _, result := range answer.Results {
 			if result.Error != "" || result.Row < 0 || result.Row >= len(program.rows) {
 				r.Notes = append(r.Notes, fmt.Sprintf("no comparison with %s of %s: %s", result.Baseline, program.file, result.Error))

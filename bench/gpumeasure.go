@@ -14,6 +14,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/executor"
+	"spillway/internal/stopwatch"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/optim"
@@ -26,7 +27,7 @@ import (
 // measure plans, runs and times the row on a freshly opened GPU. The rig is closed before and
 // after.
 func (g *GPURow) measure(ctx context.Context, here *rig.Rig, rates machine.Device) (err error) {
-	began := time.Now()
+	began := stopwatch.Now()
 	if err := here.Reopen(); err != nil {
 		return joinClose(err, here)
 	}
@@ -56,7 +57,7 @@ func (g *GPURow) measure(ctx context.Context, here *rig.Rig, rates machine.Devic
 	if err := fillParts(e, m.Info.Vocab, g.documents); err != nil {
 		return err
 	}
-	g.Prepare = time.Since(began).Seconds()
+	g.Prepare = stopwatch.Since(began).Seconds()
 	if err := g.recordGrowth(here, "started"); err != nil {
 		return err
 	}
@@ -118,13 +119,13 @@ func warmUp(f *plan.Forecast) time.Duration {
 // time runs iterations and times all but the first, which prepares the others.
 func (g *GPURow) time(settles time.Duration, once func() error) error {
 	var sustained []float64
-	start := time.Now()
-	for n := 0; len(sustained) < gpuTries || time.Since(start) < settles+gpuTimed; n++ {
-		began := time.Now()
+	start := stopwatch.Now()
+	for n := 0; len(sustained) < gpuTries || stopwatch.Since(start) < settles+gpuTimed; n++ {
+		began := stopwatch.Now()
 		if err := once(); err != nil {
 			return err
 		}
-		took := time.Since(began).Seconds()
+		took := stopwatch.Since(began).Seconds()
 		if n > 0 && (g.Best == 0 || took < g.Best) {
 			g.Best = took
 		}

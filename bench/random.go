@@ -20,6 +20,7 @@ import (
 	"spillway/eventlog"
 	"spillway/executor"
 	"spillway/finetune"
+	"spillway/internal/stopwatch"
 	"spillway/internal/vfs"
 	"spillway/planner"
 	"spillway/recipe"
@@ -226,7 +227,7 @@ func (r *RandomRow) carryOut(ctx context.Context, dir string, d drawing, o Optio
 	if json.Unmarshal(r.Model, &preset) == nil {
 		model = preset
 	}
-	began, clock := time.Now(), stepClock{used: processSeconds(), last: time.Now()}
+	began, clock := stopwatch.Now(), stepClock{used: processSeconds(), last: stopwatch.Now()}
 	run, err := r.prepareWithin(d.share, func(limit string) (*finetune.Run, error) { return r.prepare(model, tokens, limit, o, &clock) })
 	if err != nil {
 		return err
@@ -242,7 +243,7 @@ type stepClock struct {
 }
 
 func (c *stepClock) step(seconds float64) {
-	now, at := processSeconds(), time.Now()
+	now, at := processSeconds(), stopwatch.Now()
 	c.times, c.cores = append(c.times, seconds), append(c.cores, (now-c.used)/at.Sub(c.last).Seconds())
 	c.used, c.last = now, at
 }
@@ -306,14 +307,14 @@ func (r *RandomRow) train(ctx context.Context, run *finetune.Run, d drawing, o O
 	r.CallsSpent = timeByLane(byCalls)
 	warm := max(int(math.Ceil(warmUp(f).Seconds()/r.Forecast)), randomFirst)
 	run.Corpus.Steps = int64(warm + max(randomLeast, int(math.Ceil(randomTimed/r.Forecast))) + randomTraced)
-	start := time.Now()
+	start := stopwatch.Now()
 	r.Prepare = start.Sub(began).Seconds()
 	done, err := run.Train(ctx)
 	end := len(clock.times) - randomTraced
 	if err != nil || end <= warm {
 		return err
 	}
-	r.Run = time.Since(start).Seconds()
+	r.Run = stopwatch.Since(start).Seconds()
 	times := clock.times[warm:end]
 	if o.Device == "cpu" {
 		times = undisturbed(times, clock.cores[warm:end])

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/internal/stopwatch"
 	"spillway/plan"
 )
 
@@ -54,14 +55,14 @@ func (c *clock) look(d device.Device, began time.Time) (best moment, err error) 
 		if err != nil {
 			return best, err
 		}
-		before := time.Now()
+		before := stopwatch.Now()
 		if err := c.queue.Record(ev); err != nil {
 			return best, err
 		}
 		if err := c.queue.SyncTo(ev); err != nil {
 			return best, err
 		}
-		after := time.Now()
+		after := stopwatch.Now()
 		if m := (moment{ev, before.Add(after.Sub(before) / 2).Sub(began), after.Sub(before)}); best.event == nil || m.width < best.width {
 			best = m
 		}
@@ -100,7 +101,7 @@ type clocks struct {
 }
 
 func newClocks(m *memory) (c clocks, err error) {
-	c = clocks{began: time.Now(), shared: true}
+	c = clocks{began: stopwatch.Now(), shared: true}
 	for i, d := range m.devices {
 		one, err := newClock(d, m.queue(i, plan.Compute))
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/internal/stopwatch"
 	"spillway/plan"
 )
 
@@ -39,7 +40,7 @@ func (r *runner) Issuing() time.Duration { return r.issuing }
 // contents of the arenas are undefined: restore a checkpoint.
 func (r *runner) Iterate(ctx context.Context, args IterationArgs) error {
 	r.main.args.set(args, r.pending.args)
-	before, began := r.carried, time.Now()
+	before, began := r.carried, stopwatch.Now()
 	err := r.Upload()
 	if err == nil {
 		err = r.start(ctx, r.main)
@@ -47,7 +48,7 @@ func (r *runner) Iterate(ctx context.Context, args IterationArgs) error {
 	if err != nil {
 		return errors.Join(err, r.Sync())
 	}
-	r.issuing += time.Since(began)
+	r.issuing += stopwatch.Since(began)
 	if args.Meanwhile != nil {
 		args.Meanwhile()
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"time"
 
+	"spillway/internal/stopwatch"
 	"spillway/tokenizer"
 )
 
@@ -111,7 +111,7 @@ func (b *Batch) all(ctx context.Context, yield func(BatchPiece) bool) (err error
 		if len(b.running) == 0 {
 			return nil
 		}
-		start, prompts, tokens, accepted := time.Now(), b.prompts(), b.pending(), b.accepted()
+		start, prompts, tokens, accepted := stopwatch.Now(), b.prompts(), b.pending(), b.accepted()
 		if err := b.step(ctx); err != nil {
 			for _, r := range b.running {
 				err = errors.Join(err, r.abandon(ctx, r.writers, func(p Piece) bool { return yield(BatchPiece{r.request, p}) }))
@@ -127,7 +127,7 @@ func (b *Batch) all(ctx context.Context, yield func(BatchPiece) bool) (err error
 		if err := b.release(); err != nil {
 			return err
 		}
-		if took := time.Since(start); prompts {
+		if took := stopwatch.Since(start); prompts {
 			b.statistics.Prefill += took
 		} else {
 			b.statistics.Decode += took

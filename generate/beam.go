@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
+
+	"spillway/internal/stopwatch"
 )
 
 // BeamSearch keeps the Count most likely continuations and extends each by every token. Its
@@ -95,11 +96,11 @@ func (g *Generation) search(ctx context.Context, first Sequence, yield func(Piec
 		if running, err = g.extend(running, next); err != nil {
 			return err
 		}
-		start := time.Now()
+		start := stopwatch.Now()
 		if err := g.engine.Step(ctx); err != nil {
 			return err
 		}
-		g.statistics.Decode += time.Since(start)
+		g.statistics.Decode += stopwatch.Since(start)
 		g.statistics.decoded += len(running)
 	}
 	return g.showBeams(ended, yield)

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"time"
 
+	"spillway/internal/stopwatch"
 	"spillway/tokenizer"
 )
 
@@ -77,8 +77,8 @@ func (g *Generation) all(ctx context.Context, yield func(Piece) bool) (err error
 
 // begin computes the prompt.
 func (g *Generation) begin(ctx context.Context) (q Sequence, err error) {
-	start := time.Now()
-	defer func() { g.statistics.Prefill = time.Since(start) }()
+	start := stopwatch.Now()
+	defer func() { g.statistics.Prefill = stopwatch.Since(start) }()
 	prompt := g.r.Prompt
 	if g.r.PromptLogprobs {
 		return g.beginSlowly(ctx, prompt)
@@ -193,7 +193,7 @@ func (g *Generation) sample(ctx context.Context, first Sequence, yield func(Piec
 	if err != nil {
 		return err
 	}
-	for start := time.Now(); ; start = time.Now() {
+	for start := stopwatch.Now(); ; start = stopwatch.Now() {
 		going, saved := 0, 0 // saved: tokens that were there without a step of their own
 		for i, w := range writers {
 			if w.result.End != "" {
@@ -217,7 +217,7 @@ func (g *Generation) sample(ctx context.Context, first Sequence, yield func(Piec
 		if err := g.engine.Step(ctx); err != nil {
 			return errors.Join(err, g.abandon(ctx, writers, yield))
 		}
-		g.statistics.Decode += time.Since(start)
+		g.statistics.Decode += stopwatch.Since(start)
 		g.statistics.decoded += going
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spillway/executor"
+	"spillway/internal/stopwatch"
 	"spillway/trace"
 )
 
@@ -87,9 +88,9 @@ func (s *Session) runStep(ctx context.Context, at *executor.Step) error {
 	}
 	look := s.watcher.Before(r)
 	if look == AtStep {
-		began := time.Now()
+		began := stopwatch.Now()
 		err := s.executor.RunStep(ctx, at)
-		r.Took = time.Since(began)
+		r.Took = stopwatch.Since(began)
 		return err
 	}
 	p := s.executor.Plan()
@@ -109,9 +110,9 @@ func (s *Session) runStep(ctx context.Context, at *executor.Step) error {
 	if err := s.executor.TracePhase(r.Phase, ring, ops); err != nil {
 		return err
 	}
-	began := time.Now()
+	began := stopwatch.Now()
 	err := s.executor.RunStep(ctx, at)
-	r.Took = time.Since(began)
+	r.Took = stopwatch.Since(began)
 	if ended := s.executor.Trace(nil); err != nil || ended != nil {
 		return errors.Join(err, ended)
 	}

@@ -12,12 +12,12 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"spillway"
 	"spillway/data"
 	"spillway/executor"
+	"spillway/internal/stopwatch"
 	"spillway/plan"
 	"spillway/rig"
 )
@@ -220,9 +220,9 @@ func (m *Model) choose(ctx context.Context, all [][]pair, longest, most int, r *
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	start := time.Now()
+	start := stopwatch.Now()
 	sums, err = e.cachedLikelihoods(ctx, all, func(done int) { m.s.Progress("evaluating", int64(done), int64(len(all))) })
-	r.Seconds, r.Predicted, r.Measured = time.Since(start).Seconds(), e.PredictedPeak(), e.MeasuredPeak()
+	r.Seconds, r.Predicted, r.Measured = stopwatch.Since(start).Seconds(), e.PredictedPeak(), e.MeasuredPeak()
 	return sums, err
 }
 
@@ -240,7 +240,7 @@ func (m *Model) plainLikelihoods(ctx context.Context, questions [][]pair, longes
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
-	start := time.Now()
+	start := stopwatch.Now()
 	for first := 0; first < len(all); first += atOnce {
 		m.s.Progress("evaluating", int64(first), int64(len(all)))
 		some, err := likelihoods(ctx, job, all[first:min(first+atOnce, len(all))])
@@ -249,7 +249,7 @@ func (m *Model) plainLikelihoods(ctx context.Context, questions [][]pair, longes
 		}
 		sums = append(sums, some...)
 	}
-	r.Seconds, r.Predicted, r.Measured = time.Since(start).Seconds(), job.Plan.Peak()[plan.OnDevice], on.Allocated()
+	r.Seconds, r.Predicted, r.Measured = stopwatch.Since(start).Seconds(), job.Plan.Peak()[plan.OnDevice], on.Allocated()
 	return sums, nil
 }
 

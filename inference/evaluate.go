@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"math"
-	"time"
 
 	"spillway"
 	"spillway/finetune"
+	"spillway/internal/stopwatch"
 	"spillway/plan"
 	"spillway/recipe"
 	"spillway/rig"
@@ -70,13 +70,13 @@ func (m *Model) evaluate(ctx context.Context, r *recipe.Recipe, pack func(p *pla
 		return v, err
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
-	start := time.Now()
+	start := stopwatch.Now()
 	feed := &watchedFeed{Feed: batches, ctx: ctx, report: m.s.Progress, total: summary.LossTokens}
 	e := train.Evaluation{Feed: feed}
 	if v.Loss, err = e.Loss(job.Executor()); err != nil {
 		return v, err
 	}
-	v.Perplexity, v.Tokens, v.Data, v.Seconds = math.Exp(v.Loss), feed.counted, summary, time.Since(start).Seconds()
+	v.Perplexity, v.Tokens, v.Data, v.Seconds = math.Exp(v.Loss), feed.counted, summary, stopwatch.Since(start).Seconds()
 	v.TokensPerSecond = float64(v.Tokens) / max(v.Seconds, 1e-9)
 	v.Predicted, v.Measured = job.Plan.Peak()[plan.OnDevice], on.Allocated()
 	v.Subject = m.Subject()

@@ -12,6 +12,7 @@ import (
 	"spillway"
 	"spillway/dtype"
 	"spillway/generate"
+	"spillway/internal/stopwatch"
 	"spillway/internal/vfs"
 	"spillway/lora"
 	"spillway/machine"
@@ -72,7 +73,7 @@ func (m *Model) contextOf(size Size) int64 {
 // Start opens the devices, makes the plan and loads the weights. The caller closes the
 // engine, and the model after it.
 func (m *Model) Start(ctx context.Context, size Size) (e *Engine, err error) {
-	start := time.Now()
+	start := stopwatch.Now()
 	size.Context = m.contextOf(size)
 	if err := m.CheckContext(size.Context); err != nil {
 		return nil, err
@@ -98,7 +99,7 @@ func (m *Model) Start(ctx context.Context, size Size) (e *Engine, err error) {
 	} else if m.s.Tokenizer != "" || slices.Contains(m.Folder.Tokenizer, "tokenizer.json") && !m.s.guesses {
 		m.s.Notice(fmt.Sprintf("texts are written as ids: %v", err))
 	}
-	e.Loading = time.Since(start) - e.Measuring
+	e.Loading = stopwatch.Since(start) - e.Measuring
 	return e, nil
 }
 
@@ -163,7 +164,7 @@ func (m *Model) prepare(ctx context.Context, task func(*rig.Rig) spillway.Option
 		}
 	}
 	o.Stop = func() error {
-		if !start.IsZero() && time.Since(start) > mostMeasuring {
+		if !start.IsZero() && stopwatch.Since(start) > mostMeasuring {
 			return errMeasuring
 		}
 		return ctx.Err()
@@ -173,9 +174,9 @@ func (m *Model) prepare(ctx context.Context, task func(*rig.Rig) spillway.Option
 	}
 	job, err = m.Plan(m.options(task(on), on))
 	if err == nil && m.s.Rig.Measure && on.Machine.Devices[0].Kind == machine.GPU && !resident(job.Plan) {
-		start = time.Now()
+		start = stopwatch.Now()
 		err = on.Measure(true)
-		measuring, start = time.Since(start), time.Time{}
+		measuring, start = stopwatch.Since(start), time.Time{}
 		switch {
 		case err == nil:
 			job, err = m.Plan(m.options(task(on), on))

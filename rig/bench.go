@@ -10,6 +10,7 @@ import (
 
 	"spillway/device"
 	"spillway/dtype"
+	"spillway/internal/stopwatch"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/optim"
@@ -212,16 +213,16 @@ const maxLaunches = 1000
 
 // row is the time per launch of so many launches in a row.
 func (w *work) row(launches int) (time.Duration, error) {
-	start := time.Now()
+	start := stopwatch.Now()
 	err := w.issue(launches)
-	w.issued = time.Since(start) / time.Duration(launches)
+	w.issued = stopwatch.Since(start) / time.Duration(launches)
 	if err == nil {
 		err = w.queue.Sync()
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%v: %w", w.call, err)
 	}
-	return time.Since(start) / time.Duration(launches), nil
+	return stopwatch.Since(start) / time.Duration(launches), nil
 }
 
 // issue gives so many launches to the queue.
@@ -259,11 +260,11 @@ func (w *work) captured(took time.Duration, launches int) (best time.Duration, e
 	defer func() { err = errors.Join(err, graph.Close()) }()
 	best = took
 	for range graphLaunches {
-		start := time.Now()
+		start := stopwatch.Now()
 		if err := errors.Join(graph.Launch(), w.queue.Sync()); err != nil {
 			return 0, fmt.Errorf("launching a graph of %v: %w", w.call, err)
 		}
-		best = min(best, time.Since(start)/time.Duration(launches))
+		best = min(best, stopwatch.Since(start)/time.Duration(launches))
 	}
 	return best, nil
 }

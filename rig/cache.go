@@ -73,7 +73,7 @@ func (o Options) cached(key string, faster func(entry) bool, measure func(*entry
 	if err == nil {
 		err = errNotCached
 	}
-	e = entry{Version: cacheVersion, Key: key, At: time.Now().UTC().Truncate(time.Second)}
+	e = entry{Version: cacheVersion, Key: key, At: today()}
 	if !errors.Is(err, errNotCached) {
 		e.note("the cached rates were ignored: %v", err)
 	}
@@ -91,6 +91,12 @@ func (o Options) cached(key string, faster func(entry) bool, measure func(*entry
 	}
 	return e, nil
 }
+
+// today is when something was measured, to the second.
+func today() time.Time { return time.Now().UTC().Truncate(time.Second) }
+
+// age is how long ago the entry was measured.
+func (e entry) age() time.Duration { return time.Since(e.At) }
 
 // store writes an entry to the cache.
 func (o Options) store(e entry) error {

@@ -7,6 +7,7 @@ import (
 
 	"spillway/device"
 	"spillway/dtype"
+	"spillway/internal/stopwatch"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/units"
@@ -61,10 +62,10 @@ func MeasureRates(dev device.Device, o Options) (machine.Device, error) {
 // calibrate measures an open GPU, with the CPU next to it, by work of given sizes, and returns
 // what it measured: a device without sizes.
 func calibrate(dev device.Device, o Options, s calibrationSizes) (d machine.Device, err error) {
-	start := time.Now()
+	start := stopwatch.Now()
 	s.Report = func(what string) {
 		if o.Report != nil {
-			o.Report(fmt.Sprintf("%s, %.0f s: %s", dev.Info().Name, time.Since(start).Seconds(), what))
+			o.Report(fmt.Sprintf("%s, %.0f s: %s", dev.Info().Name, stopwatch.Since(start).Seconds(), what))
 		}
 	}
 	s.Stop = o.Stop
@@ -232,17 +233,17 @@ func measureEvents(d *machine.Device, dev device.Device, s calibrationSizes) (er
 	}
 	d.Signal, d.Handoff = time.Second, time.Second
 	for range eventTries {
-		start := time.Now()
+		start := stopwatch.Now()
 		for range signals / 2 {
 			if err := errors.Join(queues[0].Record(events[0][0]), queues[0].Wait(events[0][0])); err != nil {
 				return err
 			}
 		}
-		d.Signal = min(d.Signal, time.Since(start)/signals)
+		d.Signal = min(d.Signal, stopwatch.Since(start)/signals)
 		if err := queues[0].Sync(); err != nil {
 			return err
 		}
-		start = time.Now()
+		start = stopwatch.Now()
 		for j := range handoffs {
 			gpu, cpu := events[0][j], events[1][j]
 			if err := errors.Join(queues[0].Record(gpu), queues[1].Wait(gpu), queues[1].Record(cpu), queues[0].Wait(cpu)); err != nil {
@@ -252,7 +253,7 @@ func measureEvents(d *machine.Device, dev device.Device, s calibrationSizes) (er
 		if err := errors.Join(queues[0].Sync(), queues[1].Sync()); err != nil {
 			return err
 		}
-		d.Handoff = min(d.Handoff, time.Since(start)/handoffs)
+		d.Handoff = min(d.Handoff, stopwatch.Since(start)/handoffs)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/internal/stopwatch"
 	"spillway/machine"
 	"spillway/op"
 )
@@ -191,7 +192,7 @@ func (w within) repeated(c op.Call) (machine.CallTime, bool) {
 			return took, false
 		}
 		if t.changed = true; t.host {
-			t.single[key] = time.Now()
+			t.single[key] = stopwatch.Now()
 		}
 	}
 	t.add(key, group, c, took)
@@ -202,7 +203,7 @@ func (w within) repeated(c op.Call) (machine.CallTime, bool) {
 func (w within) again(key string, c op.Call, known machine.CallTime) machine.CallTime {
 	t := w.callTimes
 	first, single := t.single[key]
-	if !single || t.dev == nil || time.Since(first) < cpuLater || t.spent[waitsForArithmetic(c)] > cpuSpent {
+	if !single || t.dev == nil || stopwatch.Since(first) < cpuLater || t.spent[waitsForArithmetic(c)] > cpuSpent {
 		return known
 	}
 	delete(t.single, key)
@@ -331,8 +332,8 @@ func (w within) measure(c op.Call) (took machine.CallTime, err error) {
 	}
 	span := callSpan
 	if t.host {
-		began := time.Now()
-		defer func() { t.spent[waitsForArithmetic(c)] += time.Since(began) }()
+		began := stopwatch.Now()
+		defer func() { t.spent[waitsForArithmetic(c)] += stopwatch.Since(began) }()
 		t.bench.cold, t.bench.whole, t.bench.typical = cpuCold, cpuWhole(c), true
 		if w.cached {
 			t.bench.cold = min(cpuCold, lastCache()/4)
@@ -409,7 +410,7 @@ func (t *callTimes) close() (err error) {
 			all[mixtureKey] = *t.mixture
 		}
 		// What cannot be stored is measured again next time.
-		_ = t.o.store(entry{Version: cacheVersion, Key: t.key, At: time.Now().UTC().Truncate(time.Second), Calls: all})
+		_ = t.o.store(entry{Version: cacheVersion, Key: t.key, At: today(), Calls: all})
 		t.changed = false
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/internal/stopwatch"
 	"spillway/machine"
 	"spillway/units"
 )
@@ -104,11 +105,11 @@ func (c *copies) part(m device.Memory, half int) device.Buffer {
 // time is the shortest time of several tries, after one to warm up.
 func (c *copies) time(work func() error) (best time.Duration, err error) {
 	for i := range copyTries + 1 {
-		start := time.Now()
+		start := stopwatch.Now()
 		if err := errors.Join(work(), c.in.Sync(), c.out.Sync()); err != nil {
 			return 0, err
 		}
-		if took := time.Since(start); i == 1 || i > 1 && took < best {
+		if took := stopwatch.Since(start); i == 1 || i > 1 && took < best {
 			best = took
 		}
 	}

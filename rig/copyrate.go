@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"spillway/internal/stopwatch"
 	"spillway/units"
 )
 
@@ -28,12 +29,12 @@ func copyRate(n units.Bytes, cores int, copy func(to, from []byte)) units.Rate {
 	var best time.Duration
 	for round := range copyRounds + 1 {
 		var done sync.WaitGroup
-		start := time.Now()
+		start := stopwatch.Now()
 		for i := range to {
 			done.Go(func() { copy(to[i], from[i]) })
 		}
 		done.Wait()
-		took := max(time.Since(start), 1)
+		took := max(stopwatch.Since(start), 1)
 		if round > 0 && (best == 0 || took < best) { // round 0 touches the targets
 			best = took
 		}

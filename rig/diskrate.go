@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"spillway/internal/stopwatch"
 	"spillway/internal/vfs"
 	"spillway/units"
 )
@@ -44,11 +45,11 @@ func diskRates(dir string, n int64) (s diskSpeed, err error) {
 	if err != nil {
 		return s, err
 	}
-	syncStart := time.Now()
+	syncStart := stopwatch.Now()
 	if err := f.Sync(); err != nil {
 		return s, err
 	}
-	written += time.Since(syncStart)
+	written += stopwatch.Since(syncStart)
 	read, err := timeBlocks(blocks, f.ReadAt)
 	if err != nil {
 		return s, err
@@ -65,7 +66,7 @@ func timeBlocks(blocks int64, do func([]byte, int64) (int, error)) (time.Duratio
 		buffers[w] = alignedBuffer()
 	}
 	var done sync.WaitGroup
-	start := time.Now()
+	start := stopwatch.Now()
 	for w := range diskWorkers {
 		done.Go(func() {
 			for b := int64(w); b < blocks && errs[w] == nil; b += diskWorkers {
@@ -74,7 +75,7 @@ func timeBlocks(blocks int64, do func([]byte, int64) (int, error)) (time.Duratio
 		})
 	}
 	done.Wait()
-	return max(time.Since(start), 1), errors.Join(errs...)
+	return max(stopwatch.Since(start), 1), errors.Join(errs...)
 }
 
 // alignedBuffer is one block of numbers that no drive compresses.

@@ -11,6 +11,7 @@ import (
 	"spillway/device"
 	"spillway/device/cpu/kernel"
 	"spillway/dtype"
+	"spillway/internal/stopwatch"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/units"
@@ -90,7 +91,7 @@ func (o Options) calibrateHost(m *machine.Machine) (cpu machine.Device, err erro
 		}
 	default:
 		// What a disk gives depends on who else uses it: often it is another computer's.
-		old := func(e entry) bool { return time.Since(e.At) > lookInterval }
+		old := func(e entry) bool { return e.age() > lookInterval }
 		d, _ := o.cached(diskKey(*m, o), old, func(e *entry) error { return o.measureDisk(e, m.Disk) })
 		m.Notes = append(m.Notes, d.Notes...)
 		m.Disk.Fill(*d.Disk, machine.Measured)
@@ -114,7 +115,7 @@ func hostKey(m machine.Machine) string {
 // kind and type are raised by the same factor. Nobody waits for another measurement of everything, and what
 // disturbs looks only makes them slower.
 func (o Options) raiseHost(e *entry, h machine.Host) {
-	if !o.sizes.looks || !o.Measure || e.Host == nil || e.Host.Copy == 0 || time.Since(e.At) < lookInterval {
+	if !o.sizes.looks || !o.Measure || e.Host == nil || e.Host.Copy == 0 || e.age() < lookInterval {
 		return
 	}
 	copies := float64(copyRate(min(lookBytes(), h.Usable/8), h.Cores, copyChunks) / e.Host.Copy)
@@ -243,7 +244,7 @@ func cpuMatmul(dev device.Device, t dtype.Type, side int64, patience time.Durati
 			return 0, err
 		}
 		best := w.once
-		for start := time.Now(); time.Since(start) < patience; {
+		for start := stopwatch.Now(); stopwatch.Since(start) < patience; {
 			took, err := w.row(1)
 			if err != nil {
 				return 0, err

@@ -8,6 +8,7 @@ import (
 
 	"spillway/device"
 	"spillway/dtype"
+	"spillway/internal/stopwatch"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/optim"
@@ -71,14 +72,14 @@ func watchUpdates(host device.Device, params int64, copied func() int64) (rate u
 	if err != nil {
 		return 0, err
 	}
-	before, start, bytes := copied(), time.Now(), int64(0)
-	for bytes == 0 || time.Since(start) < watchTime {
+	before, start, bytes := copied(), stopwatch.Now(), int64(0)
+	for bytes == 0 || stopwatch.Since(start) < watchTime {
 		if _, err := w.row(1); err != nil {
 			return 0, err
 		}
 		bytes += call.Cost().Bytes
 	}
-	took := time.Since(start)
+	took := stopwatch.Since(start)
 	return units.Rate(float64(bytes+copied()-before) / took.Seconds()), nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/internal/stopwatch"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/units"
@@ -273,12 +274,12 @@ func (h *hostCalls) traffic() (stop func() (units.Rate, error)) {
 	}
 	var link busyLink
 	ended := make(chan error)
-	began := time.Now()
+	began := stopwatch.Now()
 	go func() {
 		ended <- link.repeat(h.gpu, m.queue, []device.Buffer{{Memory: m.to, Bytes: trafficBytes}}, from)
 	}()
 	return func() (units.Rate, error) {
-		carried := units.Rate(float64(link.bytes.Load()) / time.Since(began).Seconds())
+		carried := units.Rate(float64(link.bytes.Load()) / stopwatch.Since(began).Seconds())
 		link.stop.Store(true)
 		return carried, <-ended
 	}
@@ -328,7 +329,7 @@ func (h *hostCalls) close() error {
 	}
 	maps.DeleteFunc(all, func(_ string, t machine.CallTime) bool { return t.Device <= 0 })
 	if len(all) > 0 { // what cannot be stored is measured again next time
-		_ = h.o.store(entry{Version: cacheVersion, Key: h.key, At: time.Now().UTC().Truncate(time.Second), Calls: all})
+		_ = h.o.store(entry{Version: cacheVersion, Key: h.key, At: today(), Calls: all})
 	}
 	h.changed = false
 	return err

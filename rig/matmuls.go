@@ -8,6 +8,7 @@ import (
 
 	"spillway/device"
 	"spillway/dtype"
+	"spillway/internal/stopwatch"
 	"spillway/op"
 	"spillway/units"
 )
@@ -57,8 +58,8 @@ func (b *bench) sustained(call op.Call, span time.Duration) (time.Duration, erro
 		return 0, err
 	}
 	var settled []time.Duration
-	for start := time.Now(); len(settled) == 0 || time.Since(start) < span; {
-		counts := time.Since(start) >= time.Duration(settledShare*float64(span))
+	for start := stopwatch.Now(); len(settled) == 0 || stopwatch.Since(start) < span; {
+		counts := stopwatch.Since(start) >= time.Duration(settledShare*float64(span))
 		took, err := w.row(launchesIn(largeSpan, w.once))
 		if err != nil {
 			return 0, err

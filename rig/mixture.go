@@ -7,6 +7,7 @@ import (
 
 	"spillway/device"
 	"spillway/dtype"
+	"spillway/internal/stopwatch"
 	"spillway/machine"
 	"spillway/op"
 )
@@ -57,16 +58,16 @@ func (b *bench) together(issue func() error) (best machine.CallTime, err error) 
 	}
 	defer func() { err = errors.Join(err, graph.Close()) }()
 	for i := range workTries + 1 { // the first prepares the others
-		start := time.Now()
+		start := stopwatch.Now()
 		if err := errors.Join(graph.Launch(), b.queue.Sync()); err != nil {
 			return best, err
 		}
-		computed := time.Since(start)
-		start = time.Now()
+		computed := stopwatch.Since(start)
+		start = stopwatch.Now()
 		if err := issue(); err != nil {
 			return best, err
 		}
-		launched := time.Since(start)
+		launched := stopwatch.Since(start)
 		if err := b.queue.Sync(); err != nil {
 			return best, err
 		}

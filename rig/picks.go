@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"spillway/dtype"
+	"spillway/internal/stopwatch"
 )
 
 // picked holds what Picks has measured, by type.
@@ -20,10 +21,10 @@ func Picks(t dtype.Type) float64 {
 	raw, wide := make([]byte, t.Bytes(logits)), make([]float32, logits)
 	rows := make([]time.Duration, typicalTries)
 	for i := range rows {
-		start := time.Now()
+		start := stopwatch.Now()
 		t.Decode(wide, raw)
 		largest(wide)
-		rows[i] = max(time.Since(start), 1)
+		rows[i] = max(stopwatch.Since(start), 1)
 	}
 	rate := logits / middle(rows).Seconds()
 	picked.Store(t, rate)

@@ -11,6 +11,7 @@ import (
 
 	"spillway/device"
 	"spillway/dtype"
+	"spillway/internal/stopwatch"
 	"spillway/machine"
 	"spillway/op"
 	"spillway/optim"
@@ -124,8 +125,8 @@ func (w within) once(key string, measure func() (time.Duration, error)) (time.Du
 	err := w.prepared()
 	if err == nil {
 		if t.host {
-			began := time.Now()
-			defer func() { t.spent[false] += time.Since(began) }()
+			began := stopwatch.Now()
+			defer func() { t.spent[false] += stopwatch.Since(began) }()
 			t.bench.cold, t.bench.patience = min(cpuCold, cmp.Or(w.reads, cpuCold)), cpuPatience
 		}
 		took.Device, err = measure()
@@ -319,11 +320,11 @@ func (r *rehearsal) issue(passes int) error {
 // warm runs every pass twice, since code is loaded at first use, and says what one takes about.
 func (r *rehearsal) warm() (once time.Duration, err error) {
 	for range 2 {
-		start := time.Now()
+		start := stopwatch.Now()
 		if err := errors.Join(r.issue(len(r.rounds)), r.queue.Sync()); err != nil {
 			return 0, err
 		}
-		once = time.Since(start) / time.Duration(len(r.rounds))
+		once = stopwatch.Since(start) / time.Duration(len(r.rounds))
 	}
 	return once, nil
 }
@@ -343,11 +344,11 @@ func (r *rehearsal) time(passes int, once time.Duration, captured bool) (best ti
 	next, ahead := graph.Launch, 1
 	if !captured {
 		next = func() error { return r.issue(passes) }
-		start := time.Now()
+		start := stopwatch.Now()
 		if err := errors.Join(next(), r.queue.Sync()); err != nil {
 			return 0, err
 		}
-		ahead += min(int(2*time.Since(start)/max(replayed, 1)), mostAhead)
+		ahead += min(int(2*stopwatch.Since(start)/max(replayed, 1)), mostAhead)
 	}
 	for i := range rehearsals {
 		time.Sleep(min(2*time.Duration(passes)*once, r.rest)) // a GPU would lower its clock
@@ -367,11 +368,11 @@ func (r *rehearsal) time(passes int, once time.Duration, captured bool) (best ti
 func (r *rehearsal) typicalTime(passes int) (time.Duration, error) {
 	var rows []time.Duration
 	for tries, disturbed := 0, 0; tries < typicalTries+disturbed; tries++ {
-		before, start := preempted(), time.Now()
+		before, start := preempted(), stopwatch.Now()
 		if err := errors.Join(r.issue(passes), r.queue.Sync()); err != nil {
 			return 0, err
 		}
-		took := time.Since(start) / time.Duration(passes)
+		took := stopwatch.Since(start) / time.Duration(passes)
 		if preempted() != before && disturbed < r.patience {
 			disturbed++
 		} else {
@@ -434,11 +435,11 @@ func (b *bench) replay(call op.Call, launches int) (longer time.Duration, err er
 	var list []time.Duration
 	for range replays {
 		time.Sleep(replayRest)
-		start := time.Now()
+		start := stopwatch.Now()
 		if err := errors.Join(graph.Launch(), b.queue.Sync()); err != nil {
 			return 0, err
 		}
-		list = append(list, time.Since(start)-alone)
+		list = append(list, stopwatch.Since(start)-alone)
 	}
 	return max(middle(list), 1), nil
 }

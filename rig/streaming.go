@@ -9,6 +9,7 @@ import (
 
 	"spillway/device"
 	"spillway/dtype"
+	"spillway/internal/stopwatch"
 	"spillway/op"
 	"spillway/units"
 )
@@ -125,15 +126,15 @@ func (m *streaming) close() error {
 func (m *streaming) rates(copies, reads bool) (copied, read units.Rate, err error) {
 	var both sync.WaitGroup
 	var failed [2]error
-	start := time.Now()
+	start := stopwatch.Now()
 	repeat := func(to *units.Rate, failed *error, piece func(at int64) error) {
 		both.Go(func() {
 			var bytes int64
-			for time.Since(start) < streamingSpan && *failed == nil {
+			for stopwatch.Since(start) < streamingSpan && *failed == nil {
 				*failed = piece(bytes % m.part)
 				bytes += streamingPiece
 			}
-			*to = units.Rate(float64(bytes) / time.Since(start).Seconds())
+			*to = units.Rate(float64(bytes) / stopwatch.Since(start).Seconds())
 		})
 	}
 	at := func(part int, at int64) device.Buffer {

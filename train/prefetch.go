@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"spillway/autograd"
 	"spillway/executor"
+	"spillway/internal/stopwatch"
 )
 
 // Where the plan has memory for it (plan.PrefetchesBatch), the batch of the next iteration is made and sent to
@@ -113,7 +113,7 @@ func (t *Trainer) prefetch() {
 	if err != nil {
 		return
 	}
-	began := time.Now()
+	began := stopwatch.Now()
 	filled, err := t.makeBatch()
 	t.pace.madeAhead(began)
 	if err == nil && filled.Counted > 0 {

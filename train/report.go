@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"spillway/internal/stopwatch"
 	"spillway/plan"
 )
 
@@ -80,17 +81,17 @@ type pace struct {
 	iterations int64
 }
 
-func (p *pace) start() { p.began = time.Now() }
+func (p *pace) start() { p.began = stopwatch.Now() }
 
-func (p *pace) fed() { p.feeding += time.Since(p.began) }
+func (p *pace) fed() { p.feeding += stopwatch.Since(p.began) }
 
 // madeAhead counts what was begun then as the making of the next batch, while devices work.
-func (p *pace) madeAhead(began time.Time) { p.madeAt = time.Now(); p.ahead = p.madeAt.Sub(began) }
+func (p *pace) madeAhead(began time.Time) { p.madeAt = stopwatch.Now(); p.ahead = p.madeAt.Sub(began) }
 
 // ran is called when the devices are done. Where that is as soon as the next batch is made, they were done
 // before: the iteration took as long as making it.
 func (p *pace) ran() {
-	if time.Since(p.madeAt) < p.ahead/shortWait {
+	if stopwatch.Since(p.madeAt) < p.ahead/shortWait {
 		p.feeding += p.ahead
 	}
 	p.ahead = 0
@@ -100,7 +101,7 @@ func (p *pace) ran() {
 const shortWait = 20
 
 func (p *pace) stop(tokens int64) {
-	p.took += time.Since(p.began)
+	p.took += stopwatch.Since(p.began)
 	p.tokens += tokens
 	p.iterations++
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/internal/stopwatch"
 	"spillway/op"
 )
 
@@ -24,7 +25,7 @@ type Plain struct {
 }
 
 // NewPlain makes a device; a limit of 0 is none.
-func NewPlain(limit int64) *Plain { return &Plain{limit: limit, start: time.Now()} }
+func NewPlain(limit int64) *Plain { return &Plain{limit: limit, start: stopwatch.Now()} }
 
 // Info describes the device.
 func (p *Plain) Info() device.Info {
@@ -198,7 +199,7 @@ func (q *plainQueue) Record(e device.Event) error {
 	if !ok {
 		return fmt.Errorf("plain: an event of another device (%T)", e)
 	}
-	event.at = time.Since(q.device.start)
+	event.at = stopwatch.Since(q.device.start)
 	return nil
 }
 

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"spillway/device"
+	"spillway/internal/stopwatch"
 )
 
 // epoch is zero on the clock of all events.
-var epoch = time.Now()
+var epoch = stopwatch.Now()
 
 // Now is the time on the clock of all events.
-func Now() time.Duration { return time.Since(epoch) }
+func Now() time.Duration { return stopwatch.Since(epoch) }
 
 // timeOf is when an event happened that was waited for. Events of other backends have clocks
 // of their own; for them it is now.

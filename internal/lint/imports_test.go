@@ -100,7 +100,7 @@ func TestBehind(t *testing.T) {
 
 // outside lists which packages may use modules from outside, and which.
 var outside = map[string][]string{
-	"golang.org/x/sys":              {"internal/offheap", "internal/vfs", "rig", "dtype", "quant", "device/cpu/...", "bench", "cmd/spillway", "internal/term"},
+	"golang.org/x/sys":              {"internal/offheap", "internal/vfs", "rig", "dtype", "quant", "device/cpu/...", "bench", "cmd/spillway", "internal/term", "internal/stopwatch"},
 	"github.com/ebitengine/purego":  {"internal/dl"},
 	"golang.org/x/text":             {"tokenizer"},
 	"golang.org/x/image":            {"view"},
@@ -255,6 +255,33 @@ func TestWritingIsAtomic(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What measures how long work takes asks internal/stopwatch, since time.Now and time.Since count in ticks of
+// half a millisecond and more on Windows.
+func TestMeasuringIsPrecise(t *testing.T) {
+	root := filepath.Join("..", "..")
+	for _, dir := range []string{"bench", "device", "executor", "generate", "inference", "rig", "train"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+			rel, _ := filepath.Rel(root, path)
+			switch rel = filepath.ToSlash(rel); {
+			case err != nil:
+				return err
+			case !strings.HasSuffix(path, ".go"), strings.HasSuffix(path, "_test.go"):
+				return nil
+			case rel == "rig/cache.go", rel == "bench/clock.go": // the date of an entry; the system's clock itself
+				return nil
+			}
+			return selectors(path, func(name string, line int) {
+				if name == "time.Now" || name == "time.Since" {
+					t.Errorf("%s:%d uses %s: internal/stopwatch is precise on every system", rel, line, name)
+				}
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

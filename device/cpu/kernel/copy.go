@@ -3,6 +3,8 @@ package kernel
 import (
 	"sync/atomic"
 	"time"
+
+	"spillway/internal/stopwatch"
 )
 
 const (
@@ -24,13 +26,13 @@ const (
 func Copy(dst, src []byte) {
 	for src = src[:len(dst)]; len(dst) >= copyPiece; dst, src = dst[copyPiece:], src[copyPiece:] {
 		past := copies.next()
-		start := time.Now()
+		start := stopwatch.Now()
 		if past {
 			copy(dst[:copyPiece], src)
 		} else {
 			copyChunks(dst[:copyPiece], src)
 		}
-		copies.took(past, time.Since(start))
+		copies.took(past, stopwatch.Since(start))
 	}
 	copyChunks(dst, src)
 }

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"spillway/internal/dl"
+	"spillway/internal/stopwatch"
 )
 
 // Handles of the driver.
@@ -286,7 +287,7 @@ func (l *cudaLib) waiter(ask, wait string) func(handle uintptr, poll time.Durati
 	const notReady = 600
 	return func(handle uintptr, poll time.Duration) error {
 		args := &dl.Args{handle}
-		for start := time.Now(); time.Since(start) < poll; {
+		for start := stopwatch.Now(); stopwatch.Since(start) < poll; {
 			if answer := query.With(args); int32(answer) != notReady {
 				return l.check(ask, answer)
 			}
