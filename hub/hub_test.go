@@ -50,7 +50,7 @@ func newHub(t *testing.T, files map[string][]byte) *fakeHub {
 	t.Cleanup(h.hub.Close)
 	t.Cleanup(h.cdn.Close)
 	t.Setenv("HF_HOME", t.TempDir())
-	for _, key := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HUB_OFFLINE"} {
+	for _, key := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
 		t.Setenv(key, "")
 	}
 	t.Setenv("HF_ENDPOINT", h.hub.URL)
@@ -385,7 +385,7 @@ func TestFaultsOfTheHub(t *testing.T) {
 	} else {
 		sameFiles(t, got.Dir, h, "config.json", "tokenizer.json", "model.safetensors")
 	}
-	for code, say := range map[int]string{503: "pull again", 404: "spelling", 403: "HF_TOKEN", 401: "HF_TOKEN", 418: "418"} {
+	for code, say := range map[int]string{503: "pull again", 404: "spelling", 403: "terms", 401: "spelling", 418: "418"} {
 		h.status = func() int { return code }
 		if _, err := pull(t, Options{}); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%d: %v", code, err)
@@ -396,9 +396,25 @@ func TestFaultsOfTheHub(t *testing.T) {
 	if _, err := pull(t, Options{}); err == nil || !strings.Contains(err.Error(), "HF_TOKEN") {
 		t.Errorf("without a token: %v", err)
 	}
-	t.Setenv("HF_TOKEN", "secret")
+	t.Setenv("HF_TOKEN", "secret\n") // as of files of variables
 	if _, err := pull(t, Options{}); err != nil {
 		t.Errorf("with a token: %v", err)
+	}
+}
+
+// What huggingface_hub takes for a prohibition forbids here too, and nothing else does.
+func TestNothingIsFetchedOffline(t *testing.T) {
+	for _, c := range []struct{ hub, transformers, says string }{
+		{"1", "", "HF_HUB_OFFLINE=1"}, {"true", "", "HF_HUB_OFFLINE=true"}, {"ON", "", "HF_HUB_OFFLINE=ON"}, {"Yes", "", "HF_HUB_OFFLINE=Yes"},
+		{"", "1", "TRANSFORMERS_OFFLINE=1"}, {"", "TRUE", "TRANSFORMERS_OFFLINE=TRUE"}, {"0", "1", ""}, {"false", "", ""}, {"", "no", ""}, {"2", "", ""},
+	} {
+		newHub(t, tinyModel())
+		t.Setenv("HF_HUB_OFFLINE", c.hub)
+		t.Setenv("TRANSFORMERS_OFFLINE", c.transformers)
+		_, err := pull(t, Options{})
+		if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("HF_HUB_OFFLINE=%s TRANSFORMERS_OFFLINE=%s: %v", c.hub, c.transformers, err)
+		}
 	}
 }
 

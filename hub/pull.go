@@ -66,8 +66,8 @@ func Pull(ctx context.Context, name string, o Options) (*Pulled, error) {
 	if !ok {
 		return nil, fmt.Errorf("%q is not the name of a model on the hub: org/name, or org/name@revision", name)
 	}
-	if os.Getenv("HF_HUB_OFFLINE") == "1" {
-		return nil, fmt.Errorf("pulling %s: HF_HUB_OFFLINE is set", m)
+	if by := offline(); by != "" {
+		return nil, fmt.Errorf("pulling %s: %s is set, so nothing is fetched", m, by)
 	}
 	dir, err := m.folder()
 	if err != nil {
@@ -108,10 +108,24 @@ func idle() (time.Duration, error) {
 	return time.Duration(n * float64(time.Second)), nil
 }
 
-// token of the user, from where huggingface_hub has it; "" for none.
+// offline is the variable that forbids fetching, read as huggingface_hub does; "" where none does.
+func offline() string {
+	for _, key := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} { // the second counts where the first is empty
+		switch v := os.Getenv(key); strings.ToUpper(v) {
+		case "":
+			continue
+		case "1", "ON", "YES", "TRUE":
+			return key + "=" + v
+		}
+		return ""
+	}
+	return ""
+}
+
+// token of the user, from where huggingface_hub has it; "" for none. Line breaks around one come of files that it was read from.
 func token() string {
 	for _, key := range []string{"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"} {
-		if t := os.Getenv(key); t != "" {
+		if t := strings.TrimSpace(os.Getenv(key)); t != "" {
 			return t
 		}
 	}
@@ -362,6 +376,8 @@ func (p *puller) refusal(r *http.Response) error {
 	switch code := r.StatusCode; {
 	case code == http.StatusNotFound:
 		return fmt.Errorf("the hub has no such model, revision or file (404); look at its spelling, and set HF_TOKEN if it is private")
+	case code == http.StatusUnauthorized && r.Header.Get("X-Error-Code") != "GatedRepo": // also of names that there are not
+		return fmt.Errorf("the hub has no such model, or shows it to nobody without a token (401); look at its spelling, and set HF_TOKEN to a token that may read it if it is private")
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return fmt.Errorf("the hub refuses it (%d); accept the model's terms on its page, and set HF_TOKEN to a token that may read it", code)
 	case code == http.StatusTooManyRequests || code >= 500:
