@@ -150,7 +150,7 @@ func isTerminal(stream any) bool {
 // talk takes turns until the input ends.
 func (t *chatter) talk(ctx context.Context) error {
 	for {
-		text, err := t.read(ctx)
+		text, alone, err := t.read(ctx)
 		if errors.Is(err, io.EOF) {
 			if t.terminal && t.editor == nil {
 				fmt.Fprintln(t.sh.out)
@@ -166,7 +166,7 @@ func (t *chatter) talk(ctx context.Context) error {
 		if strings.TrimSpace(text) == "" {
 			continue
 		}
-		if strings.HasPrefix(text, "/") {
+		if alone && strings.HasPrefix(text, "/") {
 			question, exit, err := t.command(text)
 			if exit {
 				return nil
@@ -190,30 +190,31 @@ func (t *chatter) talk(ctx context.Context) error {
 // errDropped says that Ctrl-C dropped what was typed.
 var errDropped = errors.New("what was typed is dropped")
 
-// read reads what the user says: a line, several that end with a backslash, or a block
-// between lines of """.
-func (t *chatter) read(ctx context.Context) (string, error) {
+// read reads what the user says: a line alone, which may be a command, several that end with a backslash or were pasted, or a
+// block between lines of """.
+func (t *chatter) read(ctx context.Context) (said string, alone bool, err error) {
 	var lines []string
 	block, prompt := false, "> "
 	for {
 		text, err := t.readLine(ctx, prompt)
 		if err != nil && (text == "" || !errors.Is(err, io.EOF)) {
 			if errors.Is(err, io.EOF) && len(lines) > 0 {
-				return strings.Join(lines, "\n"), nil
+				return strings.Join(lines, "\n"), false, nil
 			}
-			return "", err
+			return "", false, err
 		}
 		switch trimmed := strings.TrimSpace(text); {
 		case trimmed == `"""` && !block && len(lines) == 0:
 			block = true
 		case trimmed == `"""` && block:
-			return strings.Join(lines, "\n"), nil
+			return strings.Join(lines, "\n"), false, nil
 		case block:
 			lines = append(lines, text)
 		case strings.HasSuffix(text, `\`):
 			lines = append(lines, strings.TrimSuffix(text, `\`))
 		default:
-			return strings.Join(append(lines, text), "\n"), nil
+			alone = len(lines) == 0 && !strings.Contains(text, "\n")
+			return strings.Join(append(lines, text), "\n"), alone, nil
 		}
 		prompt = ". "
 	}

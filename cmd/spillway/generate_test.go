@@ -380,6 +380,10 @@ func TestChatOnAPipe(t *testing.T) {
 	if got := talk("one\\\ntwo\n\"\"\"\none\ntwo\n\"\"\"\n/clear\none\n/exit\nnever\n", "--max-new-tokens", "2"); len(got) != 3 || got[0].Prompt-got[2].Prompt != len("\ntwo") {
 		t.Errorf("several lines: %+v", got)
 	}
+	// A text that is no line alone is sent, also where it begins as a command does.
+	if got := talk("\"\"\"\n/exit is\nsaid\n\"\"\"\n/clear\n/exit\\\nis said\n/clear\n\"\"\"\n.exit is\nsaid\n\"\"\"\n", "--max-new-tokens", "2"); len(got) != 3 || got[0].Prompt != got[2].Prompt || got[1].Prompt != got[0].Prompt {
+		t.Errorf("texts that begin with a slash: %+v", got)
+	}
 	if got := talk("/system be kind\nhi\n", "--max-new-tokens", "2"); got[0].Prompt <= two[0].Prompt {
 		t.Errorf("a system message: %+v", got)
 	}

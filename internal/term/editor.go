@@ -128,13 +128,17 @@ type edited struct {
 	at      int    // in history; its length for the line itself
 	own     []rune // the line itself, while an earlier one is shown
 	pasting bool
-	row     int // of the cursor on the screen, from the line's first
+	newline bool // what was pasted last is a carriage return, which a line feed may follow
+	row     int  // of the cursor on the screen, from the line's first
 }
 
 // key takes the first key of what was typed, and says how many bytes it has: 0 where the rest
 // is not there yet. The error is errSent for a complete line, or io.EOF.
 func (l *edited) key(typed []byte) (used int, done error) {
+	second := l.newline && typed[0] == '\n' // both are one line break, as files of Windows have them
+	l.newline = l.pasting && typed[0] == '\r'
 	switch c := typed[0]; {
+	case second:
 	case c == 0x1b:
 		return l.escape(typed)
 	case l.pasting && (c == '\r' || c == '\n'):

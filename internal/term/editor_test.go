@@ -24,23 +24,24 @@ func typed(history []string, keys string) (text string, done error) {
 func TestKeysChangeALine(t *testing.T) {
 	history := []string{"first", "größe 漢字"}
 	for keys, want := range map[string]string{
-		"abc":                               "abc|",
-		"abc\x1b[D\x1b[Dx":                  "ax|bc",
-		"abc\x01x\x05y":                     "xabcy|",
-		"abc\x7f\x7f":                       "a|",
-		"abc\x1b[D\x1b[3~":                  "ab|",
-		"one two  \x17x":                    "one x|",
-		"one two\x02\x02\x15":               "|wo",
-		"one two\x02\x02\x0b":               "one t|",
-		"new\x1b[A":                         "größe 漢字|",
-		"new\x1b[A\x1b[A\x1b[A":             "first|",
-		"new\x1b[A\x1b[A\x1b[B\x1b[B\x1b[B": "new|",
-		"a\xffb\xc3":                        "more",
-		"a\xff\xfeb":                        "a��b|",
-		"é漢😀\x7f":                           "é漢|",
-		"\x1b[200~two\nlines\r\x1b[201~end": "two\nlines\nend|",
-		"a\x1b[5~\x1b[1;5Cb\x1bxc\x00\x0cd": "abcd|", // keys that mean nothing here
-		"a\x1b[1":                           "more",
+		"abc":                                "abc|",
+		"abc\x1b[D\x1b[Dx":                   "ax|bc",
+		"abc\x01x\x05y":                      "xabcy|",
+		"abc\x7f\x7f":                        "a|",
+		"abc\x1b[D\x1b[3~":                   "ab|",
+		"one two  \x17x":                     "one x|",
+		"one two\x02\x02\x15":                "|wo",
+		"one two\x02\x02\x0b":                "one t|",
+		"new\x1b[A":                          "größe 漢字|",
+		"new\x1b[A\x1b[A\x1b[A":              "first|",
+		"new\x1b[A\x1b[A\x1b[B\x1b[B\x1b[B":  "new|",
+		"a\xffb\xc3":                         "more",
+		"a\xff\xfeb":                         "a��b|",
+		"é漢😀\x7f":                            "é漢|",
+		"\x1b[200~two\nlines\r\x1b[201~end":  "two\nlines\nend|",
+		"\x1b[200~a\r\nb\r\rc\n\nd\x1b[201~": "a\nb\n\nc\n\nd|",
+		"a\x1b[5~\x1b[1;5Cb\x1bxc\x00\x0cd":  "abcd|", // keys that mean nothing here
+		"a\x1b[1":                            "more",
 	} {
 		if got, done := typed(history, keys); got != want || done != nil {
 			t.Errorf("%q gives %q, %v, want %q", keys, got, done, want)
