@@ -92,6 +92,7 @@ func OpenOn(disk vfs.FS, dir string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.nameEmbedding()
 	if err := f.untie(); err != nil {
 		return nil, errors.Join(fmt.Errorf("comparing lm_head with the embedding: %w", err), f.Close())
 	}
@@ -211,6 +212,42 @@ func (f *Folder) untie() error {
 		return err
 	}
 	return nil
+}
+
+// nameEmbedding gives the head of a tied model its embedding's name where files have the one tensor as lm_head, as libraries
+// write that keep the first name of shared ones. Transformers takes it for both.
+func (f *Folder) nameEmbedding() {
+	head, ok := f.Tensor(headName)
+	if !ok || !f.Config.Tied || slices.ContainsFunc(embeddings, func(name string) bool { _, there := f.Tensor(name); return there }) {
+		return
+	}
+	head.Name = embeddings[0]
+	if f.Config.ModelType == "gpt2" {
+		head.Name = embeddings[2]
+	}
+	f.weights = headIsEmbedding{f.weights, head}
+}
+
+// headIsEmbedding is a source whose head has the name of its embedding.
+type headIsEmbedding struct {
+	tensorfile.Source
+	embedding tensorfile.Tensor
+}
+
+func (s headIsEmbedding) Tensors() []tensorfile.Tensor {
+	all := s.Source.Tensors()
+	all[slices.IndexFunc(all, func(t tensorfile.Tensor) bool { return t.Name == headName })] = s.embedding
+	return all
+}
+
+func (s headIsEmbedding) Tensor(name string) (tensorfile.Tensor, bool) {
+	switch name {
+	case s.embedding.Name:
+		return s.embedding, true
+	case headName:
+		return tensorfile.Tensor{}, false
+	}
+	return s.Source.Tensor(name)
 }
 
 func (f *Folder) readConfigs(disk vfs.FS) error {

@@ -321,3 +321,58 @@ func TestOffloadedTiedModelsHaveTheirHead(t *testing.T) {
 		t.Errorf("lm_head is there: %v, tied: %v", ok, again.Config.Tied)
 	}
 }
+
+// A tied model whose one tensor is called lm_head is the model that it is with the embedding's name, as transformers reads it; one that is
+// not tied lacks its embedding.
+func TestTiedModelsWithTheirHeadAlone(t *testing.T) {
+	want, err := Open("../testdata/reference/llama2-tied")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer want.Close()
+	for _, tied := range []bool{true, false} {
+		config := *want.Config
+		config.Tied = tied
+		m := Model{Config: &config}
+		for _, x := range want.Tensors() {
+			name := x.Name
+			if name == "model.embed_tokens.weight" {
+				name = "lm_head.weight"
+			}
+			m.Tensors = append(m.Tensors, tensorfile.Output{Name: name, Type: x.Type, Shape: x.Shape, Write: func(w io.Writer) error {
+				_, err := io.Copy(w, io.NewSectionReader(x, 0, x.Bytes))
+				return err
+			}})
+		}
+		dir := filepath.Join(t.TempDir(), "model")
+		if err := m.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer got.Close()
+		if len(got.Tensors()) != len(want.Tensors()) {
+			t.Errorf("%d tensors, want %d", len(got.Tensors()), len(want.Tensors()))
+		}
+		for _, w := range want.Tensors() {
+			g, ok := got.Tensor(w.Name)
+			if w.Name == "model.embed_tokens.weight" && !tied {
+				if ok {
+					t.Error("a model that is not tied has an embedding that its files lack")
+				}
+				continue
+			}
+			if !ok {
+				t.Fatalf("tied %v: no %s", tied, w.Name)
+			}
+			if same, err := tensorfile.SameNumbers(g, w); err != nil || !same {
+				t.Errorf("tied %v: %s differs (%v)", tied, w.Name, err)
+			}
+		}
+		if _, ok := got.Tensor("lm_head.weight"); ok == tied {
+			t.Errorf("tied %v: lm_head is there: %v", tied, ok)
+		}
+	}
+}
