@@ -172,12 +172,17 @@ func (w *ggufModel) describe(name string, from *hf.Folder, tokenizer string) err
 }
 
 // ends adds the tokens that begin and end a text: those of config.json, then those that only generation_config.json
-// has, as of models that chat.
+// has, as of models that chat; and how tokens are drawn.
 func (w *ggufModel) ends(from *hf.Folder) error {
 	ends := slices.Clone(w.config.EOS)
 	if from.Generation != nil {
 		var more struct {
-			EOS hf.TokenIDs `json:"eos_token_id"`
+			EOS         hf.TokenIDs `json:"eos_token_id"`
+			DoSample    bool        `json:"do_sample"`
+			Temperature *float64    `json:"temperature"`
+			TopK        *int64      `json:"top_k"`
+			TopP        *float64    `json:"top_p"`
+			MinP        *float64    `json:"min_p"`
 		}
 		if err := json.Unmarshal(from.Generation, &more); err != nil {
 			return fmt.Errorf("reading %s of %s: %w", hf.GenerationName, from.Dir, err)
@@ -185,11 +190,24 @@ func (w *ggufModel) ends(from *hf.Folder) error {
 		for _, id := range more.EOS {
 			ends = append(ends, int(id))
 		}
+		if more.DoSample { // with the values that transformers has where some are not given, since llama.cpp has others
+			w.metadata.Sampling(map[string]any{
+				"temperature": or(more.Temperature, 1), "top_k": or(more.TopK, 50), "top_p": or(more.TopP, 1), "min_p": or(more.MinP, 0),
+			})
+		}
 	}
 	if over := w.metadata.Ends(w.config.BOS, ends); len(over) > 0 {
 		w.notices = append(w.notices, fmt.Sprintf("texts of the model also end with tokens %v, for which a GGUF file has no place: it has three", over))
 	}
 	return nil
+}
+
+// or is a value that a config has, or what counts without it.
+func or[V any](value *V, otherwise V) V {
+	if value == nil {
+		return otherwise
+	}
+	return *value
 }
 
 // vocabulary is the tokenizer of a file, or of the folder where none is named, as metadata.

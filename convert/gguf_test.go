@@ -119,6 +119,46 @@ func TestGGUFEnds(t *testing.T) {
 	}
 }
 
+// How tokens are drawn survives a file, with the values that transformers has where a folder gives none: llama.cpp's own differ.
+func TestGGUFSampling(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for settings, want := range map[string]string{
+		`{"do_sample":true,"temperature":0.6,"top_k":20,"top_p":0.95,"min_p":0.05}`: `{"do_sample":true,"min_p":0.05,"temperature":0.6,"top_k":20,"top_p":0.95}`,
+		`{"do_sample":true}`:                    `{"do_sample":true,"min_p":0,"temperature":1,"top_k":50,"top_p":1}`,
+		`{"do_sample":false,"temperature":0.6}`: `{}`,
+	} {
+		dir, path := filepath.Join(t.TempDir(), "model"), filepath.Join(t.TempDir(), "model.gguf")
+		if err := os.CopyFS(dir, os.DirFS("../testdata/reference/llama")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, hf.GenerationName), []byte(settings), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		from, err := hf.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer from.Close()
+		if _, err := convert.GGUF(t.Context(), from, path, "f32", convert.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		back, err := hf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer back.Close()
+		var got map[string]any
+		if err := json.Unmarshal(back.Generation, &got); err != nil {
+			t.Fatal(err)
+		}
+		delete(got, "bos_token_id")
+		delete(got, "eos_token_id")
+		if raw, err := json.Marshal(got); err != nil || string(raw) != want {
+			t.Errorf("%s: read again %s, want %s (%v)", settings, raw, want, err)
+		}
+	}
+}
+
 // A file has the chat template for conversations with tools too, under the names that the gguf package gives it, and the tokens that
 // only the settings of a tokenizer declare.
 func TestGGUFTemplatesForTools(t *testing.T) {

@@ -172,27 +172,5 @@ func llama3Factor(theta, factor, low, high, original float64, i, head int) float
 	return 1 / ((1-keep)/factor + keep)
 }
 
-// generation is the generation_config.json: the tokens that begin and end a text. nil where
-// the file does not say.
-func (f *File) generation() ([]byte, error) {
-	c := map[string]any{}
-	if id := f.Metadata.intOr("tokenizer.ggml.bos_token_id", -1); id >= 0 {
-		c["bos_token_id"] = id
-	}
-	var ends []int64
-	for _, name := range []string{"eos", "eot", "eom"} {
-		if id := f.Metadata.intOr("tokenizer.ggml."+name+"_token_id", -1); id >= 0 && !slices.Contains(ends, id) {
-			ends = append(ends, id)
-		}
-	}
-	if len(ends) > 0 {
-		c["eos_token_id"] = ends
-	}
-	if len(c) == 0 {
-		return nil, nil
-	}
-	return json.MarshalIndent(c, "", "  ")
-}
-
 // Title is the name the file gives the model, "" for none.
 func (f *File) Title() string { return strings.TrimSpace(f.Metadata.textOr("general.name", "")) }

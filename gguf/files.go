@@ -75,7 +75,7 @@ func TokenizerOn(disk vfs.FS, path string) ([]byte, error) {
 }
 
 // filesVersion is counted up when the same file gives other small files.
-const filesVersion = 4
+const filesVersion = 5
 
 // Folder gives a folder of the user's cache with the small files, for whoever opens a
 // tokenizer or a template by its path. They are written once: the folder is named by the

@@ -280,7 +280,7 @@ func (f *tokenizerFile) pre() (string, error) {
 }
 
 // Ends adds the tokens that begin and end a text, where the tokenizer does not say. A file has three places for
-// those that end one; over is what has none.
+// those that end one, and some are known by their names; over is what has no place and no such name.
 func (m Metadata) Ends(bos, eos []int) (over []int) {
 	const prefix, suffix = "tokenizer.ggml.", "_token_id"
 	for name, ids := range map[string][]int{"bos": bos, "eos": eos} {
@@ -305,7 +305,9 @@ func (m Metadata) Ends(bos, eos []int) (over []int) {
 		}
 		at := slices.IndexFunc(places, func(place string) bool { _, said := m[prefix+place+suffix]; return !said })
 		if at < 0 {
-			over = append(over, id)
+			if id >= len(tokens) || !slices.Contains(endNames, tokens[id]) {
+				over = append(over, id)
+			}
 			continue
 		}
 		m[prefix+places[at]+suffix], taken[int64(id)] = int64(id), true
