@@ -83,11 +83,11 @@ func (m *Model) TurnEnds(t *chat.Template) ([]int32, error) {
 	if err != nil {
 		return ends, nil // a template that wants other conversations has said what it is about
 	}
-	_, after, found := strings.Cut(text, answer)
-	if !found || after == "" {
+	at := strings.LastIndex(text, answer) // a template's own words before may have it too
+	if at < 0 || at+len(answer) == len(text) {
 		return ends, nil
 	}
-	ids, err := tok.Encode(after, false)
+	ids, err := tok.Encode(text[at+len(answer):], false)
 	if err != nil {
 		return nil, err
 	}

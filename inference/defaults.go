@@ -21,14 +21,21 @@ type Defaults struct {
 	Given []string
 	// Ignored are settings of generation_config.json that would change texts and are not known here, as "key value".
 	Ignored []string
+	// File has the settings: generation_config.json, or config.json where there is none, as in transformers.
+	File string
+	// Ends are tokens that config.json names as the end of a text and generation_config.json does not, which decides.
+	Ends []int32
 }
 
 // ignored are keys of generation_config.json that have no counterpart here, with the value that has no effect; null, an empty
-// list and false have none either.
+// list and false have none either. Those behind the empty line are llama.cpp's, from GGUF files.
 var ignored = map[string]string{
-	"no_repeat_ngram_size": "0", "bad_words_ids": "", "suppress_tokens": "", "begin_suppress_tokens": "", "sequence_bias": "", "stop_strings": "",
-	"forced_bos_token_id": "", "forced_eos_token_id": "", "min_length": "0", "min_new_tokens": "0", "exponential_decay_length_penalty": "",
-	"num_beams": "1", "guidance_scale": "1", "penalty_alpha": "0", "watermarking_config": "",
+	"no_repeat_ngram_size": "0", "encoder_no_repeat_ngram_size": "0", "encoder_repetition_penalty": "1", "bad_words_ids": "", "suppress_tokens": "",
+	"begin_suppress_tokens": "", "sequence_bias": "", "stop_strings": "", "forced_bos_token_id": "", "forced_eos_token_id": "", "min_length": "0",
+	"min_new_tokens": "0", "exponential_decay_length_penalty": "", "num_beams": "1", "num_return_sequences": "1", "guidance_scale": "1", "penalty_alpha": "0",
+	"watermarking_config": "", "token_healing": "", "dola_layers": "", "force_words_ids": "", "constraints": "", "max_time": "",
+
+	"penalty_repeat": "1", "xtc_probability": "0", "mirostat": "0", "sequence": "",
 }
 
 // ignoredSampling are those that have an effect where tokens are drawn.
@@ -64,8 +71,8 @@ type generationConfig struct {
 	RepetitionPenalty *float64    `json:"repetition_penalty"`
 }
 
-// readDefaults reads generation_config.json, where there is one, and the end of sequence of
-// config.json.
+// readDefaults reads generation_config.json. Where there is none config.json counts, which had such settings before, and
+// where there is one its end tokens count alone, both as in transformers; one that names none leaves those of config.json.
 func readDefaults(m *spillway.Model) (d Defaults, err error) {
 	c, err := m.Config()
 	if err != nil {
@@ -74,20 +81,24 @@ func readDefaults(m *spillway.Model) (d Defaults, err error) {
 	for _, id := range c.EOS {
 		d.StopTokens = append(d.StopTokens, int32(id))
 	}
-	if m.Folder.Generation == nil {
-		return d, nil
+	raw := m.Folder.Generation
+	d.File = hf.GenerationName
+	if raw == nil {
+		d.File = hf.ConfigName
+		if raw, err = c.Encode(); err != nil {
+			return d, err
+		}
 	}
 	var g generationConfig
-	if err := json.Unmarshal(m.Folder.Generation, &g); err != nil {
-		return d, fmt.Errorf("reading %s of %s: %w", hf.GenerationName, m.Folder.Dir, err)
+	if err := json.Unmarshal(raw, &g); err != nil {
+		return d, fmt.Errorf("reading %s of %s: %w", d.File, m.Folder.Dir, err)
 	}
-	if err := d.ignore(m.Folder.Generation, ignored); err != nil {
+	if err := d.ignore(raw, ignored); err != nil {
 		return d, err
 	}
-	for _, id := range g.EOS {
-		if !slices.Contains(d.StopTokens, id) {
-			d.StopTokens = append(d.StopTokens, id)
-		}
+	if len(g.EOS) > 0 {
+		d.Ends = slices.DeleteFunc(d.StopTokens, func(id int32) bool { return slices.Contains(g.EOS, id) })
+		d.StopTokens = g.EOS
 	}
 	set(&d, "repetition_penalty", &d.Sampler.RepetitionPenalty, g.RepetitionPenalty)
 	if g.DoSample {
@@ -96,12 +107,12 @@ func readDefaults(m *spillway.Model) (d Defaults, err error) {
 		set(&d, "top_k", &d.Sampler.TopK, g.TopK)
 		set(&d, "top_p", &d.Sampler.TopP, g.TopP)
 		set(&d, "min_p", &d.Sampler.MinP, g.MinP)
-		if err := d.ignore(m.Folder.Generation, ignoredSampling); err != nil {
+		if err := d.ignore(raw, ignoredSampling); err != nil {
 			return d, err
 		}
 	}
 	if err := d.Sampler.Check(); err != nil {
-		return d, fmt.Errorf("%s of %s: %w", hf.GenerationName, m.Folder.Dir, err)
+		return d, fmt.Errorf("%s of %s: %w", d.File, m.Folder.Dir, err)
 	}
 	return d, nil
 }

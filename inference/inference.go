@@ -144,9 +144,24 @@ func Open(s Settings) (m *Model, err error) {
 		}
 	}
 	if m.Defaults, err = readDefaults(m.Model); len(m.Defaults.Ignored) > 0 {
-		s.Notice(fmt.Sprintf("%s asks for %s, which is not done here: texts differ from those of transformers", hf.GenerationName, strings.Join(m.Defaults.Ignored, ", ")))
+		s.Notice(fmt.Sprintf("%s asks for %s, which is not done here: texts differ from those of other programs", m.Defaults.File, strings.Join(m.Defaults.Ignored, ", ")))
 	}
+	m.otherEnds()
 	return m, errors.Join(err, m.stopAsTrained())
+}
+
+// otherEnds decides on the tokens that only config.json names as the end of a text. Training puts them behind texts, so runs and
+// adapters stop there; what other programs made goes on, as in transformers, and that is said.
+func (m *Model) otherEnds() {
+	ends := slices.DeleteFunc(slices.Clone(m.Defaults.Ends), func(id int32) bool { return int64(id) >= m.Info.Vocab })
+	if len(ends) == 0 {
+		return
+	}
+	if checkpoint.Is(m.Path) || len(m.s.Adapters) > 0 {
+		m.Defaults.StopTokens = append(m.Defaults.StopTokens, ends...)
+		return
+	}
+	m.s.Notice(fmt.Sprintf("%s says that texts end with tokens %v, %s says %v, which is what counts, as in transformers", hf.ConfigName, ends, hf.GenerationName, m.Defaults.StopTokens))
 }
 
 // stopAsTrained has texts end with the token that training put behind them, where no config names one that the model knows.

@@ -39,6 +39,9 @@ func (m *Model) Windows(ctx context.Context, r *recipe.Recipe, tokens int) (Eval
 	if err != nil {
 		return Evaluation{}, err
 	}
+	if n := m.specials(ids) - m.specials(none); n > 0 {
+		m.s.Notice(fmt.Sprintf("%d special tokens are written out in the text: here they are those tokens, llama-perplexity cuts them as other text, so that its number differs", n))
+	}
 	w := &windows{ids: ids, length: tokens}
 	if len(none) > 0 {
 		w.begin = none[:1]
@@ -55,6 +58,20 @@ func (m *Model) Windows(ctx context.Context, r *recipe.Recipe, tokens int) (Eval
 		n := int64(tokens)
 		return train.NewTokens(l), finetune.Summary{Documents: w.Len(), Tokens: n * w.Len(), LossTokens: (n - int64(w.first())) * w.Len(), Longest: tokens}, nil
 	})
+}
+
+// specials counts special tokens.
+func (m *Model) specials(ids []int32) (n int) {
+	tok, err := m.Tokenizer()
+	if err != nil {
+		return 0
+	}
+	for _, id := range ids {
+		if tok.Special(id) {
+			n++
+		}
+	}
+	return n
 }
 
 // wholeText reads the files of a recipe as one text.
