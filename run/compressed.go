@@ -10,6 +10,7 @@ import (
 	"spillway/dtype"
 	"spillway/nn"
 	"spillway/plan"
+	"spillway/planner"
 	"spillway/quant"
 	"spillway/spec"
 	"spillway/units"
@@ -41,11 +42,23 @@ func ParseCompression(text string) (Compression, error) {
 	return CompressAuto, fmt.Errorf("compressing weights: %q; it is %s", text, strings.Join(Compressions, ", "))
 }
 
-// planCompressed is Plan with linear weights compressed, of those that can be; nil where none are to be.
-func (m *Model) planCompressed(o Options) (*Run, error) {
+// lacking is a plan that does not fit, and the options it was asked for with.
+type lacking struct {
+	*planner.FitError
+	options Options
+}
+
+// less says whether it needs less than another that does not fit.
+func (l *lacking) less(than *planner.FitError) bool {
+	return l.Tier == than.Tier && l.Needed < than.Needed
+}
+
+// planCompressed is Plan with linear weights compressed, of those that can be; nil where none are to be, with what is lacking where that
+// is memory.
+func (m *Model) planCompressed(o Options) (*Run, *lacking, error) {
 	on := o.CompressWeights == CompressOn
 	if o.CompressWeights == CompressOff || o.interleaved {
-		return nil, nil
+		return nil, nil, nil
 	}
 	err := m.refusesCompression(o)
 	woven, stay := o, ""
@@ -69,11 +82,16 @@ func (m *Model) planCompressed(o Options) (*Run, error) {
 		if on {
 			r.Notices = append(slices.Clone(r.Notices), r.aboutCompressed(stay))
 		}
-		return r, nil
+		return r, nil, nil
 	case on:
-		return nil, err
+		return nil, nil, err
 	}
-	return nil, nil
+	var fit *planner.FitError
+	if errors.As(err, &fit) {
+		woven.tries = o.tries
+		return nil, &lacking{fit, woven}, nil
+	}
+	return nil, nil, nil
 }
 
 // refusesCompression says why compressed weights would have no effect; nil where they may have one.

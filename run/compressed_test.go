@@ -3,11 +3,13 @@ package run_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +22,7 @@ import (
 	"spillway/generate"
 	"spillway/hf"
 	"spillway/plan"
+	"spillway/planner"
 	"spillway/quant"
 	"spillway/run"
 )
@@ -187,6 +190,27 @@ func TestWeightsThatDoNotFitAreHeldAsTheyAre(t *testing.T) {
 				t.Error("other logits than with weights in bf16")
 			}
 		})
+	}
+}
+
+// Where nothing fits, what the smallest plan needs is that of compressed weights, where those need less, and changes that fit are
+// those for them.
+func TestTheSmallestPlanHasCompressedWeights(t *testing.T) {
+	needsCompressed(t)
+	m := open(t, "tiny-llama")
+	lack := func(c run.Compression) *planner.FitError {
+		o := compressing(c)
+		o.On, o.Machine, o.Budget = []device.Device{openDevice(t)}, parse(t, "cpu:1GiB,host:4GiB"), 1000
+		_, err := m.Plan(o)
+		var fit *planner.FitError
+		if !errors.As(err, &fit) {
+			t.Fatalf("%q: %v", c, err)
+		}
+		return fit
+	}
+	on, off, auto := lack(run.CompressOn), lack(run.CompressOff), lack(run.CompressAuto)
+	if on.Needed >= off.Needed || auto.Needed != on.Needed || !reflect.DeepEqual(auto.Options, on.Options) {
+		t.Errorf("%d bytes are needed in 12 bits, %d in 16; by itself it says %d, %v", on.Needed, off.Needed, auto.Needed, auto.Options)
 	}
 }
 

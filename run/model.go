@@ -413,7 +413,7 @@ func (m *Model) ownValues(params []spec.Param, isNew func(param string) bool) (w
 		return nil, fmt.Errorf("%w; or open its %s to start from random weights", err, hf.ConfigName)
 	}
 	if err := errors.Join(stored.Check(m.Folder.Config), stored.CheckActivations(m.Folder.Config)); err != nil {
-		return nil, fmt.Errorf("opening %s: %w", m.Folder.Dir, err)
+		return nil, fmt.Errorf("opening %s: %w", m.Folder.Path, err)
 	}
 	missing, _ := named(params, func(p spec.Param) bool {
 		return isNew(p.Name) && !slices.ContainsFunc(m.Info.FileNames(p.Name), func(name string) bool {
@@ -423,7 +423,7 @@ func (m *Model) ownValues(params []spec.Param, isNew func(param string) bool) (w
 	})
 	held, err := weights.FromSource(m.Folder, m.Info, slices.DeleteFunc(slices.Clone(params), func(p spec.Param) bool { return missing(p.Name) }))
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", m.Folder.Dir, err)
+		return nil, fmt.Errorf("opening %s: %w", m.Folder.Path, err)
 	}
 	return weights.Join(missing, random, held), nil
 }

@@ -32,9 +32,20 @@ import (
 // read where that fits, since multiplying by their codes takes longer there. Weights in bf16 are held in
 // 12 bits each where that is faster, see Compression.
 func (m *Model) Plan(o Options) (*Run, error) {
-	if r, err := m.planCompressed(o); r != nil || err != nil {
+	r, lacking, err := m.planCompressed(o)
+	if r != nil || err != nil {
 		return r, err
 	}
+	r, err = m.planUncompressed(o)
+	var tooLarge *planner.FitError
+	if lacking != nil && errors.As(err, &tooLarge) && lacking.less(tooLarge) {
+		return lacking.options.withinDriver(m.plan) // the same again, with changes that fit
+	}
+	return r, err
+}
+
+// planUncompressed is Plan with weights in 16 bits.
+func (m *Model) planUncompressed(o Options) (*Run, error) {
 	if m.interleaves(o) {
 		woven := o
 		woven.interleaved, woven.decoded, woven.tries = true, true, true
