@@ -570,6 +570,38 @@ func TestChoosingFiles(t *testing.T) {
 	sameFiles(t, got.Dir, h, "m-Q8_0-00001-of-00002.gguf", "m-Q8_0-00002-of-00002.gguf")
 }
 
+// The weights of a model are fetched once, in the files that transformers takes: not as other programs or in other types have them too.
+func TestWeightsAreFetchedOnce(t *testing.T) {
+	for files, want := range map[string]string{
+		"model.safetensors consolidated.safetensors model.fp16.safetensors pytorch_model.bin":                                                                                                   "model.safetensors",
+		"model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json consolidated.safetensors pytorch_model.bin.index.json pytorch_model-00001-of-00001.bin": "model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json",
+		"model.safetensors model.safetensors.index.json model-00001-of-00001.safetensors":                                                                                                       "model.safetensors", // as transformers, which looks for one file first
+		"model.safetensors.index.json a-1.safetensors a-2.safetensors":                                                                                                                          "a-1.safetensors a-2.safetensors model.safetensors.index.json",
+		"adapter_model.safetensors adapter_model.bin":                                                                                                                                           "adapter_model.safetensors",
+		"model.safetensors adapter_model.safetensors":                                                                                                                                           "adapter_model.safetensors model.safetensors",
+		"consolidated.safetensors":                 "consolidated.safetensors",
+		"pytorch_model.bin pytorch_model.fp16.bin": "pytorch_model.bin",
+		"pytorch_model.fp16.bin":                   "pytorch_model.fp16.bin",
+		"adapter_model.bin training_args.bin":      "adapter_model.bin",
+		"sub/model.safetensors pytorch_model.bin":  "pytorch_model.bin",
+	} {
+		all := map[string][]byte{"config.json": []byte("{}"), "README.md": []byte("x")}
+		for name := range strings.FieldsSeq(files) {
+			all[name] = []byte(name)
+		}
+		h := newHub(t, all)
+		got, err := pull(t, Options{})
+		if err != nil {
+			t.Fatalf("%s: %v", files, err)
+		}
+		there := append(strings.Fields(want), "config.json")
+		sameFiles(t, got.Dir, h, there...)
+		if got.Files != len(there) {
+			t.Errorf("%s: %d files, want %s and config.json", files, got.Files, want)
+		}
+	}
+}
+
 func TestNames(t *testing.T) {
 	for name, want := range map[string]string{"org/name": "org/name", "Qwen/Qwen2.5-0.5B@v1": "Qwen/Qwen2.5-0.5B@v1", "a/b@main": "a/b"} {
 		if m, ok := ParseName(name); !ok || m.String() != want {

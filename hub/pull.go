@@ -390,11 +390,21 @@ func (p *puller) refusal(r *http.Response) error {
 
 var errRange = errors.New("the hub has fewer bytes than are here already")
 
-// Kinds of files: what a model is described by, and weights, of which the first kind that is
-// there is fetched.
+// described are the files that say what a model is. weights are kinds of files with weights, of which the first that there is is
+// fetched, by its first pattern: many models have theirs several times, in other types or for other programs. Their order is that in which
+// transformers looks for them.
 var (
-	described = []string{"config.json", "generation_config.json", "tokenizer*", "vocab.json", "vocab.txt", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*", "additional_chat_templates/*.jinja", "adapter_config.json", "*.index.json"}
-	weights   = [][]string{{"*.safetensors"}, {"*.gguf"}, {"pytorch_model*.bin", "adapter_model.bin"}}
+	described = []string{"config.json", "generation_config.json", "tokenizer*", "vocab.json", "vocab.txt", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*", "additional_chat_templates/*.jinja", "adapter_config.json"}
+	weights   = [][]string{
+		{"model.safetensors", "adapter_model.safetensors"},
+		{"model-*-of-*.safetensors", "model.safetensors.index.json", "adapter_model.safetensors"},
+		{"*.safetensors", "*.safetensors.index.json"},
+		{"*.gguf"},
+		{"pytorch_model.bin", "adapter_model.bin"},
+		{"pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json", "adapter_model.bin"},
+		{"pytorch_model*.bin", "pytorch_model*.bin.index.json"},
+		{"adapter_model.bin"},
+	}
 )
 
 // choose picks the files to fetch: those that patterns name, or what the model is described
@@ -422,14 +432,14 @@ func choose(all []file, patterns []string) (list []file, err error) {
 				return nil, fmt.Errorf("the model has no file %q; it has %s", p, shortList(all))
 			}
 		}
-		return matching(append(slices.Clone(described), patterns...)), nil
+		return matching(slices.Concat(described, []string{"*.index.json"}, patterns)), nil
 	}
 	list = matching(described)
 	for _, kind := range weights {
-		found := matching(kind)
-		if len(found) == 0 {
+		if len(matching(kind[:1])) == 0 {
 			continue
 		}
+		found := matching(kind)
 		if models := ggufModels(found); len(models) > 1 {
 			return nil, fmt.Errorf("it has %d models in GGUF files, %s; choose with --file, such as --file '*Q4_K_M*'", len(models), strings.Join(models, ", "))
 		}
