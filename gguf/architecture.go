@@ -33,10 +33,23 @@ var models = map[string]kindOfModel{
 	"qwen3": {"qwen3", "Qwen3ForCausalLM", false, false},
 }
 
+// otherKinds are files that are no models, by what they call themselves, with what to do.
+var otherKinds = map[string]string{
+	"adapter": "an adapter of llama.cpp for one: give the adapter's folder as PEFT has it, with --adapter, or a model that it is merged into",
+	"mmproj":  "the part of one that sees or hears: name the file of the model that reads text",
+	"imatrix": "statistics that a model is quantized with: name the file of the model",
+}
+
 // architectureOf finds the architecture of a file, and refuses what would compute something
 // else than the file means.
 func architectureOf(m Metadata) (*architecture, error) {
+	if kind := m.textOr("general.type", "model"); otherKinds[kind] != "" {
+		return nil, fmt.Errorf("it is no model but %s", otherKinds[kind])
+	}
 	a := &architecture{name: m.textOr("general.architecture", "")}
+	if a.name == "clip" { // of files that do not say their kind
+		return nil, fmt.Errorf("it is no model but %s", otherKinds["mmproj"])
+	}
 	known := false
 	if a.kind, known = models[a.name]; !known {
 		return nil, fmt.Errorf("its architecture is %q; read are %s", a.name, strings.Join(slices.Sorted(maps.Keys(models)), ", "))
@@ -99,6 +112,9 @@ func (a *architecture) checkKeys(m Metadata) error {
 			if err := m.checkKind(key, rest); err != nil {
 				return err
 			}
+			continue
+		}
+		if rest == "attention.causal" && m[key] == true { // as all are that are read
 			continue
 		}
 		if neutral, ok := neutralKeys[rest]; ok && m.floatOr(key, neutral) == neutral {

@@ -35,6 +35,12 @@ func TestScalingOfPositions(t *testing.T) {
 		"a factor as a text":  {metadata: gguf.Metadata{"llama.rope.scaling.factor": "4"}, refused: `llama.rope.scaling.factor is "4", a number is needed`},
 		"a type as a number":  {metadata: gguf.Metadata{"llama.rope.scaling.type": int64(2)}, refused: "llama.rope.scaling.type is 2, a text is needed"},
 		"heads as a text":     {metadata: gguf.Metadata{"llama.attention.head_count": "2"}, refused: `llama.attention.head_count is "2", a number is needed`},
+		"causal":              {metadata: gguf.Metadata{"llama.attention.causal": true}, kind: "default"},
+		"not causal":          {metadata: gguf.Metadata{"llama.attention.causal": false}, refused: "llama.attention.causal = false, which is not understood"},
+		"an adapter":          {metadata: gguf.Metadata{"general.type": "adapter"}, refused: "it is no model but an adapter of llama.cpp"},
+		"a projector":         {metadata: gguf.Metadata{"general.type": "mmproj", "general.architecture": "clip"}, refused: "name the file of the model that reads text"},
+		"an old projector":    {metadata: gguf.Metadata{"general.architecture": "clip"}, refused: "name the file of the model that reads text"},
+		"a model":             {metadata: gguf.Metadata{"general.type": "model"}, kind: "default"},
 		"experts":             {metadata: gguf.Metadata{"llama.expert_count": int64(4)}, refused: "llama.expert_count = 4, which is not understood"},
 	} {
 		t.Run(name, func(t *testing.T) {
