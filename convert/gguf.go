@@ -183,12 +183,16 @@ func (w *ggufModel) ends(from *hf.Folder) error {
 			TopK        *int64      `json:"top_k"`
 			TopP        *float64    `json:"top_p"`
 			MinP        *float64    `json:"min_p"`
+			Penalty     *float64    `json:"repetition_penalty"`
 		}
 		if err := json.Unmarshal(from.Generation, &more); err != nil {
 			return fmt.Errorf("reading %s of %s: %w", hf.GenerationName, from.Dir, err)
 		}
 		for _, id := range more.EOS {
 			ends = append(ends, int(id))
+		}
+		if p := or(more.Penalty, 1); p != 1 { // the penalty that a file can have is of the last tokens of a text
+			w.notices = append(w.notices, fmt.Sprintf("%s has repetition_penalty %v, for which a GGUF file has no place", hf.GenerationName, p))
 		}
 		if more.DoSample { // with the values that transformers has where some are not given, since llama.cpp has others
 			w.metadata.Sampling(map[string]any{

@@ -124,8 +124,8 @@ func TestGGUFSampling(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for settings, want := range map[string]string{
 		`{"do_sample":true,"temperature":0.6,"top_k":20,"top_p":0.95,"min_p":0.05}`: `{"do_sample":true,"min_p":0.05,"temperature":0.6,"top_k":20,"top_p":0.95}`,
-		`{"do_sample":true}`:                    `{"do_sample":true,"min_p":0,"temperature":1,"top_k":50,"top_p":1}`,
-		`{"do_sample":false,"temperature":0.6}`: `{}`,
+		`{"do_sample":true}`: `{"do_sample":true,"min_p":0,"temperature":1,"top_k":50,"top_p":1}`,
+		`{"do_sample":false,"temperature":0.6,"repetition_penalty":1.05}`: `{}`,
 	} {
 		dir, path := filepath.Join(t.TempDir(), "model"), filepath.Join(t.TempDir(), "model.gguf")
 		if err := os.CopyFS(dir, os.DirFS("../testdata/reference/llama")); err != nil {
@@ -139,8 +139,12 @@ func TestGGUFSampling(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer from.Close()
-		if _, err := convert.GGUF(t.Context(), from, path, "f32", convert.Options{}); err != nil {
+		r, err := convert.GGUF(t.Context(), from, path, "f32", convert.Options{})
+		if err != nil {
 			t.Fatal(err)
+		}
+		if lost := strings.Contains(settings, "penalty"); lost != strings.Contains(strings.Join(r.Notices, " "), "repetition_penalty 1.05") {
+			t.Errorf("%s: notices %q", settings, r.Notices)
 		}
 		back, err := hf.Open(path)
 		if err != nil {
