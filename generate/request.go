@@ -189,9 +189,16 @@ func (r *Request) check(e Engine, t *tokenizer.Tokenizer) error {
 }
 
 // LengthError says that a prompt and what is to be added are more than the context.
-type LengthError struct{ Prompt, New, Context int }
+type LengthError struct {
+	Prompt, New, Context int
+	Most                 int // the longest context that the model was made for, 0 where that is not known
+}
 
 func (e *LengthError) Error() string {
-	return fmt.Sprintf("the prompt has %d tokens and %d more are wanted, together %d; the context is %d: give --context %d, fewer --max-new-tokens, or a shorter prompt",
-		e.Prompt, e.New, e.Prompt+e.New, e.Context, e.Prompt+e.New)
+	need := e.Prompt + e.New
+	s := fmt.Sprintf("the prompt has %d tokens and %d more are wanted, together %d; the context is %d", e.Prompt, e.New, need, e.Context)
+	if e.Most > 0 && need > e.Most {
+		return s + fmt.Sprintf(", and the model was made for %d: give fewer --max-new-tokens or a shorter prompt", e.Most)
+	}
+	return s + fmt.Sprintf(": give --context %d, fewer --max-new-tokens, or a shorter prompt", need)
 }

@@ -265,12 +265,23 @@ func (m *Model) load(ctx context.Context, job *spillway.Run) error {
 
 // Generate begins to carry out a request.
 func (e *Engine) Generate(r generate.Request) (*generate.Generation, error) {
-	return generate.New(e.Engine, e.tokenizer, r)
+	g, err := generate.New(e.Engine, e.tokenizer, r)
+	return g, e.Model.tooLong(err)
+}
+
+// tooLong adds to an error about lengths what the model was made for.
+func (m *Model) tooLong(err error) error {
+	var long *generate.LengthError
+	if errors.As(err, &long) {
+		long.Most = int(m.Info.Context)
+	}
+	return err
 }
 
 // Batch begins to carry out many requests, several at once.
 func (e *Engine) Batch(list []generate.Request) (*generate.Batch, error) {
-	return generate.NewBatch(e.Engine, e.tokenizer, list)
+	b, err := generate.NewBatch(e.Engine, e.tokenizer, list)
+	return b, e.Model.tooLong(err)
 }
 
 // PredictedPeak and MeasuredPeak are bytes of device memory.

@@ -210,7 +210,7 @@ func (o *generateFlags) fit(m *inference.Model, r *generate.Request, longest int
 	need := int64(longest + max(r.MaxNewTokens, 1))
 	switch {
 	case o.context > 0 && need > o.context:
-		return 0, usageError{&generate.LengthError{Prompt: longest, New: max(r.MaxNewTokens, 1), Context: int(o.context)}}
+		return 0, usageError{&generate.LengthError{Prompt: longest, New: max(r.MaxNewTokens, 1), Context: int(o.context), Most: int(m.Info.Context)}}
 	case o.context == 0 && r.MaxNewTokens > 0:
 		return need, nil
 	}
