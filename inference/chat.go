@@ -32,7 +32,10 @@ func (m *Model) Template() (*chat.Template, error) {
 		t, err = chat.Open(m.Folder.Dir)
 	}
 	if errors.Is(err, chat.ErrNoTemplate) {
-		return nil, fmt.Errorf("%s cannot hold a conversation: %w in its folder; name one with --chat-template, or use generate, which continues texts", m.Name, err)
+		if errors.Unwrap(err) == chat.ErrNoTemplate { // the file where it was looked for last says nothing
+			err = chat.ErrNoTemplate
+		}
+		return nil, fmt.Errorf("%s cannot hold a conversation: %w; name one with --chat-template, or use generate, which continues texts", m.Name, err)
 	}
 	return t, err
 }
@@ -235,11 +238,17 @@ func WriteMessages(w io.Writer, list []Message) error {
 	return json.NewEncoder(w).Encode(conversationFile{Messages: list})
 }
 
-// ReadMessages reads a conversation that WriteMessages wrote.
+// ReadMessages reads a conversation that WriteMessages wrote. What it would lose, such as calls of tools or a second conversation, is
+// an error.
 func ReadMessages(r io.Reader) ([]Message, error) {
 	var f conversationFile
-	if err := json.NewDecoder(io.LimitReader(r, maxConversation)).Decode(&f); err != nil {
-		return nil, fmt.Errorf("reading a conversation: %w", err)
+	from := json.NewDecoder(io.LimitReader(r, maxConversation))
+	from.DisallowUnknownFields()
+	if err := from.Decode(&f); err != nil {
+		return nil, fmt.Errorf("reading a conversation of messages with role and content: %w", err)
+	}
+	if from.More() {
+		return nil, errors.New("reading a conversation: there is something behind the first; give each a file of its own")
 	}
 	if len(f.Messages) == 0 {
 		return nil, errors.New("reading a conversation: it has no messages")

@@ -308,10 +308,21 @@ func (t *chatter) answer(ctx context.Context, text string) error {
 	if _, err := io.WriteString(t.sh.out, "\n"); err != nil {
 		return err
 	}
+	if t.terminal && last.End == string(generate.Length) {
+		fmt.Fprintln(t.sh.err, t.cutShort(s))
+	}
 	if t.stats {
 		writeStatistics(t.sh.err, t.engine, s, 1, t.draft)
 	}
 	return nil
+}
+
+// cutShort says why an answer has no end.
+func (t *chatter) cutShort(s generate.Statistics) string {
+	if full := t.engine.Context(); s.PromptTokens+s.NewTokens >= full {
+		return fmt.Sprintf("(cut: the context of %s tokens is full; /clear begins a new conversation)", grouped(int64(full)))
+	}
+	return fmt.Sprintf("(cut after %s tokens; /set max-new-tokens 0 sets no limit)", grouped(int64(s.NewTokens)))
 }
 
 // command carries out a line that begins with a slash. It may give a question to answer.
@@ -405,7 +416,7 @@ func (t *chatter) save(name string) error {
 		return errors.New("/save FILE: give the name of a file")
 	}
 	if _, err := readConversation(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is there and is no conversation; give another name", name)
+		return fmt.Errorf("%s is there and is no conversation that /save wrote, alone; give another name", name)
 	}
 	if err := vfs.Replace(vfs.OS, name, func(w io.Writer) error { return inference.WriteMessages(w, t.chat.Messages()) }); err != nil {
 		return fmt.Errorf("saving the conversation: %w", err)

@@ -6,16 +6,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"spillway/dtype"
 	"spillway/eventlog"
+	"spillway/gguf"
 	"spillway/inference"
 	"spillway/internal/reference"
+	"spillway/internal/vfs"
+	"spillway/shape"
+	"spillway/tensorfile"
 )
 
 // commandWith runs a command line with something on standard input.
@@ -304,6 +311,40 @@ func vocabOf(n int) string {
 	return strings.Join(list, ",")
 }
 
+// A prompt as long as the model was made for leaves no room, and a longer context, which would be refused, is not what the error names.
+func TestPromptsAsLongAsTheContext(t *testing.T) {
+	sandbox(t)
+	const made = 64
+	for n, fits := range map[int]bool{made - 1: true, made: false} {
+		ids := strings.TrimSuffix(strings.Repeat("5,", n), ",")
+		for _, more := range []string{"0", "1"} {
+			r := commandWith(t, "", "generate", "./model", "--tokens", ids, "--max-new-tokens", more, "--json")
+			if (r.code == exitOK) != fits || strings.Contains(r.err, "--context "+strconv.Itoa(n+1)) {
+				t.Errorf("a prompt of %d tokens and %s more: %+v", n, more, r)
+			}
+		}
+	}
+	if r := commandWith(t, "", "generate", "./model", "--tokens", "5,5,5,5", "--max-new-tokens", "8", "--context", "8"); !strings.Contains(r.err, "give --context 12") {
+		t.Errorf("a context that may be longer: %+v", r)
+	}
+}
+
+// What is wrong with a GGUF file is said of the file, not of the folder in the cache that its small files are in.
+func TestErrorsNameTheGGUFFile(t *testing.T) {
+	sandbox(t)
+	m := gguf.Metadata{
+		"general.architecture": "llama", "llama.attention.head_count": int64(2), "llama.embedding_length": int64(8), "llama.feed_forward_length": int64(8),
+		"llama.block_count": int64(1), "llama.context_length": int64(64), "llama.attention.layer_norm_rms_epsilon": 1e-5,
+	}
+	embedding := tensorfile.Output{Name: "token_embd.weight", Type: dtype.F32, Shape: shape.Of(4, 8), Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4*4*8)); return err }}
+	if err := gguf.Write(vfs.OS, "half.gguf", m, []tensorfile.Output{embedding}); err != nil {
+		t.Fatal(err)
+	}
+	if r := commandWith(t, "", "generate", "half.gguf", "--tokens", "1"); r.code != exitFailed || !strings.Contains(r.err, "opening half.gguf: the folder lacks") {
+		t.Errorf("%+v", r)
+	}
+}
+
 // Models that do not generate are refused by name.
 func TestEncodersAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"generate", "--prompt", "a"}, {"generate", "--tokens", "1"}, {"chat"}, {"eval", "--data", "generate_test.go"}} {
@@ -370,6 +411,17 @@ func TestChatOnAPipe(t *testing.T) {
 	}
 	if again := talk("why\n", "--max-new-tokens", "4", "--load", "talk.json"); len(again) != 1 || again[0].Text != two[1].Text || again[0].Prompt != two[1].Prompt {
 		t.Errorf("a conversation that was saved goes on with %+v, want %+v", again, two[1])
+	}
+	// Data with more than one conversation are not replaced by one.
+	data := strings.Repeat(`{"messages": [{"role": "user", "content": "a"}]}`+"\n", 2)
+	if err := os.WriteFile("data.jsonl", []byte(data), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := commandWith(t, "hi\n/save data.jsonl\n", "chat", "./model", "--max-new-tokens", "1"); r.code != exitFailed || !strings.Contains(r.err, "give another name") {
+		t.Errorf("saving over data: %+v", r)
+	}
+	if raw, err := os.ReadFile("data.jsonl"); err != nil || string(raw) != data {
+		t.Errorf("the data are now %q (%v)", raw, err)
 	}
 	if got := talk("hi\n/clear\nhi\n", "--max-new-tokens", "4"); got[0].Text != got[1].Text || got[1].Prompt != got[0].Prompt {
 		t.Errorf("after /clear: %+v", got)

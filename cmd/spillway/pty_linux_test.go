@@ -139,6 +139,7 @@ func TestChatInATerminal(t *testing.T) {
 	x.wait(waiting)
 	x.resize(30)
 	x.write("größe 漢字x\x7f\x1b[D\x1b[D" + "é" + "\x05 😀\xff\r")
+	x.wait("(cut after 3 tokens; /set max-new-tokens 0 sets no limit)")
 	x.wait(waiting)
 	x.write(strings.Repeat("x", 4500) + "\r") // more than a terminal takes as a line by itself
 	x.wait(waiting)
