@@ -43,13 +43,13 @@ func (p *Plan) WaysOut(m *spillway.Model, o spillway.Options, fit *planner.FitEr
 		if !m.MayFit(changed) {
 			return false
 		}
-		job, err := m.TryPlan(changed)
+		f, err := m.Fits(changed)
 		if err != nil {
 			return false
 		}
-		r := job.Options
-		list = append(list, planner.FitOption{Change: strings.Join(flags, " "), Peak: job.Plan.Peak(), MicroBatchSize: r.MicroBatchSize, Seq: r.Seq, MicroBatches: r.MicroBatches,
-			Device: job.Plan.Devices[0].Budget, Host: int64(changed.Machine.Host.Usable)})
+		r := f.Options
+		list = append(list, planner.FitOption{Change: strings.Join(flags, " "), Peak: f.Peak, MicroBatchSize: r.MicroBatchSize, Seq: r.Seq, MicroBatches: r.MicroBatches,
+			Device: f.Device, Host: int64(changed.Machine.Host.Usable)})
 		return true
 	}
 	if o.Task == spillway.Generate {

@@ -180,7 +180,8 @@ type Options struct {
 	// compressedWeights names those of them that are held in 12 bits, see Compression.
 	compressedWeights map[string]bool
 	left              *placement.Memory // what another run leaves; nil is everything
-	tries             bool              // nothing else is planned where nothing fits
+	tries             bool              // it is asked whether a plan fits, and nothing else is planned where none does
+	refuses           bool              // nothing else is planned where nothing fits
 	scratch           bool              // Disk is a folder of the run's own, removed at its end
 	context           int64             // bytes of a GPU that an earlier plan took beyond what was expected
 }

@@ -195,6 +195,64 @@ func (r Request) MayFit(b Batch) (bool, error) {
 	return false, nil
 }
 
+// Fits finds out whether a batch fits, in the first number of micro-batches for which a plan does, and what that plan takes. No
+// fast plan is looked for, so it is much quicker than PlanBatch, and says nothing of time. Where none fits, the error is a
+// *goal.FitError.
+func (r Request) Fits(b Batch) (q Request, peak map[plan.Tier]int64, err error) {
+	cuts := []cut{{Request: r}}
+	if n := int64(b.MicroBatches); n > 0 {
+		cuts[0].Goal.MicroBatches, cuts[0].MicroBatchSize = b.MicroBatches, b.Size/n
+	} else if cuts, err = r.cuts(b.Size); err != nil {
+		return r, nil, err
+	}
+	var lacks error
+	for _, c := range cuts {
+		if c.model == nil {
+			if c.model, err = c.Trace(c.MicroBatchSize, c.Seq); err != nil {
+				return r, nil, err
+			}
+		}
+		few := c
+		few.Goal.MicroBatches = min(c.Goal.MicroBatches, max(c.Site.Devices, 2))
+		if few.Goal.MicroBatches < c.Goal.MicroBatches { // plans of many are long
+			if _, err = few.smallest(); err != nil {
+				lacks = cmp.Or(lacks, err)
+				continue
+			}
+		}
+		for _, rounds := range c.rounds() {
+			c.Goal.Bounds.Rounds = rounds
+			if peak, err = c.smallest(); err == nil {
+				return c.Request, peak, nil
+			}
+			lacks = cmp.Or(lacks, err)
+		}
+	}
+	return r, nil, lacks
+}
+
+// smallest is what the smallest plan of a cut takes, where it fits.
+func (c cut) smallest() (map[plan.Tier]int64, error) {
+	l, err := layout.New(c.model, c.Goal, c.Site)
+	if err != nil {
+		return nil, err
+	}
+	_, peak, err := search.Smallest(l)
+	return peak, err
+}
+
+// rounds lists in how many rounds the micro-batches of a cut may pass the blocks, the fewest first.
+func (c cut) rounds() []int {
+	list := []int{c.Goal.Bounds.Rounds}
+	if c.Goal.Optimizer == nil {
+		return list
+	}
+	for n := 2; n/2 < c.Goal.MicroBatches; n *= 2 {
+		list = append(list, min(n, c.Goal.MicroBatches))
+	}
+	return list
+}
+
 // make plans a cut, if a few of its micro-batches fit at all: that is quickly found out, while
 // plans of many are long.
 func (c cut) make() (*plan.Plan, *goal.FitError, error) {

@@ -15,7 +15,6 @@
 package search
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -129,22 +128,6 @@ func (s *search) allLines() (lines []strategy.Line) {
 	return slices.Concat(lines, rest, alone)
 }
 
-// findSmallest finds the candidate that lacks least memory, now that it is known that none
-// fits.
-func (s *search) findSmallest() error {
-	for _, a := range s.tried {
-		if err := s.fit(a.candidate); err != nil {
-			return err
-		}
-		c, err := s.leastOfHost(a.Line, a.candidate)
-		if err != nil {
-			return err
-		}
-		s.noteSmallest(c)
-	}
-	return s.measureExactly(s.smallest)
-}
-
 // try forecasts what comes of a line.
 func (s *search) try(f strategy.Line) error {
 	f, smallest, err := s.withinHost(f, nil)
@@ -189,14 +172,6 @@ func (s *search) outcome(f strategy.Line, smallest *candidate) (*candidate, erro
 		return smallest, nil
 	}
 	return s.firstThatFits(f, first, smallest)
-}
-
-// noteSmallest remembers the candidate that lacks least of a device, and among those that lack
-// nothing of it, least of the host or the disk.
-func (s *search) noteSmallest(c *candidate) {
-	if s.smallest == nil || cmp.Or(cmp.Compare(max(c.lacks(), 0), max(s.smallest.lacks(), 0)), cmp.Compare(s.lack(c.demand), s.lack(s.smallest.demand))) < 0 {
-		s.smallest = c
-	}
 }
 
 // time forecasts a candidate that fits, unless its lower bound already takes longer than the
