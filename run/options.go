@@ -169,6 +169,8 @@ type Options struct {
 	DeviceMap *placement.Map
 	// Choose makes every choice by itself, without a search.
 	Choose func(slabs, blocks int) strategy.Choice
+	// Watch hears of all that is tried while a plan is looked for, see planner.Goal; an error ends that.
+	Watch func(tried string) error
 
 	// CompressWeights: linear weights in bf16 are held in 12 bits each, exactly, by a CPU that infers or generates.
 	CompressWeights Compression

@@ -140,8 +140,8 @@ type Fitting struct {
 	Device  int64 // bytes that plans may take of the first device
 }
 
-// Fits finds out whether TryPlan finds a plan. Where it can it looks for no fast one, and is much quicker; where nothing fits,
-// the error is a *planner.FitError.
+// Fits finds out whether TryPlan finds a plan; if not, the error is not nil. Where it can it looks for no fast one, and is much
+// quicker.
 func (m *Model) Fits(o Options) (Fitting, error) {
 	q, err := m.ask(o.trying())
 	if err != nil {
@@ -162,21 +162,10 @@ func (m *Model) Fits(o Options) (Fitting, error) {
 	return Fitting{o, peak, r.Site.DeviceBudget(0)}, nil
 }
 
-// trying are options of which nobody is told what would fit instead.
+// trying are options for which nothing else is planned where nothing fits.
 func (o Options) trying() Options {
 	o.tries = true
 	return o
-}
-
-// MayFit is false where TryPlan would find that nothing fits, and takes less time to say so. What
-// else may be wrong with options TryPlan says.
-func (m *Model) MayFit(o Options) bool {
-	q, err := m.ask(o)
-	if err != nil || q.options.Task == Generate || q.options.DeviceMap != nil || q.options.Choose != nil || q.options.PreferDataParallel {
-		return true
-	}
-	fits, err := q.Request.MayFit(planner.Batch{Size: q.options.BatchSize, MicroBatches: q.options.MicroBatches})
-	return fits || err != nil
 }
 
 // UsePlan makes a run of a plan that was made before, without a search. The sizes of its

@@ -15,6 +15,7 @@
 package search
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -28,6 +29,39 @@ import (
 // Make finds the fastest plan that fits the site. The model must be traced for the
 // micro-batch wanted. When nothing fits the error is a *goal.FitError.
 func Make(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
+	p, err := makeOn(m, g, site)
+	if err != nil || site.Devices < 2 || g.Constraints.Parallelism != "" || len(g.Constraints.Places) > 0 {
+		return p, err
+	}
+	return oneAlone(p, m, g, site)
+}
+
+// oneAlone is a plan for several devices, or where that is faster, one for one of them alone: a search for several tries little
+// of what one can do.
+func oneAlone(p *plan.Plan, m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
+	site.Devices = 1
+	b, err := layout.New(m, g, site)
+	if err != nil {
+		return p, nil // such as bounds that rule one out
+	}
+	if least, err := LeastSeconds(b); err != nil || least >= p.Forecast.StepSeconds {
+		return p, err
+	}
+	alone, err := makeOn(m, g, site)
+	var misfit *goal.FitError
+	switch {
+	case errors.As(err, &misfit):
+		return p, nil
+	case err != nil:
+		return nil, err
+	}
+	if alone.Forecast.StepSeconds < worthwhile*p.Forecast.StepSeconds {
+		return alone, nil
+	}
+	return p, nil
+}
+
+func makeOn(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	b, err := layout.New(m, g, site)
 	if err != nil {
 		return nil, err

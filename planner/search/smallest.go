@@ -94,10 +94,26 @@ func (s *search) leastShortage(a attempt) (shortage, error) {
 	return least, nil
 }
 
-// Smallest is a plan that fits, or where none does one that lacks least. A line fits if its smallest choice does for which
-// the host has memory; the smallest lines come last. No fast plan is looked for, so it is quick.
-func Smallest(b *layout.Layout) (fits bool, peak map[plan.Tier]int64, misfit error) {
+// Fitting is what a plan takes that fits, nil where none does. A line fits if its smallest choice does for which the host has
+// memory; the smallest lines come last. No fast plan is looked for, so it is quick.
+func Fitting(b *layout.Layout) (map[plan.Tier]int64, error) {
+	return newSearch(newTarget(b).itself()).fitting()
+}
+
+// AnyFits is nil when some choice fits, else a *goal.FitError.
+func AnyFits(b *layout.Layout) error {
 	s := newSearch(newTarget(b).itself())
+	if peak, err := s.fitting(); peak != nil || err != nil {
+		return err
+	}
+	if err := s.findSmallest(); err != nil {
+		return err
+	}
+	return s.fitError()
+}
+
+// fitting looks for a candidate that fits, and notes what came of the lines where none does.
+func (s *search) fitting() (map[plan.Tier]int64, error) {
 	for _, w := range slices.Backward(s.parallelisms()) {
 		for _, f := range slices.Backward(s.linesOf(w)) {
 			f, c, err := s.withinHost(f, nil)
@@ -105,29 +121,23 @@ func Smallest(b *layout.Layout) (fits bool, peak map[plan.Tier]int64, misfit err
 				f, c, err = s.fitWithinHost(f, c)
 			}
 			if err != nil {
-				return false, nil, err
+				return nil, err
 			}
 			if c.fits {
-				return true, c.peak, nil
+				return c.peak, nil
 			}
 			s.tried = append(s.tried, attempt{f, c})
 		}
 	}
-	if err := s.findSmallest(); err != nil {
-		return false, nil, err
-	}
-	return false, s.smallest.peak, s.fitError()
-}
-
-// AnyFits is nil when some choice fits, else a *FitError.
-func AnyFits(b *layout.Layout) error {
-	_, _, err := Smallest(b)
-	return err
+	return nil, nil
 }
 
 // MayFit is false where nothing fits by what homes alone take: what AnyFits says no to after it
 // has written plans. It is quicker still, and says nothing of what is missing.
 func MayFit(b *layout.Layout) (bool, error) {
+	if storedBytes(b) > allBytes(b) {
+		return false, nil
+	}
 	s := newSearch(newTarget(b).itself())
 	for _, w := range slices.Backward(s.parallelisms()) {
 		for _, f := range slices.Backward(s.linesOf(w)) {
@@ -137,6 +147,25 @@ func MayFit(b *layout.Layout) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// storedBytes is what every plan stores somewhere: weights, master weights and optimizer state.
+func storedBytes(b *layout.Layout) (sum float64) {
+	for _, n := range b.Slabs.HomeBytes {
+		sum += float64(n)
+	}
+	return sum
+}
+
+// allBytes is what there is to store it.
+func allBytes(b *layout.Layout) float64 {
+	sum := float64(b.Site.HostBudget) + float64(b.Site.Disk.Budget)
+	if !b.Site.SharedMemory {
+		for d := range max(b.Site.Devices, 1) {
+			sum += float64(b.Site.DeviceBudget(d))
+		}
+	}
+	return sum
 }
 
 // leastOfHost is the candidate of a line that takes least of the host, where the device has memory for the last of the line
