@@ -52,7 +52,11 @@ func (p *Plan) WaysOut(m *spillway.Model, o spillway.Options, fit *planner.FitEr
 		return true
 	}
 	if o.Task == spillway.Generate {
-		for _, ways := range slices.Concat([][]way{p.precisions(o), p.quantized(m, o)}, p.smallerCaches(m, o), [][]way{p.memory(o, fit, described)}) {
+		narrower, packed := p.precisions(o), p.quantized(m, o)
+		if len(narrower) > 0 && len(packed) > 0 {
+			packed = append(packed, joined(narrower[0], packed[0]))
+		}
+		for _, ways := range slices.Concat([][]way{narrower, packed}, p.smallerCaches(m, o), [][]way{p.memory(o, fit, described)}) {
 			tries = 0
 			_ = slices.ContainsFunc(ways, func(w way) bool { return try(w) })
 		}
@@ -82,6 +86,14 @@ func last(list []way) []way {
 		return nil
 	}
 	return list[len(list)-1:]
+}
+
+// joined makes two changes at once.
+func joined(a, b way) way {
+	return way{a.flags + " " + b.flags, func(o *spillway.Options) {
+		a.change(o)
+		b.change(o)
+	}}
 }
 
 // smaller are smaller micro-batches of the same batch.

@@ -15,6 +15,7 @@
 package search
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,35 +31,41 @@ import (
 // micro-batch wanted. When nothing fits the error is a *goal.FitError.
 func Make(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	p, err := makeOn(m, g, site)
-	if err != nil || site.Devices < 2 || g.Constraints.Parallelism != "" || len(g.Constraints.Places) > 0 {
+	if err != nil && !errors.Is(err, ErrSlower) || site.Devices < 2 || g.Constraints.Parallelism != "" || len(g.Constraints.Places) > 0 {
 		return p, err
 	}
-	return oneAlone(p, m, g, site)
+	return oneAlone(p, err, m, g, site)
 }
 
+// ErrSlower says that all plans that fit take longer than Bounds.Below.
+var ErrSlower = errors.New("no plan is as fast as that")
+
 // oneAlone is a plan for several devices, or where that is faster, one for one of them alone: a search for several tries little
-// of what one can do.
-func oneAlone(p *plan.Plan, m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
+// of what one can do. Where the first is slower than was asked for, there is only its error.
+func oneAlone(p *plan.Plan, slower error, m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	site.Devices = 1
 	b, err := layout.New(m, g, site)
 	if err != nil {
-		return p, nil // such as bounds that rule one out
+		return p, slower // such as bounds that rule one out
 	}
-	if least, err := LeastSeconds(b); err != nil || least >= p.Forecast.StepSeconds {
-		return p, err
+	most := g.Bounds.Below
+	if p != nil {
+		most = worthwhile * p.Forecast.StepSeconds
+	}
+	if least, err := LeastSeconds(b); err != nil || least >= most {
+		return p, cmp.Or(err, slower)
 	}
 	alone, err := makeOn(m, g, site)
 	var misfit *goal.FitError
 	switch {
-	case errors.As(err, &misfit):
-		return p, nil
+	case errors.As(err, &misfit) || errors.Is(err, ErrSlower):
+		return p, slower
 	case err != nil:
 		return nil, err
+	case alone.Forecast.StepSeconds >= most:
+		return p, slower
 	}
-	if alone.Forecast.StepSeconds < worthwhile*p.Forecast.StepSeconds {
-		return alone, nil
-	}
-	return p, nil
+	return alone, nil
 }
 
 func makeOn(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
@@ -130,6 +137,9 @@ func (s *search) run() (*candidate, error) {
 			return nil, err
 		}
 	}
+	if s.best == nil && s.b.Goal.Bounds.Below > 0 {
+		return nil, ErrSlower
+	}
 	if s.best == nil {
 		if err := s.findSmallest(); err != nil {
 			return nil, err
@@ -192,8 +202,8 @@ func (s *search) outcome(f strategy.Line, smallest *candidate) (*candidate, erro
 		}
 		may = s.beats(c)
 	}
-	if !may && f.Size > 0 && s.written+s.b.writer.UsualLength() >= reportBudget {
-		return smallest, nil
+	if !may && (s.b.Goal.Bounds.Below > 0 || f.Size > 0 && s.written+s.b.writer.UsualLength() >= reportBudget) {
+		return smallest, nil // of a search for something faster nothing else is reported
 	}
 	f, smallest, err := s.fitWithinHost(f, smallest)
 	if err != nil {
@@ -268,6 +278,9 @@ func better(a, b *candidate) bool {
 // beats says whether a candidate is to be taken instead of the best so far: where shares
 // are given, one in which everything stays before one in which something leaves.
 func (s *search) beats(c *candidate) bool {
+	if below := s.b.Goal.Bounds.Below; below > 0 && c.seconds >= below {
+		return false
+	}
 	if s.best == nil {
 		return true
 	}
