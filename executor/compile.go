@@ -46,6 +46,7 @@ type compiler struct {
 	// Kernels that a device has joined, by what they depend on.
 	joined        map[programOn]func(device.Queue) error
 	joinedUpdates map[updateOn]func(device.Queue) error
+	known         *Joined
 }
 
 // compile prepares the launches and events of all instructions.

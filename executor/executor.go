@@ -37,16 +37,20 @@ func New(p *plan.Plan, devices []device.Device) (*Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := NewTimed(p, devices)
+	e, err := NewTimed(p, devices, nil)
 	if err == nil {
-		e.batch.ids = ids
+		e.batch.ids, e.tally.PeakLive = ids, p.PeakLive()
 	}
 	return e, err
 }
 
 // NewTimed is New for devices without memory, where only time passes: a batch has no ids there that could be wrong. Finding out
-// which ops read them takes a third of the time of a forecast.
-func NewTimed(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
+// which ops read them takes a third of the time of a forecast. What was joined for other plans of the same programs and devices
+// is used again; nil is nothing.
+func NewTimed(p *plan.Plan, devices []device.Device, joined *Joined) (e *Executor, err error) {
+	if joined == nil {
+		joined = NewJoined()
+	}
 	if err := runnable(p, devices); err != nil {
 		return nil, err
 	}
@@ -60,7 +64,7 @@ func NewTimed(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 		return e, fmt.Errorf("starting the plan for %s: %w", p.Model, err)
 	}
 	c := &compiler{memory: e.memory, tally: e.tally, kernels: map[programOn][]device.Kernel{}, updates: map[string]device.Kernel{},
-		joined: map[programOn]func(device.Queue) error{}, joinedUpdates: map[updateOn]func(device.Queue) error{}}
+		joined: map[programOn]func(device.Queue) error{}, joinedUpdates: map[updateOn]func(device.Queue) error{}, known: joined}
 	if e.main, err = c.compile(p); err != nil {
 		return e, fmt.Errorf("preparing the plan for %s: %w", p.Model, err)
 	}
@@ -73,7 +77,6 @@ func NewTimed(p *plan.Plan, devices []device.Device) (e *Executor, err error) {
 			return e, fmt.Errorf("preparing phase %s of the plan for %s: %w", ph.Name, p.Model, err)
 		}
 	}
-	e.tally.PeakLive = p.PeakLive()
 	return e, nil
 }
 

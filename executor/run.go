@@ -13,15 +13,19 @@ import (
 // run prepares a launch for every node of a program, or of all as one kernel.
 func (c *compiler) run(s *plan.Instruction) (func(device.Queue) error, error) {
 	on := programOn{s.Program, s.Device}
+	if j, ok := c.devices[s.Device].(device.Joiner); ok {
+		if c.joined[on] == nil { // the same in all its runs
+			k, err := c.joinedProgram(on, j)
+			if err != nil {
+				return nil, err
+			}
+			c.joined[on] = c.launches([]launch{{kernel: k}})
+		}
+		return c.joined[on], nil
+	}
 	kernels, err := c.programKernels(on)
 	if err != nil {
 		return nil, err
-	}
-	if j, ok := c.devices[s.Device].(device.Joiner); ok {
-		if c.joined[on] == nil { // the same in all its runs
-			c.joined[on] = c.launches([]launch{{kernel: j.Join(kernels)}})
-		}
-		return c.joined[on], nil
 	}
 	prog := &c.plan.Programs[s.Program]
 	list := make([]launch, len(prog.Graph.Nodes))

@@ -142,7 +142,22 @@ func (c *compiler) joinedUpdate(s *plan.Instruction, j device.Joiner) (func(devi
 	if issue, ok := c.joinedUpdates[on]; ok {
 		return issue, nil
 	}
+	k, err := c.joinedPiece(s, joinedPiece{on.layout, c.plan.Devices[s.Device].Name}, j)
+	if err != nil {
+		return nil, err
+	}
+	issue := c.launches([]launch{{kernel: k}})
+	c.joinedUpdates[on] = issue
+	return issue, nil
+}
+
+// joinedPiece is the kernel of an update of a piece on a device that joins.
+func (c *compiler) joinedPiece(s *plan.Instruction, key joinedPiece, j device.Joiner) (device.Kernel, error) {
+	if k, ok := c.known.updates[key]; ok {
+		return k, nil
+	}
 	var kernels []device.Kernel
+	slab := &c.plan.Slabs[s.Slab]
 	for _, span := range c.plan.Optimizer.Spans(slab, slab.Pieces[s.Piece]) {
 		k, err := c.updateKernel(s.Device, span)
 		if err != nil {
@@ -150,9 +165,9 @@ func (c *compiler) joinedUpdate(s *plan.Instruction, j device.Joiner) (func(devi
 		}
 		kernels = append(kernels, k)
 	}
-	issue := c.launches([]launch{{kernel: j.Join(kernels)}})
-	c.joinedUpdates[on] = issue
-	return issue, nil
+	k := j.Join(kernels)
+	c.known.updates[key] = k
+	return k, nil
 }
 
 // updateOn is an update of one layout on a device.

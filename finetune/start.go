@@ -103,16 +103,18 @@ func (r *Run) plan(o spillway.Options) (*spillway.Run, error) {
 		if n > 0 && o.MicroBatchSize == 0 && o.MicroBatches == 0 && o.BatchSize%n == 0 {
 			same.MicroBatchSize = n
 		}
-		job, err := r.Model.Plan(same)
+		job, err := r.Model.PlanOrRefuse(same)
 		var misfit *planner.FitError
 		if errors.As(err, &misfit) && same.MicroBatchSize != o.MicroBatchSize {
-			if job, err = r.Model.Plan(o); err == nil {
+			if job, err = r.Model.PlanOrRefuse(o); err == nil {
 				job.Notices = append(job.Notices, fmt.Sprintf("micro-batches of %d, as the run had so far, do not fit any more; with %d gradients are summed in another order, so its bits are others than without the interruption", n, job.Plan.MicroBatchSize))
 			}
 		}
 		if errors.As(err, &misfit) {
 			if ways := r.Recipe.WaysOut(r.Model, o, misfit, "method", ""); len(ways) > 0 {
 				misfit.Options = ways
+			} else {
+				job, err = r.Model.Plan(o)
 			}
 		}
 		return job, err

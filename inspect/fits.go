@@ -42,13 +42,13 @@ type Fit struct {
 var fitTasks = []spillway.Task{spillway.Generate, spillway.QLoRA, spillway.LoRA, spillway.Train}
 
 // Fits plans every task of a model on a machine.
-func Fits(m *spillway.Model, on machine.Machine, o MemoryOptions) (list []Fit, err error) {
+func Fits(ctx context.Context, m *spillway.Model, on machine.Machine, o MemoryOptions) (list []Fit, err error) {
 	params, err := count(m)
 	if err != nil {
 		return nil, err
 	}
 	for _, task := range fitTasks {
-		f, err := fit(m, task, on, o)
+		f, err := fit(ctx, m, task, on, o)
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +68,7 @@ func count(m *spillway.Model) (int64, error) {
 }
 
 // fit plans one task. A model that does not fit is no error.
-func fit(m *spillway.Model, task spillway.Task, on machine.Machine, o MemoryOptions) (Fit, error) {
+func fit(ctx context.Context, m *spillway.Model, task spillway.Task, on machine.Machine, o MemoryOptions) (Fit, error) {
 	p := recipe.NewPlan()
 	p.Machine, p.MicroBatchSize, p.Seq, p.Optimizer, p.Adapters.Rank, p.Task = on, o.MicroBatchSize, o.Seq, o.Optimizer, o.Rank, task
 	if task.Trains() {
@@ -78,7 +78,12 @@ func fit(m *spillway.Model, task spillway.Task, on machine.Machine, o MemoryOpti
 		p.MicroBatchSize, p.Seq, p.Generation.Context, p.Generation.Streams = 0, 0, o.Seq, o.MicroBatchSize
 	}
 	f := Fit{Model: m.Name, Task: string(task)}
-	job, err := m.TryPlan(p.Complete(on.Devices[0]))
+	options := p.Complete(on.Devices[0])
+	if t := m.Info.DType; task == spillway.Generate && t.IsPlain() && on.Devices[0].Kind == machine.CPU { // as generate computes
+		options.Precision = t
+	}
+	options.Watch = func(string) error { return ctx.Err() }
+	job, err := m.TryPlan(options)
 	var tooLarge *planner.FitError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -128,11 +133,11 @@ func LargestModels(ctx context.Context, presets []string, on machine.Machine, o 
 			if f, ok := known[i]; ok {
 				return f, nil
 			}
-			if err := context.Cause(ctx); err != nil {
+			if err := ctx.Err(); err != nil {
 				return Fit{}, err
 			}
 			report(string(task), models[i].model.Name)
-			f, err := fit(models[i].model, task, on, o)
+			f, err := fit(ctx, models[i].model, task, on, o)
 			f.Params = models[i].params
 			known[i] = f
 			return f, err

@@ -50,7 +50,7 @@ func TestFitsArePlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := Fits(m, on, o)
+	list, err := Fits(t.Context(), m, on, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestFitsArePlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list, err = Fits(large, on, o); err != nil || list[0].Fits || list[0].Reason == "" {
+	if list, err = Fits(t.Context(), large, on, o); err != nil || list[0].Fits || list[0].Reason == "" {
 		t.Errorf("20 GiB in 3 GiB: %+v, %v", list, err)
 	}
 }
@@ -99,7 +99,7 @@ func TestLargestModels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f, err := fit(m, task, on, o)
+			f, err := fit(t.Context(), m, task, on, o)
 			if err != nil {
 				t.Fatal(err)
 			}

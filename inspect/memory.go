@@ -24,8 +24,8 @@ type MemoryOptions struct {
 type Memory struct {
 	Name   string      `json:"name"`
 	Params int64       `json:"params"`
-	Seq    int64       `json:"seq"`
-	Batch  int64       `json:"batch"`
+	Seq    int64       `json:"seq_len"`
+	Batch  int64       `json:"batch_size"`
 	Rows   []MemoryRow `json:"rows"`
 }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"spillway/arch"
-	"spillway/op"
+	"spillway/shape"
 	"spillway/spec"
 )
 
@@ -23,13 +23,13 @@ type Model struct {
 // DescribeModel counts what a traced model consists of.
 func DescribeModel(info arch.Info, m *spec.Model) Model {
 	r := Model{Name: m.Name, Arch: info.Type, Vocabulary: info.Vocab, Context: info.Context, Params: m.Count(), Trainable: m.Trainable()}
-	times := map[string]int{} // by the types of their params: layers with and without a window are alike
+	times := map[string]int{} // by the shapes of their params: layers with and without a window are alike, and those in other types
 	for _, b := range m.Blocks {
-		var types []op.Type
+		var shapes []shape.Shape
 		for _, id := range b.Params {
-			types = append(types, m.Params[id].Type)
+			shapes = append(shapes, m.Params[id].Type.Shape)
 		}
-		key := fmt.Sprint(types)
+		key := fmt.Sprint(shapes)
 		if times[key]++; times[key] > r.Blocks {
 			r.Blocks, r.BlockParams = times[key], paramsOf(m, b)
 		}

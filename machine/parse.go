@@ -16,7 +16,8 @@ var Grammar = `a machine is a list of parts separated by commas:
   gpu:24GiB                        a GPU by its memory
   gpu:24GiB@25GB/s/165TFLOPS       with its link to the host (each direction) and its bf16 matmuls
   rtx4090, 2xh100, h200:48GiB      a GPU by name, two of them, one with part of its memory
-  cpu:16GiB                        a CPU device whose memory is exactly that
+  cpu:16GiB                        a CPU device whose memory is exactly that, next to the host's
+  cpu:16GiB@shared,host:16GiB      a computer without a GPU: 16 GiB of RAM are all there is
   host:64GiB@20GB/s/1TFLOPS        RAM, copy rate of all cores, f32 matmuls
   disk:2TiB@3GB/s                  free space and read rate
   peer@300GB/s, peer:gpu0-gpu1@50GB/s   a direct link between all GPUs, or two of them, each way
@@ -161,9 +162,13 @@ func (c part) devices(m *Machine) error {
 	case named:
 		d.Model = model.name
 	case c.kind != "gpu":
+		if generation, capability := older(c.kind); generation != "" {
+			return fmt.Errorf("%q is a GPU of the %s generation, whose compute capability is %s at most, and GPUs need %d.%d, of the Ampere generation (A10, RTX 3060 and newer): such a computer computes on its CPU, which with 16 GiB of RAM is cpu:16GiB@shared,host:16GiB; what a newer GPU would be worth, plan with gpu:16GiB",
+				c.kind, generation, capability, LeastCapability/10, LeastCapability%10)
+		}
 		for maker, begin := range otherMakers {
 			if begin.MatchString(c.kind) {
-				return fmt.Errorf("%q is a GPU of %s, which cannot be used yet: GPUs of NVIDIA can, and any CPU; what it would be worth, plan with its figures, as in gpu:24GiB@26GB/s/120TFLOPS", c.kind, maker)
+				return fmt.Errorf("%q is a GPU of %s, which cannot be used yet: GPUs of NVIDIA can, and any CPU, which with 16 GiB of RAM is cpu:16GiB@shared,host:16GiB; what the GPU would be worth, plan with its figures, as in gpu:24GiB@26GB/s/120TFLOPS", c.kind, maker)
 			}
 		}
 		return fmt.Errorf("unknown machine part %q%s; %s, or a GPU by name: %s", c.kind, suggest.Hint(c.kind, GPUNames()), partHint, strings.Join(GPUNames(), ", "))

@@ -49,12 +49,15 @@ func (p *Plan) Lives() iter.Seq[LifeChange] {
 type Use struct{ First, Last int }
 
 // Uses of all buffers. Before a plan has frees they say where those belong.
-func (p *Plan) Uses() []Use {
+func (p *Plan) Uses() []Use { return p.UsesOf(p.Accesses()) }
+
+// UsesOf is Uses, given the accesses of the plan.
+func (p *Plan) UsesOf(accesses [][]Access) []Use {
 	uses := make([]Use, len(p.Buffers))
 	for id := range uses {
 		uses[id] = Use{-1, -1}
 	}
-	for i, accesses := range p.Accesses() {
+	for i, accesses := range accesses {
 		for _, a := range accesses {
 			if u := &uses[a.Buffer]; u.First < 0 {
 				u.First = i

@@ -39,12 +39,17 @@ func (p *Plan) ReadsHostBatch(s *Instruction) bool {
 
 // UsesHostBatch says whether something else than copies to devices looks at where the host puts batches.
 func (p *Plan) UsesHostBatch() bool {
-	for i, accesses := range p.Accesses() {
-		s := &p.Instructions[i]
-		for _, a := range accesses {
-			if s.Verb != Free && p.isHostBatch(a.Buffer) && !(s.Verb == Move && a.Buffer == s.Src && p.TierOf(s.Dst) == OnDevice) {
-				return true
-			}
+	uses := func(buffer int) bool {
+		pages := p.Buffers[buffer].Pages
+		return p.isHostBatch(buffer) || pages != nil && p.isHostBatch(pages.Table)
+	}
+	for i := range p.Instructions {
+		switch s := &p.Instructions[i]; {
+		case s.Verb == Free:
+		case s.Verb == Move && (uses(s.Dst) || p.TierOf(s.Dst) != OnDevice && uses(s.Src)):
+			return true
+		case slices.ContainsFunc(s.Bindings, func(b Binding) bool { return uses(b.Buffer) }):
+			return true
 		}
 	}
 	return false

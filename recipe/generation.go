@@ -104,12 +104,6 @@ func (p *Plan) smallerCaches(m *spillway.Model, o spillway.Options) [][]way {
 	if !g.Key.Block() && !g.Value.Block() {
 		bits = append(bits, coded, way{"--cache-type int4", func(o *spillway.Options) { o.Generation.Key, o.Generation.Value = quant.RowI4, quant.RowI4 }})
 	}
-	join := func(a, b way) way {
-		return way{a.flags + " " + b.flags, func(o *spillway.Options) {
-			a.change(o)
-			b.change(o)
-		}}
-	}
 	for n := g.Streams / 2; n >= 1; n /= 2 {
 		streams = append(streams, way{fmt.Sprintf("--streams %d", n), func(o *spillway.Options) { o.Generation.Streams = n }})
 	}
@@ -122,13 +116,13 @@ func (p *Plan) smallerCaches(m *spillway.Model, o spillway.Options) [][]way {
 		}
 	}
 	for _, s := range streams {
-		both = append(both, join(coded, s))
+		both = append(both, joined(coded, s))
 	}
 	for _, c := range contexts {
 		if len(streams) > 0 {
-			c = join(c, streams[len(streams)-1])
+			c = joined(c, streams[len(streams)-1])
 		}
-		both = append(both, join(coded, c))
+		both = append(both, joined(coded, c))
 	}
 	return [][]way{streams, contexts, bits, chunks, both}
 }

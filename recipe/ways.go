@@ -6,10 +6,12 @@ import (
 	"strings"
 
 	"spillway"
+	"spillway/dtype"
 	"spillway/machine"
 	"spillway/optim"
 	"spillway/plan"
 	"spillway/planner"
+	"spillway/quant"
 	"spillway/units"
 )
 
@@ -40,20 +42,21 @@ func (p *Plan) WaysOut(m *spillway.Model, o spillway.Options, fit *planner.FitEr
 			w.change(&changed)
 			flags = append(flags, w.flags)
 		}
-		if !m.MayFit(changed) {
-			return false
-		}
-		job, err := m.TryPlan(changed)
+		f, err := m.Fits(changed)
 		if err != nil {
 			return false
 		}
-		r := job.Options
-		list = append(list, planner.FitOption{Change: strings.Join(flags, " "), Peak: job.Plan.Peak(), MicroBatchSize: r.MicroBatchSize, Seq: r.Seq, MicroBatches: r.MicroBatches,
-			Device: job.Plan.Devices[0].Budget, Host: int64(changed.Machine.Host.Usable)})
+		r := f.Options
+		list = append(list, planner.FitOption{Change: strings.Join(flags, " "), Peak: f.Peak, MicroBatchSize: r.MicroBatchSize, Seq: r.Seq, MicroBatches: r.MicroBatches,
+			Device: f.Device, Host: int64(changed.Machine.Host.Usable)})
 		return true
 	}
 	if o.Task == spillway.Generate {
-		for _, ways := range append(p.smallerCaches(m, o), p.memory(o, fit, described)) {
+		narrower, packed := p.precisions(o), p.quantized(m, o)
+		if len(narrower) > 0 && len(packed) > 0 {
+			packed = append(packed, joined(narrower[0], packed[0]))
+		}
+		for _, ways := range slices.Concat([][]way{narrower, packed}, p.smallerCaches(m, o), [][]way{p.memory(o, fit, described)}) {
 			tries = 0
 			_ = slices.ContainsFunc(ways, func(w way) bool { return try(w) })
 		}
@@ -61,7 +64,7 @@ func (p *Plan) WaysOut(m *spillway.Model, o spillway.Options, fit *planner.FitEr
 	}
 	small, short, states, methods := p.smaller(o), p.shorter(m, o), p.states(o), p.methods(o, task)
 	one := false
-	for _, w := range slices.Concat(p.memory(o, fit, described), methods, states) {
+	for _, w := range slices.Concat(p.memory(o, fit, described), methods, states, p.precisions(o), p.quantized(m, o)) {
 		one = try(w) || one
 	}
 	for _, list := range [][]way{small, short} {
@@ -83,6 +86,14 @@ func last(list []way) []way {
 		return nil
 	}
 	return list[len(list)-1:]
+}
+
+// joined makes two changes at once.
+func joined(a, b way) way {
+	return way{a.flags + " " + b.flags, func(o *spillway.Options) {
+		a.change(o)
+		b.change(o)
+	}}
 }
 
 // smaller are smaller micro-batches of the same batch.
@@ -114,6 +125,25 @@ func (p *Plan) states(o spillway.Options) []way {
 	}
 	of.LR, of.WeightDecay = o.Optimizer.LR, o.Optimizer.WeightDecay
 	return []way{{"--optimizer " + name, func(o *spillway.Options) { o.Optimizer = of }}}
+}
+
+// precisions has it computed in bf16.
+func (p *Plan) precisions(o spillway.Options) []way {
+	if o.Precision != dtype.F32 {
+		return nil
+	}
+	return []way{{"--precision bf16", func(o *spillway.Options) { o.Precision = dtype.BF16 }}}
+}
+
+// quantized has the linear weights of a model that is only run in 4 bits, where they are not quantized.
+func (p *Plan) quantized(m *spillway.Model, o spillway.Options) []way {
+	if o.Task != spillway.Generate && o.Task != spillway.Infer || o.Adapters.Base != dtype.Invalid || p.Mixture != "" {
+		return nil
+	}
+	if _, stored := m.QuantizedType(); stored {
+		return nil
+	}
+	return []way{{"--quantization nf4", func(o *spillway.Options) { o.Adapters.Base = quant.NF4 }}}
 }
 
 // methods train less: adapters next to frozen weights, and next to quantized ones.
@@ -156,9 +186,13 @@ func (p *Plan) memory(o spillway.Options, fit *planner.FitError, described strin
 		return list
 	}
 	var parts []string
+	hostFigures := "" // its rates stay
 	for part := range strings.SplitSeq(described, ",") {
-		if kind, _, _ := strings.Cut(strings.TrimSpace(part), ":"); !strings.EqualFold(kind, "host") {
-			parts = append(parts, strings.TrimSpace(part))
+		part = strings.TrimSpace(part)
+		if kind, size, _ := strings.Cut(part, ":"); !strings.EqualFold(kind, "host") {
+			parts = append(parts, part)
+		} else if at := strings.IndexByte(size, '@'); at >= 0 {
+			hostFigures = size[at:]
 		}
 	}
 	add := func(text string) {
@@ -167,6 +201,8 @@ func (p *Plan) memory(o spillway.Options, fit *planner.FitError, described strin
 		}
 	}
 	d := o.Machine.Devices[0]
+	share := float64(o.Machine.Host.Usable) / float64(o.Machine.Host.Memory)
+	host := fmt.Sprintf("host:%dGiB%s", int64(float64(fit.NeededHost)/share)/int64(units.GiB)+1, hostFigures)
 	if kind, size, sized := strings.Cut(parts[0], ":"); sized && fit.DeviceNeed() > 0 { // the first device by its size
 		_, figures, rated := strings.Cut(size, "@")
 		more := (fit.DeviceNeed()+int64(d.Memory-d.Usable))/int64(units.MiB) + 1
@@ -174,7 +210,11 @@ func (p *Plan) memory(o spillway.Options, fit *planner.FitError, described strin
 		if rated {
 			text += "@" + figures
 		}
-		add(strings.Replace(described, parts[0], text, 1))
+		if fit.NeededHost > fit.BudgetHost { // and the host with it
+			add(strings.Join(append([]string{text}, append(parts[1:len(parts):len(parts)], host)...), ","))
+		} else {
+			add(strings.Replace(described, parts[0], text, 1))
+		}
 	}
 	for _, part := range parts { // the disk by its size
 		kind, size, _ := strings.Cut(part, ":")
@@ -188,9 +228,7 @@ func (p *Plan) memory(o spillway.Options, fit *planner.FitError, described strin
 			add(strings.Replace(described, part, text, 1))
 		}
 	}
-	share := float64(o.Machine.Host.Usable) / float64(o.Machine.Host.Memory)
-	host := int64(float64(fit.NeededHost)/share)/int64(units.GiB) + 1
-	for _, more := range []string{fmt.Sprintf("host:%dGiB", host), "disk:2TiB"} {
+	for _, more := range []string{host, "disk:2TiB"} {
 		text := strings.Join(append(parts[:len(parts):len(parts)], more), ",")
 		if strings.HasPrefix(more, "disk") {
 			text = described + "," + more

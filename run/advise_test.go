@@ -178,30 +178,36 @@ func TestLargestBatchOfAModel(t *testing.T) {
 	}
 }
 
-// What cannot fit by what is stored alone is ruled out at once, and what fits never is.
-func TestMayFit(t *testing.T) {
+// What is found to fit without looking for a fast plan is what a plan is found for, whatever the machine and the batch.
+func TestFitsWhereAPlanDoes(t *testing.T) {
 	m := open(t, configFile(t, tinyLlama(false, 0)))
-	ruled := 0
-	for _, budget := range []int64{10_000, 40_000, 100_000, 400_000, 4_000_000} {
+	fit, refused := 0, 0
+	for _, budget := range []int64{10_000, 40_000, 100_000, 400_000} {
 		for _, host := range []string{"64KiB", "256KiB", "4GiB"} {
-			for _, devices := range []string{"", "2x"} {
-				o := spillway.Options{Task: spillway.Train, BatchSize: 4, Seq: 32, Machine: parse(t, devices+"gpu:1GiB,host:4GiB@usable="+host), Budget: budget}
-				_, err := m.TryPlan(o)
-				var fit *planner.FitError
-				if err != nil && !errors.As(err, &fit) {
-					t.Fatal(err)
-				}
-				may := m.MayFit(o)
-				if !may {
-					ruled++
-				}
-				if err == nil && !may {
-					t.Errorf("%sgpu with %d bytes, %s on the host: it fits, and is said not to", devices, budget, host)
+			for _, parts := range []string{"gpu:1GiB,", "2xgpu:1GiB,", "gpu:1GiB,disk:300KiB,"} {
+				for _, task := range []spillway.Task{spillway.Train, spillway.Infer} {
+					o := spillway.Options{Task: task, BatchSize: 4, Seq: 32, Machine: parse(t, parts+"host:4GiB@usable="+host), Budget: budget}
+					_, err := m.TryPlan(o)
+					f, alone := m.Fits(o)
+					if err != nil && !errors.As(err, new(*planner.FitError)) {
+						t.Fatal(err)
+					}
+					switch {
+					case (err == nil) != (alone == nil):
+						t.Errorf("%s on %sdevices with %d bytes, %s on the host: %v, and looking for any plan %v", task, parts, budget, host, err, alone)
+					case err != nil:
+						refused++
+					default:
+						fit++
+						if f.Device != budget || f.Peak[plan.OnDevice] > 2*budget || f.Peak[plan.OnDevice] == 0 {
+							t.Errorf("%s on %sdevices with %d bytes: %+v", task, parts, budget, f)
+						}
+					}
 				}
 			}
 		}
 	}
-	if ruled < 5 {
-		t.Errorf("only %d of 30 are ruled out at once", ruled)
+	if fit < 15 || refused < 15 {
+		t.Errorf("%d fit, %d do not: the machines are too much alike", fit, refused)
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // goal is what the planner is to achieve.
 func (o Options) goal() (g planner.Goal, err error) {
-	g = planner.Goal{MicroBatches: o.MicroBatches, Constraints: o.Constraints, Bounds: o.Bounds}
+	g = planner.Goal{MicroBatches: o.MicroBatches, Constraints: o.Constraints, Bounds: o.Bounds, Watch: o.Watch}
 	if o.Strategy != "" {
 		g.Constraints = strategy.Demands(o.Strategy)
 	}

@@ -169,6 +169,8 @@ type Options struct {
 	DeviceMap *placement.Map
 	// Choose makes every choice by itself, without a search.
 	Choose func(slabs, blocks int) strategy.Choice
+	// Watch hears of all that is tried while a plan is looked for, see planner.Goal; an error ends that.
+	Watch func(tried string) error
 
 	// CompressWeights: linear weights in bf16 are held in 12 bits each, exactly, by a CPU that infers or generates.
 	CompressWeights Compression
@@ -180,7 +182,8 @@ type Options struct {
 	// compressedWeights names those of them that are held in 12 bits, see Compression.
 	compressedWeights map[string]bool
 	left              *placement.Memory // what another run leaves; nil is everything
-	tries             bool              // nothing else is planned where nothing fits
+	tries             bool              // it is asked whether a plan fits, and nothing else is planned where none does
+	refuses           bool              // nothing else is planned where nothing fits
 	scratch           bool              // Disk is a folder of the run's own, removed at its end
 	context           int64             // bytes of a GPU that an earlier plan took beyond what was expected
 }

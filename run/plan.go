@@ -135,19 +135,48 @@ func (o Options) ofStrategy(err error) error {
 
 // TryPlan is Plan without looking for changes that fit where nothing does.
 func (m *Model) TryPlan(o Options) (*Run, error) {
-	o.tries = true
+	return m.Plan(o.trying())
+}
+
+// PlanOrRefuse is Plan without looking for changes that fit where nothing does, for who looks for them otherwise.
+func (m *Model) PlanOrRefuse(o Options) (*Run, error) {
+	o.refuses = true
 	return m.Plan(o)
 }
 
-// MayFit is false where TryPlan would find that nothing fits, and takes less time to say so. What
-// else may be wrong with options TryPlan says.
-func (m *Model) MayFit(o Options) bool {
-	q, err := m.ask(o)
-	if err != nil || q.options.Task == Generate || q.options.DeviceMap != nil || q.options.Choose != nil || q.options.PreferDataParallel {
-		return true
+// Fitting is what a plan takes that was found to fit.
+type Fitting struct {
+	Options Options // with the sizes of its batch
+	Peak    map[plan.Tier]int64
+	Device  int64 // bytes that plans may take of the first device
+}
+
+// Fits finds out whether TryPlan finds a plan; if not, the error is not nil. Where it can it looks for no fast one, and is much
+// quicker.
+func (m *Model) Fits(o Options) (Fitting, error) {
+	q, err := m.ask(o.trying())
+	if err != nil {
+		return Fitting{}, err
 	}
-	fits, err := q.Request.MayFit(planner.Batch{Size: q.options.BatchSize, MicroBatches: q.options.MicroBatches})
-	return fits || err != nil
+	if o = q.options; !o.Task.Trains() || o.DeviceMap != nil || o.Choose != nil || o.PreferDataParallel || o.Disk != "" || len(o.On) > 0 && o.MaxMemory != "" {
+		r, err := m.TryPlan(o)
+		if err != nil {
+			return Fitting{}, err
+		}
+		return Fitting{r.Options, r.Plan.Peak(), r.Plan.Devices[0].Budget}, nil
+	}
+	r, peak, err := q.Request.Fits(planner.Batch{Size: o.BatchSize, MicroBatches: o.MicroBatches})
+	if err != nil {
+		return Fitting{}, o.ofStrategy(err)
+	}
+	o.MicroBatchSize, o.Seq, o.MicroBatches, o.tries = r.MicroBatchSize, r.Seq, r.Goal.MicroBatches, false
+	return Fitting{o, peak, r.Site.DeviceBudget(0)}, nil
+}
+
+// trying are options for which nothing else is planned where nothing fits.
+func (o Options) trying() Options {
+	o.tries = true
+	return o
 }
 
 // UsePlan makes a run of a plan that was made before, without a search. The sizes of its
@@ -221,7 +250,7 @@ func (m *Model) ask(o Options) (*question, error) {
 		q.cut(1) // until the search chooses
 	}
 	switch {
-	case o.tries:
+	case o.tries || o.refuses:
 		q.Changes = func(*planner.FitError) []planner.FitOption { return nil }
 	case o.Task == Generate:
 		q.Changes = func(*planner.FitError) []planner.FitOption { return m.generatesWithin(o) }

@@ -25,6 +25,9 @@ func estimateFits(ctx context.Context, sh shell, models []*spillway.Model, where
 	if text := assumptions(at, dtype.BF16, true, on.HasDisk()); text != "" {
 		p.line("assumed", "%s", text)
 	}
+	if text := apartFromHost(on, on.Devices[0]); text != "" {
+		p.list("notices", []string{text})
+	}
 	answer := map[string]any{"machine": at}
 	if len(models) == 0 {
 		progress := term.NewLine(sh.err)
@@ -36,11 +39,11 @@ func estimateFits(ctx context.Context, sh shell, models []*spillway.Model, where
 			return err
 		}
 		answer["largest"] = list
-		writeLargest(&p, list)
+		writeLargest(&p, list, on.Devices[0])
 	}
 	fits := map[string][]inspect.Fit{}
 	for _, m := range models {
-		list, err := inspect.Fits(m, on, o)
+		list, err := inspect.Fits(ctx, m, on, o)
 		if err != nil {
 			return err
 		}
@@ -58,7 +61,7 @@ func estimateFits(ctx context.Context, sh shell, models []*spillway.Model, where
 }
 
 // writeLargest is a line per task: the largest model that stays on the device, and the largest.
-func writeLargest(p *page, list []inspect.Largest) {
+func writeLargest(p *page, list []inspect.Largest, on machine.Device) {
 	p.WriteString("\n")
 	t := term.Table{Text: 5}
 	t.Row("largest model", "on the device", "tokens/s", "with host memory", "tokens/s", "how")
@@ -74,7 +77,11 @@ func writeLargest(p *page, list []inspect.Largest) {
 	}
 	t.Write(p) // a page takes everything
 	p.WriteString("\n")
-	p.line("", "Of the presets, in bf16; qlora has nf4 weights. tokens/s are forecasts: of one sequence that is generated, of all tokens that are trained on. plan MODEL --task TASK shows the plan.")
+	precisions := "bf16"
+	if on.Kind == machine.CPU {
+		precisions = "fp32, to generate in the type of their weights"
+	}
+	p.line("", "Of the presets, in %s; qlora has nf4 weights. tokens/s are forecasts: of one sequence that is generated, of all tokens that are trained on. plan MODEL --task TASK shows the plan.", precisions)
 }
 
 // writeFits is a line per task of one model.

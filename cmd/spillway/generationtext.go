@@ -43,7 +43,10 @@ func divisionText(d *spillway.Division, shared bool) string {
 	if d.Disk > 0 {
 		text += fmt.Sprintf(", %s%s from the disk (%v, %.0f%% of the time)", streams(d.Disk), to, units.Bytes(d.DiskBytes), 100*d.Reading)
 	}
-	if d.CPU > 0 {
+	switch {
+	case d.CPU == 1 && d.CPUBytes == 0:
+		text += "; the embedding stays in host memory, where the CPU looks tokens up"
+	case d.CPU > 0:
 		text += fmt.Sprintf("; the CPU computes %d from host memory meanwhile (%v, %.0f%%)", d.CPU, units.Bytes(d.CPUBytes), 100*d.CPUTime)
 	}
 	return text
@@ -57,8 +60,11 @@ func streams(n int) string {
 	return fmt.Sprintf("%d stream", n)
 }
 
-// rate is tokens a second: with a digit behind the point where there are few.
+// rate is tokens a second: with a digit behind the point where there are few, and with two digits where there is less than one.
 func rate(r float64) string {
+	if r < 0.95 {
+		return fmt.Sprintf("%.2g", r)
+	}
 	if r < 100 {
 		return fmt.Sprintf("%.1f", r)
 	}

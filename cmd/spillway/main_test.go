@@ -214,7 +214,7 @@ func TestExitCodes(t *testing.T) {
 		{"plan gpt2 --machine m3max", exitUsage, "a GPU of Apple"},
 		{"plan gpt2 --machine mi300x", exitUsage, "a GPU of AMD"},
 		{"plan gpt2 --machine a100", exitOK, ""},
-		{"plan gpt2 --machine 2xV100,host:64GiB", exitOK, ""},
+		{"plan gpt2 --machine 2xV100,host:64GiB", exitUsage, "Volta"},
 		{"plan gpt2 --machine RTX-3060 --method lora", exitOK, ""},
 		{"--version", exitOK, ""},
 		{"help plan", exitOK, ""},

@@ -23,6 +23,7 @@ import (
 	"spillway/recipe"
 	"spillway/rig"
 	"spillway/trace"
+	"spillway/units"
 	"spillway/view"
 )
 
@@ -88,8 +89,9 @@ checkpoint, and the model of an adapter with it.
 		if err := p.CheckEffects(given, "task"); err != nil {
 			return err
 		}
-		r, err := makePlan(sh, args[0], p, where, ask, given)
-		if err != nil {
+		watch := newPlanning(cmd.Context(), sh.err)
+		r, err := makePlan(sh, args[0], p, where, ask, given, watch)
+		if err = watch.done(err); err != nil {
 			return err
 		}
 		if *save != "" && r.Fits {
@@ -152,7 +154,7 @@ func openPlanned(arg string, p *recipe.Plan, given func(string) bool) (*planned,
 }
 
 // makePlan plans, and describes the outcome whether or not it fits.
-func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *adviceOptions, given func(string) bool) (*planReport, error) {
+func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *adviceOptions, given func(string) bool, watch *planning) (*planReport, error) {
 	from, err := openPlanned(arg, p, given)
 	if err != nil {
 		return nil, err
@@ -190,17 +192,19 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 	if from.run != nil && !o.Task.Trains() {
 		from.run.AddAdapters(&o)
 	}
-	if m.Folder != nil && o.Task == spillway.Generate && !given("precision") { // as generate computes
+	if o.Task == spillway.Generate && !given("precision") && (m.Folder != nil || device.Kind == machine.CPU && p.Mixture == "") { // as generate computes
 		o.Precision = inference.Precision(m)
 	}
 	at.Machine = p.Within(at.Machine)
 	o.Machine, o.On = at.Machine, at.Devices // a plan for this computer can be run on it
+	o.Watch = watch.tries
 	job, largest, err := ask.planned(m, p, o)
 	var misfit *planner.FitError
 	if err != nil && !errors.As(err, &misfit) {
 		return nil, err
 	}
 	if misfit != nil {
+		watch.what = "looking for what would fit"
 		if ways := p.WaysOut(m, o, misfit, "task", where.machine); len(ways) > 0 {
 			misfit.Options = ways
 		} else if _, err := m.Plan(o); !errors.As(err, &misfit) {
@@ -225,7 +229,28 @@ func makePlan(sh shell, arg string, p *recipe.Plan, where *siteChoice, ask *advi
 	r.Largest, r.Notices = largest, slices.Concat(from.said, notices, r.Notices)
 	r.Goal, r.Machine = describeGoal(job.Options), machineReport{at.Machine, at.Machine.String(), device.Name}
 	r.deviceReason = at.Reason
+	if text := apartFromHost(at.Machine, device); text != "" && (!r.Fits || r.Forecast.PeakBytes[plan.OnHost] > r.Forecast.PeakBytes[plan.OnDevice]/16) {
+		r.Notices = append(r.Notices, text)
+	}
 	return r, nil
+}
+
+// apartFromHost says how a computer without a GPU is described whose memory is all there is; "" where the device is none, or shares
+// the host's memory already.
+func apartFromHost(m machine.Machine, d machine.Device) string {
+	if d.Kind != machine.CPU || d.Shared {
+		return ""
+	}
+	size := plainSize(d.Memory)
+	return fmt.Sprintf("cpu:%s is memory next to the host's %v, as a limit on what computes; a computer that has %v in all is cpu:%s@shared,host:%s", size, m.Host.Memory, d.Memory, size, size)
+}
+
+// plainSize is a size as a machine is described with.
+func plainSize(n units.Bytes) string {
+	if n%units.GiB == 0 {
+		return fmt.Sprintf("%dGiB", n/units.GiB)
+	}
+	return fmt.Sprintf("%dMiB", n/units.MiB)
 }
 
 // forecast adds what is known of a plan that fits, and writes the files that were asked for.

@@ -55,13 +55,13 @@ func TestUsageAddsUp(t *testing.T) {
 
 // Every option of a plan that does not fit is tried as it is written, and fits.
 func TestMisfitOptionsFit(t *testing.T) {
-	ask := func(batch, seq, accumulate any, device, host float64) result {
+	ask := func(precision string, batch, seq, accumulate any, device, host float64) result {
 		t.Helper()
-		return command(t, "plan", "small-llama", "--json", "--precision", "fp32", "--micro-batch-size", fmt.Sprint(batch), "--seq-len", fmt.Sprint(seq), "--gradient-accumulation-steps", fmt.Sprint(accumulate),
+		return command(t, "plan", "small-llama", "--json", "--precision", precision, "--micro-batch-size", fmt.Sprint(batch), "--seq-len", fmt.Sprint(seq), "--gradient-accumulation-steps", fmt.Sprint(accumulate),
 			"--machine", fmt.Sprintf("cpu:%.0fB,host:%.0fB", device, host))
 	}
-	least := at(t, ask(8, 256, 1, 1<<20, 8<<30).object(t), "needed_bytes").(float64)
-	r := ask(8, 256, 1, math.Floor(0.8*least), 8<<30)
+	least := at(t, ask("fp32", 8, 256, 1, 1<<20, 8<<30).object(t), "needed_bytes").(float64)
+	r := ask("fp32", 8, 256, 1, math.Floor(0.8*least), 8<<30)
 	v := r.object(t)
 	if r.code != exitFailed || at(t, v, "fits") != false {
 		t.Fatalf("exit code %d, fits %v", r.code, at(t, v, "fits"))
@@ -74,7 +74,11 @@ func TestMisfitOptionsFit(t *testing.T) {
 		t.Errorf("only %d options: %v", len(options), options)
 	}
 	for _, o := range options {
-		again := ask(at(t, o, "rows"), at(t, o, "seq"), at(t, o, "micros"), at(t, o, "device_bytes").(float64), at(t, o, "host_bytes").(float64))
+		precision := "fp32"
+		if at(t, o, "change") == "--precision bf16" {
+			precision = "bf16"
+		}
+		again := ask(precision, at(t, o, "micro_batch_size"), at(t, o, "seq_len"), at(t, o, "micro_batches"), at(t, o, "device_bytes").(float64), at(t, o, "host_bytes").(float64))
 		if again.code != exitOK {
 			t.Errorf("%v does not fit after all: %s%s", at(t, o, "change"), again.out, again.err)
 		}

@@ -121,7 +121,7 @@ func (r *planReport) writeMisfit(p *page) {
 	}
 	var items []string
 	for _, o := range r.Options {
-		items = append(items, fmt.Sprintf("%s: %s", o.Change, tierList(o.Peak)))
+		items = append(items, fmt.Sprintf("%s: %s suffice", o.Change, tierList(o.Peak)))
 	}
 	p.list("to make it fit", items)
 }

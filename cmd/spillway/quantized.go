@@ -29,7 +29,7 @@ func describeQuantized(job *spillway.Run) string {
 	maps.Copy(kinds, come.kinds)
 	kind := strings.Join(slices.Sorted(maps.Keys(kinds)), " and ")
 	switch {
-	case stay.blocks+come.blocks == 0:
+	case stay.blocks+come.blocks == 0 || stay.packed+come.packed == stay.plain+come.plain: // the same bits in another order
 		return ""
 	case come.blocks == 0:
 		return fmt.Sprintf("%s weights stay on the device: %v instead of %v in %v", kind, units.Bytes(stay.packed), units.Bytes(stay.plain), job.Options.Precision)

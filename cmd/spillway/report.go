@@ -65,10 +65,13 @@ type madeReport struct {
 
 // misfitReport says what is missing where no plan fits.
 type misfitReport struct {
-	Tier    plan.Tier           `json:"tier,omitempty"` // that is too small
-	Needed  int64               `json:"needed_bytes,omitempty"`
-	Budget  int64               `json:"budget_bytes,omitempty"`
-	Options []planner.FitOption `json:"options,omitempty"`
+	Tier   plan.Tier `json:"tier,omitempty"` // that is too small
+	Needed int64     `json:"needed_bytes,omitempty"`
+	Budget int64     `json:"budget_bytes,omitempty"`
+	// Host memory that the smallest plan takes, and what there is, whatever tier is too small.
+	NeededHost int64               `json:"needed_host_bytes,omitempty"`
+	BudgetHost int64               `json:"budget_host_bytes,omitempty"`
+	Options    []planner.FitOption `json:"options,omitempty"`
 }
 
 // machineReport is a machine with its description and the device that was planned for.
@@ -96,7 +99,7 @@ func describePlan(job *spillway.Run, misfit *planner.FitError) *planReport {
 	r := &planReport{Model: inspect.DescribeModel(job.Model.Info, job.Spec), madeReport: madeReport{Rejected: []plan.Alternative{}}, Notices: job.Notices, compute: job.Options.Precision}
 	if e := misfit; e != nil {
 		r.Standard = finetune.StandardPeak(job.Plan)
-		r.Tier, r.Needed, r.Budget, r.Options = e.Tier, e.Needed, e.Budget, e.Options
+		r.misfitReport = misfitReport{e.Tier, e.Needed, e.Budget, e.NeededHost, e.BudgetHost, e.Options}
 		r.Reason = e.Lack()
 		return r
 	}

@@ -12,6 +12,10 @@ func TestWaysOutCanBePasted(t *testing.T) {
 		{"plan", "small-llama", "--machine", "cpu:8MiB", "--evaluate"},
 		{"plan", "qwen2.5-0.5b", "--machine", "gpu:2GiB,host:4GiB", "--batch-size", "2", "--micro-batch-size", "2"},
 		{"plan", "qwen2.5-0.5b", "--machine", "gpu:2GiB,host:4GiB,disk:4GiB@3GB/s"},
+		{"plan", "qwen2.5-0.5b", "--machine", "2xgpu:2GiB,host:3GiB@9GB/s", "--batch-size", "4"},
+		{"plan", "gpt2", "--machine", "cpu:64MiB,host:256MiB", "--task", "infer", "--precision", "fp32"},
+		{"plan", "qwen2.5-0.5b", "--machine", "gpu:1GiB,host:256MiB", "--task", "generate"},
+		{"plan", "qwen2.5-0.5b", "--machine", "cpu:300MiB,host:300MiB", "--task", "generate", "--precision", "fp32"},
 	} {
 		r := command(t, append(args, "--json")...)
 		if r.code != exitFailed {

@@ -208,7 +208,7 @@ func (d *Device) describe() (err error) {
 	}
 	d.gpu.reachesHost = reaches != 0
 	if d.gpu.major < 8 {
-		return fmt.Errorf("%s has compute capability %d.%d, 8.0 is needed", d.gpu.name, d.gpu.major, d.gpu.minor)
+		return fmt.Errorf("%s has compute capability %d.%d, and 8.0 is needed, of the Ampere generation (A10, RTX 3060 and newer)", d.gpu.name, d.gpu.major, d.gpu.minor)
 	}
 	return nil
 }

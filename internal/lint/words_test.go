@@ -77,7 +77,7 @@ var otherMeanings = []struct{ file, words string }{
 	{"recipe/yaml_test.go", "kitten"},
 	{"", "told apart"}, {"", "told to"}, {"", "told otherwise"},
 	{"", "half duplex"}, {"", "full duplex"}, {"", "half-duplex"}, // what everybody calls such links
-	{"machine/machine.go", "peers"}, {"machine/describe.go", "peers"}, {"machine/parse_test.go", "peers"}, {"machine/peer.go", "peers"}, {"planner/goal/site.go", "peers"}, {"cmd/spillway/plantext.go", "peers"}, // GPUs with a direct link
+	{"machine/machine.go", "peers"}, {"machine/describe.go", "peers"}, {"machine/parse_test.go", "peers"}, {"machine/peer.go", "peers"}, {"planner/goal/site.go", "peers"}, {"cmd/spillway/plantext.go", "peers"}, {"docs/json.md", "peers"}, // GPUs with a direct link
 	{"rig/host_test.go", "xeon(r) processor"},
 	{"tokenizer/tokenizer.go", "post"}, {"tokenizer/postprocess.go", "processor"}, {"gguf/vocabulary.go", "processor"}, {"gguf/tokenizer.go", "post_processor"}, // a stage of tokenizer.json
 }

@@ -45,6 +45,10 @@ func (r Request) PlanBatch(b Batch) (p *plan.Plan, m *spec.Model, notices []stri
 // must stay below: a forecast is not exact to the last digit, and fewer are simpler.
 const enough = 0.999
 
+// within is how many times as long as the best plan so far others may take that a search of another number of micro-batches begins
+// with: small changes seldom save more.
+const within = 1.15
+
 // mostTried is how many micro-batches a change may have that is tried where nothing fits: plans
 // of more are long.
 const mostTried = 256
@@ -76,42 +80,53 @@ func (r Request) fastest(b Batch) (best *plan.Plan, traced *spec.Model, notices 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	var fit *goal.FitError
-	var smallest cut // of those that do not fit
+	var unfit, of cut // of those that do not fit, the one with the smallest micro-batches; that of the best
 	worse := 0
 	for _, c := range cuts {
 		if best != nil && (worse == cutPatience || c.least >= enough*best.Forecast.StepSeconds) {
 			break
 		}
+		if best != nil {
+			c.Goal.Bounds.Below = within * best.Forecast.StepSeconds
+		}
 		p, misfit, failed := c.make()
 		switch {
-		case misfit != nil && (fit == nil || c.MicroBatchSize < smallest.MicroBatchSize && c.Goal.MicroBatches <= mostTried):
-			fit, smallest = misfit, c
+		case misfit && (unfit.model == nil || c.MicroBatchSize < unfit.MicroBatchSize && c.Goal.MicroBatches <= mostTried):
+			unfit = c
 		case failed != nil && err == nil:
 			err = failed // such as a strategy that needs more micro-batches
 		}
 		if p != nil && (best == nil || p.Forecast.StepSeconds < enough*best.Forecast.StepSeconds) {
-			best, traced, worse = p, c.model, 0
+			best, traced, of, worse = p, c.model, c, 0
 		} else {
 			worse++
 		}
 	}
-	if best == nil && fit != nil {
-		if best, fit, err = smallest.inRounds(fit); best != nil {
-			return best, smallest.model, nil, nil
+	if of.Goal.Bounds.Below > r.Goal.Bounds.Below { // what else is possible was not looked into
+		of.Goal.Bounds.Below = r.Goal.Bounds.Below
+		if p, err := search.Make(of.model, of.Goal, of.Site); err == nil && p.Forecast.StepSeconds <= best.Forecast.StepSeconds {
+			best = p
 		}
 	}
-	switch {
-	case best != nil && fit != nil && smallest.MicroBatchSize > best.MicroBatchSize:
-		return best, traced, []string{fmt.Sprintf("batches of %d sequences are cut into %d micro-batches: with %d, the smallest plan needs %v of %s memory, %v are available",
-			b.Size, best.MicroBatches, smallest.Goal.MicroBatches, units.Bytes(fit.Needed), fit.Tier, units.Bytes(fit.Budget))}, nil
-	case best != nil:
+	if best != nil && (unfit.model == nil || unfit.MicroBatchSize <= best.MicroBatchSize) {
 		return best, traced, nil, nil
-	case fit != nil:
-		fit.Options = smallest.options(fit)
-		return nil, nil, nil, fit
 	}
-	return nil, nil, nil, err
+	if unfit.model == nil {
+		return nil, nil, nil, err
+	}
+	fit, failed := unfit.misfit()
+	switch {
+	case failed != nil:
+		return nil, nil, nil, failed
+	case best != nil:
+		return best, traced, []string{fmt.Sprintf("batches of %d sequences are cut into %d micro-batches: with %d, the smallest plan needs %v of %s memory, %v are available",
+			b.Size, best.MicroBatches, unfit.Goal.MicroBatches, units.Bytes(fit.Needed), fit.Tier, units.Bytes(fit.Budget))}, nil
+	}
+	if best, fit, err = unfit.inRounds(fit); best != nil || err != nil {
+		return best, unfit.model, nil, err
+	}
+	fit.Options = unfit.options(fit)
+	return nil, nil, nil, fit
 }
 
 // inFewestRounds is Plan, with micro-batches in rounds where that takes to fit.
@@ -144,71 +159,140 @@ func (c cut) inRounds(fit *goal.FitError) (*plan.Plan, *goal.FitError, error) {
 		if err != nil {
 			return nil, nil, err
 		}
+		var misfit *goal.FitError
 		if may, err := search.MayFit(l); err != nil {
 			return nil, nil, err
-		} else if !may && rounds < c.Goal.MicroBatches {
+		} else if may {
+			p, err := search.Make(c.model, c.Goal, c.Site)
+			if !errors.As(err, &misfit) {
+				return p, nil, err
+			}
+		} else if rounds < c.Goal.MicroBatches {
 			continue
+		} else if err := search.AnyFits(l); !errors.As(err, &misfit) {
+			return nil, nil, err
 		}
-		p, err := search.Make(c.model, c.Goal, c.Site)
-		var misfit *goal.FitError
-		switch {
-		case !errors.As(err, &misfit):
-			return p, nil, err
-		case misfit.Tier == fit.Tier && misfit.Needed < fit.Needed:
+		if misfit.Tier == fit.Tier && misfit.Needed < fit.Needed {
 			fit = misfit
 		}
 	}
 	return nil, fit, nil
 }
 
-// MayFit is false where no number of micro-batches of a batch can fit. It is quick, and says
-// nothing of what is missing.
-func (r Request) MayFit(b Batch) (bool, error) {
-	cuts := []cut{{Request: r}}
-	if n := int64(b.MicroBatches); n > 0 {
-		cuts[0].Goal.MicroBatches, cuts[0].MicroBatchSize = b.MicroBatches, b.Size/n
-	} else {
-		var err error
-		if cuts, err = r.cuts(b.Size); err != nil {
-			return false, err
+// Fits finds out whether a batch fits, in the fewest micro-batches for which a plan does, and what that plan takes. No fast plan
+// is looked for, so it is much quicker than PlanBatch, and says nothing of time, nor of what is lacking.
+func (r Request) Fits(b Batch) (q Request, peak map[plan.Tier]int64, err error) {
+	numbers := []int64{int64(b.MicroBatches)}
+	if b.MicroBatches == 0 {
+		if numbers, err = r.numbers(b.Size); err != nil {
+			return r, nil, err
 		}
 	}
-	for _, c := range cuts {
-		m, err := c.model, error(nil)
-		if m == nil {
-			m, err = c.Trace(c.MicroBatchSize, c.Seq)
-		}
-		if err != nil {
-			return false, err
-		}
-		for _, rounds := range []int{0, c.Goal.MicroBatches} {
-			c.Goal.Bounds.Rounds = rounds
-			l, err := layout.New(m, c.Goal, c.Site)
-			if err != nil {
-				return false, err
-			}
-			if fits, err := search.MayFit(l); err != nil || fits {
-				return fits, err
+	of := func(n int64) cut {
+		c := cut{Request: r}
+		c.Goal.MicroBatches, c.MicroBatchSize = int(n), b.Size/n
+		return c
+	}
+	least := of(numbers[len(numbers)-1])
+	few := least.few()
+	if peak, err = few.smallest(); err == nil {
+		for _, n := range numbers {
+			c := of(n)
+			if peak, err = c.smallest(); err == nil {
+				return c.Request, peak, nil
 			}
 		}
 	}
-	return false, nil
+	lacks := err
+	for rounds := 2; r.Goal.Optimizer != nil && rounds/2 < least.Goal.MicroBatches; rounds *= 2 {
+		least.Goal.Bounds.Rounds = min(rounds, least.Goal.MicroBatches)
+		if peak, err = least.smallest(); err == nil {
+			return least.Request, peak, nil
+		}
+	}
+	return r, nil, lacks
 }
 
-// make plans a cut, if a few of its micro-batches fit at all: that is quickly found out, while
+// errNoneFits is the answer of Fits where nothing else is wrong.
+var errNoneFits = errors.New("no plan fits")
+
+// numbers lists the numbers of micro-batches that divide a batch and whose plans are not too long, the fewest first.
+func (r Request) numbers(batch int64) (list []int64, err error) {
+	m, err := r.Trace(1, r.Seq)
+	if err != nil {
+		return nil, err
+	}
+	for n := int64(1); n <= batch && n*int64(len(m.Blocks)) <= mostRuns && n <= mostTried; n++ {
+		if batch%n == 0 {
+			list = append(list, n)
+		}
+	}
+	if len(list) == 0 {
+		return []int64{1}, nil
+	}
+	return list, nil
+}
+
+// smallest is what the smallest plan of a cut takes, where it fits.
+func (c *cut) smallest() (peak map[plan.Tier]int64, err error) {
+	if c.model == nil {
+		if c.model, err = c.Trace(c.MicroBatchSize, c.Seq); err != nil {
+			return nil, err
+		}
+	}
+	l, err := layout.New(c.model, c.Goal, c.Site)
+	if err != nil {
+		return nil, err
+	}
+	may, err := search.MayFit(l)
+	if may && err == nil {
+		peak, err = search.Fitting(l)
+	}
+	if peak == nil && err == nil {
+		err = errNoneFits
+	}
+	return peak, err
+}
+
+// few is a cut with a few of its micro-batches: what does not fit with these does not with all, and is quickly found out, while
 // plans of many are long.
-func (c cut) make() (*plan.Plan, *goal.FitError, error) {
-	few := c.Request
-	few.Goal.MicroBatches = min(few.Goal.MicroBatches, max(few.Site.Devices, 2))
-	misfit, err := few.Shortfall()
+func (c cut) few() cut {
+	c.Goal.MicroBatches = min(c.Goal.MicroBatches, max(c.Site.Devices, 2))
+	return c
+}
+
+// misfit is what the smallest plan of a cut lacks.
+func (c cut) misfit() (*goal.FitError, error) {
+	misfit, err := c.few().Shortfall()
 	if misfit != nil || err != nil {
-		return nil, misfit, err
+		return misfit, err
 	}
-	p, err := search.Make(c.model, c.Goal, c.Site)
-	if errors.As(err, &misfit) {
-		return nil, misfit, nil
+	if _, err = search.Make(c.model, c.Goal, c.Site); errors.As(err, &misfit) {
+		return misfit, nil
 	}
-	return p, nil, err
+	return nil, err
+}
+
+// make plans a cut, if a few of its micro-batches fit at all. Where none fits it says no more.
+func (c cut) make() (p *plan.Plan, misfit bool, err error) {
+	l, err := layout.New(c.few().model, c.few().Goal, c.Site)
+	if err != nil {
+		return nil, false, err
+	}
+	if may, err := search.MayFit(l); err != nil || !may {
+		return nil, err == nil, err
+	}
+	var lacks *goal.FitError
+	if err = search.AnyFits(l); err == nil {
+		p, err = search.Make(c.model, c.Goal, c.Site)
+	}
+	switch {
+	case errors.As(err, &lacks):
+		return nil, true, nil
+	case errors.Is(err, search.ErrSlower):
+		return nil, false, nil
+	}
+	return p, false, err
 }
 
 // cuts lists the numbers of micro-batches that divide a batch and that a plan can have, those

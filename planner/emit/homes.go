@@ -88,8 +88,8 @@ func (h *homes) make() error {
 		h.partials = h.buffer("partials", plan.Workspace, 0, 8*l.Slabs.NormElements)
 	}
 	for j := range l.Goal.MicroBatches {
-		h.batch = append(h.batch, h.home(fmt.Sprintf("batch %d", j), plan.BatchData, h.host, l.Batch.Bytes))
-		h.result = append(h.result, h.home(fmt.Sprintf("result %d", j), plan.ResultData, h.host, l.ResultBytes()))
+		h.batch = append(h.batch, h.home(h.numbered("batch", j), plan.BatchData, h.host, l.Batch.Bytes))
+		h.result = append(h.result, h.home(h.numbered("result", j), plan.ResultData, h.host, l.ResultBytes()))
 	}
 	h.nextHomes()
 	if h.c.CPURows != nil { // batches are where the CPU reads them
@@ -151,7 +151,7 @@ func owners(l *layout.Layout, c strategy.Choice) []int {
 // all weights, and optimizer state.
 func (h *homes) slabHomes(k int) error {
 	s, owner := &h.p.Slabs[k], h.owner[k]
-	s.Weight = h.home(s.Name+" weights", plan.Weight, h.homeArena(owner, k, h.c.Streamed[k]), s.WeightBytes)
+	s.Weight = h.home(h.name(s, " weights"), plan.Weight, h.homeArena(owner, k, h.c.Streamed[k]), s.WeightBytes)
 	if !h.c.Streamed[k] {
 		h.on[owner].slabs[k].weight = s.Weight
 		h.replicate(k)
@@ -165,7 +165,7 @@ func (h *homes) slabHomes(k int) error {
 		return err
 	}
 	if h.c.OffloadedState[k] && (h.l.Goal.Optimizer.Clip || h.c.Rounds > 1) {
-		s.Gradient = h.home(s.Name+" gradients", plan.Gradient, h.homeArena(owner, k, true), h.l.GradBytes(k))
+		s.Gradient = h.home(h.name(s, " gradients"), plan.Gradient, h.homeArena(owner, k, true), h.l.GradBytes(k))
 	}
 	return nil
 }
@@ -189,10 +189,13 @@ func (h *homes) pieceHomes(k int) error {
 	for _, cut := range cuts {
 		p := plan.Piece{From: cut.From, To: cut.To, Master: -1, State: -1}
 		if h.l.HasMaster(k) {
-			p.Master = h.home(s.Name+" master", plan.Master, arena, 4*p.Elements())
+			p.Master = h.home(h.name(s, " master"), plan.Master, arena, 4*p.Elements())
 		}
 		if cut.States > 0 {
-			p.State = h.home(s.Name+" optimizer state", plan.State, arena, cut.States)
+			p.State = h.home(h.name(s, " optimizer state"), plan.State, arena, cut.States)
+		}
+		if h.counter != nil {
+			continue
 		}
 		here := pieceState{-1, -1, cut.Scratch}
 		if !h.c.OffloadedState[k] || h.c.ByCPU(k) {
@@ -201,6 +204,22 @@ func (h *homes) pieceHomes(k int) error {
 		s.Pieces, state.pieces = append(s.Pieces, p), append(state.pieces, here)
 	}
 	return nil
+}
+
+// name of a home of a slab; homes that are only counted have none.
+func (h *homes) name(s *plan.Slab, what string) string {
+	if h.counter != nil {
+		return ""
+	}
+	return s.Name + what
+}
+
+// numbered is the name of what each micro-batch has, likewise.
+func (h *homes) numbered(what string, micro int) string {
+	if h.counter != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %d", what, micro)
 }
 
 // replicate gives every data parallel device its own copy of weights that are stored on
@@ -215,7 +234,7 @@ func (h *homes) replicate(k int) {
 		if d == h.owner[k] {
 			continue
 		}
-		id := h.home(s.Name+" weights", plan.Weight, d, s.WeightBytes)
+		id := h.home(h.name(s, " weights"), plan.Weight, d, s.WeightBytes)
 		s.Replicas = append(s.Replicas, id)
 		h.on[d].slabs[k].weight = id
 	}

@@ -40,7 +40,22 @@ const launchBound = 0.25
 // iterations are captured as a graph: where the device can, launching takes much of the
 // time, and a captured iteration is no slower. It returns the plan that is to be taken.
 func CaptureIfFaster(p *plan.Plan, site goal.Site) (*plan.Plan, *plan.Forecast, error) {
-	f, err := Of(p, site)
+	return New(site).CaptureIfFaster(p)
+}
+
+// Forecaster makes forecasts for one site, of plans of one layout: what their programs take is found once.
+type Forecaster struct {
+	site   goal.Site
+	joined *executor.Joined
+}
+
+// New makes forecasts for a site.
+func New(site goal.Site) *Forecaster { return &Forecaster{site, executor.NewJoined()} }
+
+// CaptureIfFaster of a plan.
+func (x *Forecaster) CaptureIfFaster(p *plan.Plan) (*plan.Plan, *plan.Forecast, error) {
+	site := x.site
+	f, err := x.Of(p)
 	_, captures := site.Kernels.(device.GraphCapturer)
 	can := (captures || site.Device.Kernel > 0) && p.CanCapture() // Kernel: it launches kernels apart from running them
 	if err != nil || !can {
@@ -51,7 +66,7 @@ func CaptureIfFaster(p *plan.Plan, site goal.Site) (*plan.Plan, *plan.Forecast, 
 		return p, f, nil
 	}
 	captured := p.Capture()
-	replayed, err := Of(captured, site)
+	replayed, err := x.Of(captured)
 	if err != nil || replayed.StepSeconds > f.StepSeconds {
 		return p, f, err
 	}
@@ -59,8 +74,12 @@ func CaptureIfFaster(p *plan.Plan, site goal.Site) (*plan.Plan, *plan.Forecast, 
 }
 
 // Of runs a plan on virtual devices and reports what an iteration among many took.
-func Of(p *plan.Plan, site goal.Site) (*plan.Forecast, error) {
-	s, err := simulate(p, site)
+func Of(p *plan.Plan, site goal.Site) (*plan.Forecast, error) { return New(site).Of(p) }
+
+// Of is Of a plan.
+func (x *Forecaster) Of(p *plan.Plan) (*plan.Forecast, error) {
+	site := x.site
+	s, err := x.simulate(p)
 	if err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
 	}
@@ -108,7 +127,7 @@ func Of(p *plan.Plan, site goal.Site) (*plan.Forecast, error) {
 // Timeline is what each step of an iteration will take and when, by the forecast.
 func Timeline(p *plan.Plan, site goal.Site) ([]trace.Event, error) {
 	ring := trace.NewRing(len(p.Instructions))
-	s, err := simulate(p, site)
+	s, err := New(site).simulate(p)
 	if err != nil {
 		return nil, fmt.Errorf("forecasting: %w", err)
 	}
@@ -138,8 +157,8 @@ type simulation struct {
 	devices  []*sim.Virtual
 }
 
-func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
-	s := &simulation{}
+func (x *Forecaster) simulate(p *plan.Plan) (*simulation, error) {
+	s, site := &simulation{}, x.site
 	var devices []device.Device
 	var host *sim.Virtual
 	var others []*sim.Virtual
@@ -167,7 +186,7 @@ func simulate(p *plan.Plan, site goal.Site) (*simulation, error) {
 		}
 	}
 	var err error
-	s.executor, err = executor.NewTimed(p, devices)
+	s.executor, err = executor.NewTimed(p, devices, x.joined)
 	return s, err
 }
 

@@ -46,6 +46,20 @@ type Goal struct {
 	Bounds      strategy.Bounds
 	// HostCaches: keys and values are stored in host memory, see strategy.Choice.
 	HostCaches bool
+	// Watch hears of all that is tried, of plans that are written with what they do; an error ends the search, and is what Make
+	// returns. Nil is nobody.
+	Watch func(tried string) error
+}
+
+// Tries tells whoever watches that something is tried.
+func (g *Goal) Tries(choice *strategy.Choice) error {
+	switch {
+	case g.Watch == nil:
+		return nil
+	case choice == nil:
+		return g.Watch("")
+	}
+	return g.Watch(strategy.Title(*choice))
 }
 
 // Optimizer is what the planner must know of one.
@@ -154,15 +168,16 @@ type Kernels interface {
 
 // FitError says that no plan fits, with what would.
 type FitError struct {
-	Model  string
-	Tier   plan.Tier // that is too small
-	Needed int64     // what the smallest plan takes of it
-	Budget int64
+	Model  string    `json:"model"`
+	Tier   plan.Tier `json:"tier"`         // that is too small
+	Needed int64     `json:"needed_bytes"` // what the smallest plan takes of it
+	Budget int64     `json:"budget_bytes"`
 	// Context is what the driver counts on a GPU beyond Budget.
-	Context int64
+	Context int64 `json:"context_bytes,omitempty"`
 	// Host memory the smallest plan takes, and what there is.
-	NeededHost, BudgetHost int64
-	Options                []FitOption
+	NeededHost int64       `json:"needed_host_bytes"`
+	BudgetHost int64       `json:"budget_host_bytes"`
+	Options    []FitOption `json:"options,omitempty"`
 }
 
 // FitOption is a change that was planned and does fit.
@@ -170,9 +185,9 @@ type FitOption struct {
 	Change string              `json:"change"` // in words
 	Peak   map[plan.Tier]int64 `json:"peak_bytes"`
 	// The request that fits.
-	MicroBatchSize int64 `json:"rows"`
-	Seq            int64 `json:"seq"`
-	MicroBatches   int   `json:"micros"`
+	MicroBatchSize int64 `json:"micro_batch_size"`
+	Seq            int64 `json:"seq_len"`
+	MicroBatches   int   `json:"micro_batches"`
 	Device         int64 `json:"device_bytes"`
 	Host           int64 `json:"host_bytes"`
 	Disk           int64 `json:"disk_bytes,omitempty"`  // the free space it takes
@@ -196,6 +211,9 @@ func (e *FitError) Lack() string {
 	s := fmt.Sprintf("the smallest plan needs %s of %s memory, %s are available", needed, e.Tier, budget)
 	if e.Tier == plan.OnDevice && e.Context > 0 {
 		s += fmt.Sprintf(" next to %v of context and libraries", units.Bytes(e.Context))
+	}
+	if e.Tier == plan.OnDevice && e.NeededHost > e.BudgetHost {
+		s += fmt.Sprintf(", and %v of host memory, %v are available", units.Bytes(e.NeededHost), units.Bytes(e.BudgetHost))
 	}
 	return s
 }

@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"math"
 	"sync"
 
 	"spillway/plan"
@@ -16,11 +17,22 @@ import (
 type Memory struct {
 	plan     *plan.Plan
 	align    int64
-	spans    []Span    // by buffer
-	moving   [][]*Span // by arena: of its buffers that are no homes, the largest first
-	base     []int64   // by arena: where its homes end
+	accesses [][]plan.Access // by instruction
+	spans    []Span          // by buffer
+	moving   [][]*Span       // by arena: of its buffers that are no homes, the largest first
+	base     []int64         // by arena: where its homes end
 	outgoing []outgoing
-	PackedBy int // the order of packing, see PackBy
+	held     int      // see DelayReuse
+	leaves   []bool   // by arena: something leaves the device
+	packed   []packed // by arena: how its buffers have their places now
+	PackedBy int      // the order of packing, see PackBy
+}
+
+// packed is how the buffers of an arena have their places; the zero value is not at all.
+type packed struct {
+	done     bool
+	by, held int
+	bytes    int64
 }
 
 // Hold lets a buffer live until another one is first touched, so that filling the other
@@ -30,19 +42,25 @@ type Hold struct{ Buffer, Until int }
 // NewMemory finds from which instruction to which each buffer is alive. The plan has no
 // frees yet.
 func NewMemory(p *plan.Plan, align int64, holds []Hold) *Memory {
-	m := &Memory{plan: p, align: align, spans: Lifetimes(p)}
+	accesses := p.Accesses()
+	m := &Memory{plan: p, align: align, accesses: accesses, spans: lifetimes(p, p.UsesOf(accesses)), leaves: make([]bool, len(p.Arenas)), packed: make([]packed, len(p.Arenas))}
 	for _, h := range holds {
 		m.spans[h.Buffer].To = max(m.spans[h.Buffer].To, m.spans[h.Until].From)
 	}
 	m.outgoing = findOutgoing(p, m.spans)
+	for _, o := range m.outgoing {
+		m.leaves[p.Buffers[o.buffer].Arena] = true
+	}
 	m.placeHomes()
 	return m
 }
 
 // Lifetimes finds from which instruction to which each buffer is alive.
-func Lifetimes(p *plan.Plan) []Span {
+func Lifetimes(p *plan.Plan) []Span { return lifetimes(p, p.Uses()) }
+
+func lifetimes(p *plan.Plan, uses []plan.Use) []Span {
 	spans := make([]Span, len(p.Buffers))
-	for id, use := range p.Uses() {
+	for id, use := range uses {
 		spans[id] = Span{Bytes: p.Buffers[id].Bytes, From: use.First, To: use.Last}
 	}
 	return spans
@@ -73,10 +91,32 @@ func (m *Memory) Least() {
 }
 
 // Pack gives every buffer a place, all arenas at the same time.
-func (m *Memory) Pack() {
+func (m *Memory) Pack() { m.PackWithin(nil) }
+
+// PackWithin is Pack, which gives up an arena as soon as that exceeds its limit: it is said to take more than the limit then,
+// and where its buffers lie is not known. Limits are by arena, nil for none. Arenas of which nothing has changed since the last
+// time are left as they are.
+func (m *Memory) PackWithin(limits []int64) {
 	var all sync.WaitGroup
 	for a, moving := range m.moving {
-		all.Go(func() { m.plan.Arenas[a].Bytes = m.base[a] + packSorted(moving, m.align, m.PackedBy) })
+		want := packed{done: true, by: m.PackedBy}
+		if m.leaves[a] {
+			want.held = m.held
+		}
+		if had := m.packed[a]; had.done && had.by == want.by && had.held == want.held {
+			m.plan.Arenas[a].Bytes = had.bytes
+			continue
+		}
+		limit := int64(math.MaxInt64)
+		if limits != nil {
+			limit = limits[a] - m.base[a]
+		}
+		all.Go(func() {
+			var total int64
+			total, want.done = packSorted(moving, m.align, m.PackedBy, limit)
+			want.bytes = m.base[a] + total
+			m.packed[a], m.plan.Arenas[a].Bytes = want, want.bytes
+		})
 	}
 	all.Wait()
 	for id := range m.plan.Buffers {
@@ -85,6 +125,9 @@ func (m *Memory) Pack() {
 		}
 	}
 }
+
+// Order is Order of the plan, whose accesses are known, before Finish.
+func (m *Memory) Order() { order(m.plan, m.accesses) }
 
 // Finish puts a free behind the last instruction that touches each buffer that is no home.
 func (m *Memory) Finish() { AddFrees(m.plan, m.spans) }
@@ -113,6 +156,7 @@ func (m *Memory) HasOutgoing() bool { return len(m.outgoing) > 0 }
 // DelayReuse lets what leaves a device keep its bytes until other work there has begun, what leaves it for a micro-batch until so
 // many runs have, or with 0 ends that again. Else that work could be given the bytes, and wait for the copy.
 func (m *Memory) DelayReuse(runs int) {
+	m.held = runs
 	for _, o := range m.outgoing {
 		m.spans[o.buffer].To = o.last
 	}

@@ -1,6 +1,9 @@
 package pass
 
-import "slices"
+import (
+	"slices"
+	"sync"
+)
 
 // occupancy knows which offsets are taken at which moments. Time is a binary tree: a leaf
 // is a moment, a node the moments of its two children. Offsets that touch are joined into
@@ -22,13 +25,20 @@ type ranges []struct{ lo, hi int64 }
 // initialRanges is how many ranges a node can hold before its list grows.
 const initialRanges = 4
 
+// spare are those that are used no more: a search packs hundreds of times, and what it takes is large.
+var spare = sync.Pool{New: func() any { return &occupancy{} }}
+
+// release gives the memory back, for those to come.
+func (o *occupancy) release() { spare.Put(o) }
+
 // newOccupancy is empty; the spans are all that lowestGap and put will be called with.
 func newOccupancy(spans []*Span) *occupancy {
 	last := -1
 	for _, s := range spans {
 		last = max(last, s.To)
 	}
-	o := &occupancy{rank: make([]int32, last+2)}
+	o := spare.Get().(*occupancy)
+	o.rank = append(o.rank[:0], make([]int32, last+2)...)
 	for _, s := range spans { // only moments where something begins or ends matter
 		o.rank[s.From+1], o.rank[s.To+1] = 1, 1
 	}
@@ -39,17 +49,23 @@ func newOccupancy(spans []*Span) *occupancy {
 	}
 	for o.leaves = 1; o.leaves < moments; o.leaves *= 2 {
 	}
-	o.throughout, o.sometime = newRanges(2*o.leaves), newRanges(2*o.leaves)
+	o.throughout, o.sometime = emptied(o.throughout, 2*o.leaves), emptied(o.sometime, 2*o.leaves)
 	return o
 }
 
-// newRanges makes many empty lists of ranges that share one allocation.
-func newRanges(n int) []ranges {
-	lists, room := make([]ranges, n), make(ranges, n*initialRanges)
-	for i := range lists {
-		lists[i] = room[i*initialRanges : i*initialRanges : (i+1)*initialRanges]
+// emptied makes as many empty lists of ranges, with the memory that they have had. New ones share one allocation.
+func emptied(lists []ranges, n int) []ranges {
+	lists = lists[:cap(lists)]
+	for i := range min(n, len(lists)) {
+		lists[i] = lists[i][:0]
 	}
-	return lists
+	if more := n - len(lists); more > 0 {
+		room := make(ranges, more*initialRanges)
+		for i := range more {
+			lists = append(lists, room[i*initialRanges:i*initialRanges:(i+1)*initialRanges])
+		}
+	}
+	return lists[:n]
 }
 
 // find finds the nodes of a span that lowestGap and put are called with next. Above its parts are nodes that hold its first or its last

@@ -13,14 +13,15 @@ import (
 //
 // An instruction touches whole buffers. So it is enough to know, by buffer, who touched it
 // last, and when a buffer that is no home comes alive, which ones had its bytes before.
-func Order(p *plan.Plan) {
+func Order(p *plan.Plan) { order(p, p.Accesses()) }
+
+func order(p *plan.Plan, accesses [][]plan.Access) {
 	o := &orderer{p: p, lanes: len(p.Devices) * len(plan.Lanes)}
 	o.touched = touched{o.lanes, make([]bool, len(p.Buffers)), nobody(len(p.Buffers)), nobody(len(p.Buffers) * o.lanes)}
 	o.known = nobody(len(p.Instructions) * o.lanes)
 	o.last = nobody(o.lanes)
 	o.tenants = make([]tenancy.Map, len(p.Arenas))
 	o.waits = make([]int, 0, 2*len(p.Instructions))
-	accesses := p.Accesses()
 	for i, list := range accesses {
 		if p.Instructions[i].Verb != plan.Free {
 			o.order(i, list)

@@ -26,23 +26,26 @@ const Orders = 12
 // PackBy is Pack in another order: from 0, the largest first, on it counts more and more for how long a span lives. Where large
 // spans live short, holes stay between those that live long; which order leaves fewest is found by trying.
 func PackBy(spans []*Span, align int64, by int) int64 {
-	return packSorted(largestFirst(spans), align, by)
+	total, _ := packSorted(largestFirst(spans), align, by, math.MaxInt64)
+	return total
 }
 
-// packSorted is PackBy of spans with the largest first.
-func packSorted(order []*Span, align int64, by int) int64 {
+// packSorted is PackBy of spans with the largest first. It ends early, with done false, where they take more than a limit.
+func packSorted(order []*Span, align int64, by int, limit int64) (total int64, done bool) {
 	if by > 0 {
 		order = longerFirst(order, by)
 	}
 	taken := newOccupancy(order)
-	var total int64
+	defer taken.release()
 	for _, s := range order {
 		taken.find(s)
 		s.Offset = taken.lowestGap(s)
+		if total = max(total, s.Offset+s.Bytes); total > limit {
+			return total, false
+		}
 		taken.put(s, AlignUp(s.Offset+s.Bytes, align))
-		total = max(total, s.Offset+s.Bytes)
 	}
-	return total
+	return total, true
 }
 
 // longerFirst is another order of spans, see PackBy; of equal ones the order stays.
@@ -63,10 +66,32 @@ func longerFirst(order []*Span, by int) []*Span {
 	return sorted
 }
 
-// largestFirst is the order of packing, without spans of no bytes.
+// largestFirst is the order of packing, without spans of no bytes: of equally large ones the earlier first, then as they are
+// listed.
 func largestFirst(spans []*Span) []*Span {
-	order := slices.DeleteFunc(slices.Clone(spans), func(s *Span) bool { return s.Bytes == 0 })
-	slices.SortStableFunc(order, func(a, b *Span) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.From, b.From)) })
+	type key struct {
+		bytes    int64
+		from, at int
+	}
+	keys := make([]key, 0, len(spans))
+	for i, s := range spans {
+		if s.Bytes > 0 {
+			keys = append(keys, key{s.Bytes, s.From, i})
+		}
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		switch {
+		case a.bytes != b.bytes:
+			return cmp.Compare(b.bytes, a.bytes)
+		case a.from != b.from:
+			return a.from - b.from
+		}
+		return a.at - b.at
+	})
+	order := make([]*Span, len(keys))
+	for i, k := range keys {
+		order[i] = spans[k.at]
+	}
 	return order
 }
 

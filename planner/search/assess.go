@@ -50,6 +50,9 @@ func (s *assessor) estimate(m strategy.Mix) (*candidate, error) {
 	if c, ok := s.made[m]; ok {
 		return c, nil
 	}
+	if err := s.b.Goal.Tries(nil); err != nil {
+		return nil, err
+	}
 	c := &candidate{mix: m, choice: s.choice(m), bound: true}
 	g, err := s.scale.estimate(c.choice)
 	if err != nil {
@@ -91,7 +94,13 @@ func (s *assessor) place(c *candidate, t *draftPair) {
 		s.measure(c, t.least())
 		for alive := c.fits; alive; {
 			t.all(func(d *emit.Draft) { d.PackedBy = c.choice.PackedBy })
-			if s.measure(c, t.packed()); c.fits || !s.eager || c.choice.PackedBy == pass.Orders-1 {
+			last := !s.eager || c.choice.PackedBy == pass.Orders-1
+			if held == 0 && last { // what it takes is said where it does not fit
+				s.measure(c, t.packed())
+			} else {
+				s.measure(c, t.packedWithin(c.share))
+			}
+			if c.fits || last {
 				break
 			}
 			c.choice.PackedBy++
@@ -141,7 +150,10 @@ func (s *assessor) draft(c strategy.Choice) (*draftPair, error) {
 			}
 		}
 	}
-	var err error
+	err := s.b.Goal.Tries(&c)
+	if err != nil {
+		return nil, err
+	}
 	s.last = nil
 	if s.trial, err = s.scale.draft(c); err == nil {
 		s.written += s.trial.steps

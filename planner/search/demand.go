@@ -18,10 +18,7 @@ func DemandOf(p *plan.Plan, shared bool, share float64) (n demand) {
 			n.Disk += a.Bytes
 			continue
 		case a.Tier == plan.OnDevice:
-			has := p.Devices[a.Device].Budget
-			if share != 1 { // else it is exact
-				has = int64(share * float64(has))
-			}
+			has := shareOf(p.Devices[a.Device].Budget, share)
 			if n.budget == 0 || a.Bytes-has > n.lacks() {
 				n.Device, n.budget = a.Bytes, has
 			}
@@ -32,4 +29,12 @@ func DemandOf(p *plan.Plan, shared bool, share float64) (n demand) {
 		n.Host += a.Bytes
 	}
 	return n
+}
+
+// shareOf is a share of so many bytes, exact where it is all of them.
+func shareOf(bytes int64, share float64) int64 {
+	if share == 1 {
+		return bytes
+	}
+	return int64(share * float64(bytes))
 }

@@ -70,29 +70,6 @@ func (s *search) fitWithinHost(f strategy.Line, last *candidate) (strategy.Line,
 	}
 }
 
-// leastOfHost is the candidate of a line that takes least of the host, where the device has memory for the last of the line
-// and the host has not: the first for which the device has. A refusal says what that lacks.
-func (s *search) leastOfHost(f strategy.Line, last *candidate) (*candidate, error) {
-	if last.lacks() > 0 || last.Host <= s.b.Site.HostBudget {
-		return last, nil
-	}
-	at, err := firstOf(0, f.Size, last.lacks(), func(i int) (int64, error) {
-		c, err := s.estimate(f.Mix(i))
-		if err != nil {
-			return 0, err
-		}
-		return s.predicted(c, last).lacks(), nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.estimate(f.Mix(at))
-	if err != nil || s.fit(c) != nil || c.lacks() > 0 || c.Host >= last.Host {
-		return last, err
-	}
-	return c, nil
-}
-
 // firstThatFits finds the first candidate of a line, from an index on, that fits, given the
 // last, which does. What plans take beyond their homes differs little from one to the next, so
 // it is predicted from the nearest plan that was written.

@@ -1,13 +1,12 @@
 package search
 
 import (
+	"math"
 	"sync"
 
 	"spillway/plan"
 	"spillway/planner/emit"
-	"spillway/planner/forecast"
 	"spillway/planner/layout"
-	"spillway/planner/pass"
 	"spillway/planner/strategy"
 )
 
@@ -233,14 +232,31 @@ func (t *draftPair) least() *plan.Plan { return t.all(func(d *emit.Draft) { d.Le
 // packed is what it takes with a place for every buffer. Frees are left out, they take no time.
 func (t *draftPair) packed() *plan.Plan { return t.all(func(d *emit.Draft) { d.Pack() }) }
 
+// packedWithin is packed, where packing ends as soon as a device has too little memory for it.
+func (t *draftPair) packedWithin(share float64) *plan.Plan {
+	if !t.whole() { // what the model takes follows from all that both take
+		return t.packed()
+	}
+	return t.all(func(d *emit.Draft) {
+		limits := make([]int64, len(d.Plan.Arenas))
+		for i, a := range d.Plan.Arenas {
+			limits[i] = math.MaxInt64
+			if a.Tier == plan.OnDevice {
+				limits[i] = shareOf(d.Plan.Devices[a.Device].Budget, share)
+			}
+		}
+		d.PackWithin(limits)
+	})
+}
+
 // forecast of the packed plan, and whether its iterations are captured; of miniatures only
 // the seconds are the model's.
 func (t *draftPair) forecast() (f *plan.Forecast, captured bool, err error) {
 	var of [2]*plan.Forecast
 	var plans [2]*plan.Plan
 	err = t.each(func(i int) (err error) {
-		pass.Order(t.drafts[i].Plan)
-		plans[i], of[i], err = forecast.CaptureIfFaster(t.drafts[i].Plan, t.on[i].Site)
+		t.drafts[i].Order()
+		plans[i], of[i], err = t.on[i].forecaster.CaptureIfFaster(t.drafts[i].Plan)
 		return err
 	})
 	if err != nil {

@@ -3,7 +3,6 @@ package search
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"spillway/plan"
 	"spillway/planner/layout"
@@ -45,45 +44,6 @@ func Alone(b *layout.Layout, st *strategy.Strategy) (Outcome, error) {
 		o.Reason = s.option(c, c).Reason
 	}
 	return o, nil
-}
-
-// AnyFits is nil when some choice fits, else a *FitError. A line fits if its smallest choice
-// does for which the host has memory; the smallest lines come last. No fast plan is looked for, so it is quick.
-func AnyFits(b *layout.Layout) error {
-	s := newSearch(newTarget(b).itself())
-	for _, w := range slices.Backward(s.parallelisms()) {
-		for _, f := range slices.Backward(s.linesOf(w)) {
-			f, c, err := s.withinHost(f, nil)
-			if err != nil {
-				return err
-			}
-			if f, c, err = s.fitWithinHost(f, c); err != nil || c.fits {
-				return err
-			}
-			if c, err = s.leastOfHost(f, c); err != nil {
-				return err
-			}
-			s.noteSmallest(c)
-		}
-	}
-	if err := s.measureExactly(s.smallest); err != nil {
-		return err
-	}
-	return s.fitError()
-}
-
-// MayFit is false where nothing fits by what homes alone take: what AnyFits says no to after it
-// has written plans. It is quicker still, and says nothing of what is missing.
-func MayFit(b *layout.Layout) (bool, error) {
-	s := newSearch(newTarget(b).itself())
-	for _, w := range slices.Backward(s.parallelisms()) {
-		for _, f := range slices.Backward(s.linesOf(w)) {
-			if _, c, err := s.withinHost(f, nil); err != nil || c.fits {
-				return c != nil && c.fits, err
-			}
-		}
-	}
-	return false, nil
 }
 
 // Standard is the plan that keeps everything on one device, whatever that takes. It has no

@@ -16,6 +16,7 @@ package search
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -29,6 +30,45 @@ import (
 // Make finds the fastest plan that fits the site. The model must be traced for the
 // micro-batch wanted. When nothing fits the error is a *goal.FitError.
 func Make(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
+	p, err := makeOn(m, g, site)
+	if err != nil && !errors.Is(err, ErrSlower) || site.Devices < 2 || g.Constraints.Parallelism != "" || len(g.Constraints.Places) > 0 {
+		return p, err
+	}
+	return oneAlone(p, err, m, g, site)
+}
+
+// ErrSlower says that all plans that fit take longer than Bounds.Below.
+var ErrSlower = errors.New("no plan is as fast as that")
+
+// oneAlone is a plan for several devices, or where that is faster, one for one of them alone: a search for several tries little
+// of what one can do. Where the first is slower than was asked for, there is only its error.
+func oneAlone(p *plan.Plan, slower error, m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
+	site.Devices = 1
+	b, err := layout.New(m, g, site)
+	if err != nil {
+		return p, slower // such as bounds that rule one out
+	}
+	most := g.Bounds.Below
+	if p != nil {
+		most = worthwhile * p.Forecast.StepSeconds
+	}
+	if least, err := LeastSeconds(b); err != nil || least >= most {
+		return p, cmp.Or(err, slower)
+	}
+	alone, err := makeOn(m, g, site)
+	var misfit *goal.FitError
+	switch {
+	case errors.As(err, &misfit) || errors.Is(err, ErrSlower):
+		return p, slower
+	case err != nil:
+		return nil, err
+	case alone.Forecast.StepSeconds >= most:
+		return p, slower
+	}
+	return alone, nil
+}
+
+func makeOn(m *spec.Model, g goal.Goal, site goal.Site) (*plan.Plan, error) {
 	b, err := layout.New(m, g, site)
 	if err != nil {
 		return nil, err
@@ -97,6 +137,9 @@ func (s *search) run() (*candidate, error) {
 			return nil, err
 		}
 	}
+	if s.best == nil && s.b.Goal.Bounds.Below > 0 {
+		return nil, ErrSlower
+	}
 	if s.best == nil {
 		if err := s.findSmallest(); err != nil {
 			return nil, err
@@ -129,22 +172,6 @@ func (s *search) allLines() (lines []strategy.Line) {
 	return slices.Concat(lines, rest, alone)
 }
 
-// findSmallest finds the candidate that lacks least memory, now that it is known that none
-// fits.
-func (s *search) findSmallest() error {
-	for _, a := range s.tried {
-		if err := s.fit(a.candidate); err != nil {
-			return err
-		}
-		c, err := s.leastOfHost(a.Line, a.candidate)
-		if err != nil {
-			return err
-		}
-		s.noteSmallest(c)
-	}
-	return s.measureExactly(s.smallest)
-}
-
 // try forecasts what comes of a line.
 func (s *search) try(f strategy.Line) error {
 	f, smallest, err := s.withinHost(f, nil)
@@ -175,8 +202,8 @@ func (s *search) outcome(f strategy.Line, smallest *candidate) (*candidate, erro
 		}
 		may = s.beats(c)
 	}
-	if !may && f.Size > 0 && s.written+s.b.writer.UsualLength() >= reportBudget {
-		return smallest, nil
+	if !may && (s.b.Goal.Bounds.Below > 0 || f.Size > 0 && s.written+s.b.writer.UsualLength() >= reportBudget) {
+		return smallest, nil // of a search for something faster nothing else is reported
 	}
 	f, smallest, err := s.fitWithinHost(f, smallest)
 	if err != nil {
@@ -189,14 +216,6 @@ func (s *search) outcome(f strategy.Line, smallest *candidate) (*candidate, erro
 		return smallest, nil
 	}
 	return s.firstThatFits(f, first, smallest)
-}
-
-// noteSmallest remembers the candidate that lacks least of a device, and among those that lack
-// nothing of it, least of the host or the disk.
-func (s *search) noteSmallest(c *candidate) {
-	if s.smallest == nil || cmp.Or(cmp.Compare(max(c.lacks(), 0), max(s.smallest.lacks(), 0)), cmp.Compare(s.lack(c.demand), s.lack(s.smallest.demand))) < 0 {
-		s.smallest = c
-	}
 }
 
 // time forecasts a candidate that fits, unless its lower bound already takes longer than the
@@ -259,6 +278,9 @@ func better(a, b *candidate) bool {
 // beats says whether a candidate is to be taken instead of the best so far: where shares
 // are given, one in which everything stays before one in which something leaves.
 func (s *search) beats(c *candidate) bool {
+	if below := s.b.Goal.Bounds.Below; below > 0 && c.seconds >= below {
+		return false
+	}
 	if s.best == nil {
 		return true
 	}

@@ -2,6 +2,7 @@ package search
 
 import (
 	"spillway/planner/emit"
+	"spillway/planner/forecast"
 	"spillway/planner/layout"
 )
 
@@ -10,11 +11,12 @@ import (
 type target struct {
 	*layout.Layout
 	writer      *emit.Writer
+	forecaster  *forecast.Forecaster
 	splits      map[int][]int // by number of devices, see split
 	costs       map[layout.BlockKey]blockCost
 	updateTimes []updateTime // by slab, see updateSeconds
 }
 
 func newTarget(b *layout.Layout) *target {
-	return &target{Layout: b, writer: emit.NewWriter(b), splits: map[int][]int{}, costs: map[layout.BlockKey]blockCost{}}
+	return &target{Layout: b, writer: emit.NewWriter(b), forecaster: forecast.New(b.Site), splits: map[int][]int{}, costs: map[layout.BlockKey]blockCost{}}
 }

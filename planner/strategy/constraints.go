@@ -268,6 +268,8 @@ type Bounds struct {
 	Rounds int
 	// Without are parallelisms that are not taken.
 	Without []Parallelism
+	// Below is how many seconds an iteration must take less than: others are no use, and are not looked into. 0 is any.
+	Below float64
 }
 
 // Check refuses bounds that cannot be.
