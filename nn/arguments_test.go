@@ -139,6 +139,23 @@ func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
 			n.RunningMean.Momentum = 0
 			return n.Forward(b, floats(b, 2, 3))
 		}},
+		{"batch norm of a momentum of -1", "batch norm: a momentum of -1; it must not be below 0", func(b *B) V {
+			n := nn.NewBatchNorm(3)
+			n.RunningMean.Momentum, n.RunningVariance.Momentum = -1, -1
+			return n.Forward(b, floats(b, 2, 3))
+		}},
+		{"batch norm of a momentum of NaN", "batch norm: a momentum of NaN", func(b *B) V {
+			n := nn.NewBatchNorm(3)
+			n.RunningMean.Momentum, n.RunningVariance.Momentum = nan, nan
+			return n.Forward(b, floats(b, 2, 3))
+		}},
+		{"batch norm of an eps of 0", "batch norm: an eps of 0 while training; it must be above 0", func(b *B) V {
+			n := nn.NewBatchNorm(3)
+			n.Eps = 0
+			return n.Forward(b, floats(b, 2, 3))
+		}},
+		{"rope of a theta of 0", "rope: frequency 1 of 2 is +Inf; theta must be above 0", func(b *B) V { return nn.NewRope(0, 4).Forward(b, floats(b, 2, 4, 8), 2) }},
+		{"rope of a theta of -1", "rope: frequency 1 of 2 is NaN", func(b *B) V { return nn.NewRope(-1, 4).Forward(b, floats(b, 2, 4, 8), 2) }},
 		{"number among ids", "number: 0 for a tensor of i32[2 3]; cast ids to f32 first", func(b *B) V { return b.Compare(op.NotEqual, ids(b, 2, 3), b.Number(ids(b, 2, 3), 0)) }},
 		{"unary without its numbers", "unary: by clamp, which needs numbers; give them to Clamp, Power or Map", func(b *B) V { return b.Unary(op.Clamp, floats(b, 2, 3)) }},
 		{"power without its number", "unary: by power, which needs numbers", func(b *B) V { return b.Unary(op.Power, floats(b, 2, 3)) }},
@@ -183,6 +200,12 @@ func TestArgumentsOutOfRangeAreRefused(t *testing.T) {
 		{"huber", "huber: ", func(b *B) V { return nn.Huber(b, floats(b, 2, 3), floats(b, 2, 3), 0) }},
 		{"smooth_l1", "smooth_l1: ", func(b *B) V { return nn.SmoothL1(b, floats(b, 2, 3), floats(b, 2, 3), -1) }},
 		{"distillation", "distillation: ", func(b *B) V { return nn.Distillation(b, floats(b, 2, 3), floats(b, 2, 3), 0) }},
+		{"triplet margin 0", "triplet margin: a margin of 0; it must be above 0", func(b *B) V {
+			return nn.TripletMargin(b, floats(b, 2, 3), floats(b, 2, 3), floats(b, 2, 3), 0)
+		}},
+		{"triplet margin NaN", "triplet margin: a margin of NaN", func(b *B) V {
+			return nn.TripletMargin(b, floats(b, 2, 3), floats(b, 2, 3), floats(b, 2, 3), nan)
+		}},
 		{"triplet shapes", "shapes", func(b *B) V {
 			return nn.TripletMargin(b, floats(b, 2, 3), b.Part("y", dtype.F32, 2, 4), floats(b, 2, 3), 1)
 		}},
@@ -314,6 +337,7 @@ func TestLayersOutOfRangeAreRefused(t *testing.T) {
 		}, []int64{2, 3}},
 		{"bag rank", "embedding_bag: ", func() nn.Layer { return nn.NewEmbeddingBag(5, 3) }, []int64{2}},
 		{"conv channels", "conv: ", func() nn.Layer { return nn.NewConv2d(3, 8, 3) }, image},
+		{"conv groups 0", "conv: 0 groups; take 1", func() nn.Layer { return nn.NewConv(4, 6, 0, 1, 1) }, image},
 		{"conv groups of in", "conv: ", func() nn.Layer { return nn.NewConv(4, 6, 3, 1, 1) }, image},
 		{"conv groups of out", "conv: ", func() nn.Layer { return nn.NewConv(4, 6, 4, 1, 1) }, image},
 		{"conv groups -1", "groups", func() nn.Layer { return nn.NewConv(4, 6, -1, 1, 1) }, image},
@@ -351,6 +375,7 @@ func TestLayersOutOfRangeAreRefused(t *testing.T) {
 		}, image},
 		{"transposed stride 0", "stride 0", func() nn.Layer { return nn.NewConvTranspose(4, 8, 1, 2, 2).Strided(0, 0) }, image},
 		{"transposed channels", "conv_input: ", func() nn.Layer { return nn.NewConvTranspose(3, 8, 1, 2, 2) }, image},
+		{"transposed groups 0", "conv_input: 0 groups; take 1", func() nn.Layer { return nn.NewConvTranspose(4, 6, 0, 2, 2) }, image},
 		{"transposed groups", "conv_input: ", func() nn.Layer { return nn.NewConvTranspose(4, 6, 4, 2, 2) }, image},
 		{"transposed padding", "conv_input: ", func() nn.Layer { return nn.NewConvTranspose(4, 8, 1, 2, 2).Strided(1, 9) }, image},
 		{"transposed output padding", "an output padding of 2 with a stride of 2", func() nn.Layer {
@@ -364,6 +389,7 @@ func TestLayersOutOfRangeAreRefused(t *testing.T) {
 			return l
 		}, image},
 		{"group norm", "group_norm: 3 groups do not divide the 4 channels", func() nn.Layer { return nn.NewGroupNorm(3, 4) }, image},
+		{"group norm of 0 groups", "group_norm: 0 groups do not divide the 4 channels", func() nn.Layer { return nn.NewGroupNorm(0, 4) }, image},
 		{"group norm channels", "group_norm: ", func() nn.Layer { return nn.NewGroupNorm(2, 6) }, image},
 		{"instance norm channels", "group_norm: ", func() nn.Layer { return nn.NewInstanceNorm(3) }, image},
 		{"instance norm of no channels", "group_norm: 0 groups", func() nn.Layer { return nn.NewInstanceNorm(0) }, image},

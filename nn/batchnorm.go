@@ -30,6 +30,16 @@ func NewBatchNorm(channels int64) *BatchNorm {
 // Forward keeps the shape [B S.. C].
 func (n *BatchNorm) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	return n.In(b, x, func(x graph.Value) graph.Value {
+		for _, p := range []*Param{n.RunningMean, n.RunningVariance} {
+			if m := p.Momentum; !(m >= 0) {
+				b.Fail("batch norm: a momentum of %v; it must not be below 0", m)
+				return 0
+			}
+		}
+		if b.Training() && !(n.Eps > 0) {
+			b.Fail("batch norm: an eps of %v while training; it must be above 0", n.Eps)
+			return 0
+		}
 		if m, v := n.RunningMean.Momentum, n.RunningVariance.Momentum; (m > 0) != (v > 0) {
 			b.Fail("batch norm: momenta of %v and %v for the running mean and variance; give both one, or 0 to both to use what they are while training too", m, v)
 			return 0

@@ -44,6 +44,9 @@ func Bind(m Model) ([]*Param, error) {
 		if p.Shape.Elements() == 0 {
 			return fmt.Errorf("%s has the shape %v, without elements; leave the layer out", name, p.Shape)
 		}
+		if random := p.Init.Dist == "normal" || p.Init.Dist == "uniform"; random && !(p.Init.Scale >= 0) {
+			return fmt.Errorf("%s starts %s with a scale of %v; it must not be below 0", name, p.Init.Dist, p.Init.Scale)
+		}
 		if p.Name != name { // otherwise others may be reading it
 			p.Name = name
 		}

@@ -111,6 +111,14 @@ func TestBindExplainsMistakes(t *testing.T) {
 			noBlocks
 			W *nn.Param `hf:"w"`
 		}{W: nn.NewParam(nn.Constant(0), -1)},
+		"w starts normal with a scale of -1": &struct {
+			noBlocks
+			W *nn.Param `hf:"w"`
+		}{W: nn.NewParam(nn.Normal(-1), 3)},
+		"w starts uniform with a scale of NaN": &struct {
+			noBlocks
+			W *nn.Param `hf:"w"`
+		}{W: nn.NewParam(nn.Uniform(math.NaN()), 3)},
 		"a.weight has the shape [0 3], without elements": &struct {
 			noBlocks
 			Linear *nn.Linear `hf:"a"`

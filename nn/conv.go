@@ -18,6 +18,7 @@ type Conv struct {
 	Bias   *Param `hf:"bias,optional"` // [out]
 	op.Spatial
 	PaddingMode graph.PadMode // what Padding puts around; "" is zeros
+	ungrouped   bool          // NewConv was asked for 0 groups
 	Precision
 }
 
@@ -35,7 +36,7 @@ func NewConv(in, out, groups int64, kernel ...int64) *Conv {
 		seen *= n
 	}
 	init := Uniform(1 / math.Sqrt(float64(max(seen, 1))))
-	return &Conv{Weight: NewParam(init, dims...), Bias: NewParam(init, out), Spatial: op.Spatial{Groups: groups}}
+	return &Conv{Weight: NewParam(init, dims...), Bias: NewParam(init, out), Spatial: op.Spatial{Groups: groups}, ungrouped: groups == 0}
 }
 
 // Strided is the layer with a stride and a padding, the same in all dimensions.
@@ -55,6 +56,10 @@ func (c *Conv) WithoutBias() *Conv {
 func (c *Conv) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	return c.In(b, x, func(x graph.Value) graph.Value {
 		s, dims := c.Spatial, len(c.Weight.Shape)-2
+		if c.ungrouped && c.Groups == 0 {
+			b.Fail("%s: 0 groups; take 1 for a convolution without groups", op.Conv)
+			return 0
+		}
 		if c.PaddingMode != "" && c.PaddingMode != graph.PadZeros {
 			if len(s.Padding) != dims {
 				b.Fail("conv: %d numbers of padding by %q for %d spatial dimensions; give one for each", len(s.Padding), c.PaddingMode, dims)
@@ -76,6 +81,7 @@ type ConvTranspose struct {
 	op.Spatial
 	OutputPadding []int64 // places more at the end of each dimension
 	out           int64   // channels that NewConvTranspose was asked for
+	ungrouped     bool    // and it was asked for 0 groups
 	Precision
 }
 
@@ -87,7 +93,7 @@ func NewConvTranspose(in, out, groups int64, kernel ...int64) *ConvTranspose {
 		seen *= n
 	}
 	init := Uniform(1 / math.Sqrt(float64(max(seen, 1))))
-	return &ConvTranspose{Weight: NewParam(init, dims...), Bias: NewParam(init, out), Spatial: op.Spatial{Groups: groups}, out: out}
+	return &ConvTranspose{Weight: NewParam(init, dims...), Bias: NewParam(init, out), Spatial: op.Spatial{Groups: groups}, out: out, ungrouped: groups == 0}
 }
 
 // Strided is the layer with a stride and a padding, the same in all dimensions.
@@ -100,6 +106,10 @@ func (c *ConvTranspose) Strided(stride, padding int64) *ConvTranspose {
 // Forward maps [B S.. in] to [B S'.. out].
 func (c *ConvTranspose) Forward(b *graph.Builder, x graph.Value) graph.Value {
 	return c.In(b, x, func(x graph.Value) graph.Value {
+		if c.ungrouped && c.Groups == 0 {
+			b.Fail("%s: 0 groups; take 1 for a convolution without groups", op.ConvInput)
+			return 0
+		}
 		if groups := max(c.Groups, 1); c.out%groups != 0 {
 			b.Fail("%s: %d channels in %d groups; take a divisor", op.ConvInput, c.out, groups)
 			return 0

@@ -10,6 +10,10 @@ import (
 
 // TripletMargin is how much nearer than the negative the positive is to the anchor, all [B D], less than by the margin: [B].
 func TripletMargin(b *graph.Builder, anchor, positive, negative graph.Value, margin float64) graph.Value {
+	if !(margin > 0) {
+		b.Fail("triplet margin: a margin of %v; it must be above 0", margin)
+		return 0
+	}
 	distance := func(x graph.Value) graph.Value { // PyTorch adds the 1e-6
 		return b.Norm(b.PlusConstant(difference(b, anchor, x), 1e-6), -1)
 	}

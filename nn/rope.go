@@ -33,6 +33,12 @@ func (r *Rope) Forward(b *graph.Builder, x graph.Value, heads int64) graph.Value
 		b.Fail("%s: %d frequencies for %d heads of %v; NewRope takes an even number of dimensions, 2 or more", op.Rope, len(r.Freq), heads, b.TypeOf(x))
 		return 0
 	}
+	for i, f := range r.Freq {
+		if f := float64(f); math.IsNaN(f) || math.IsInf(f, 0) {
+			b.Fail("%s: frequency %d of %d is %v; theta must be above 0", op.Rope, i, len(r.Freq), f)
+			return 0
+		}
+	}
 	return b.Rope(x, Positions(b), b.Floats("rope", r.Freq), heads, r.Scale)
 }
 
