@@ -48,34 +48,35 @@ func (t *threes) piece(worker, i int, x, y []float32) (*kernel.Three, int) {
 	return a, lines
 }
 
+// threeTogether is how many lines of y a worker computes one after the other: the next lines see two of x that are in its cache.
+const threeTogether = 28
+
 // depthwiseThree is a convolution of pieces, or its gradient of x, whose windows are in reverse order.
 func depthwiseThree(c op.Call, v convolution, workers int) Program {
 	back, channels := c.Kind == op.ConvInput, int(v.C)
 	t := v.threes(back, workers)
-	weights, line := alignedFloats(v.weights()), t.from[2]*channels
-	var x, y, w, bias []float32
-	work := rowsOf(int64(t.pieces()), int64(kernel.ThreeRows*line*v.taps), func(worker, from, to int) {
+	weights, line := kernel.ThreeWeights(channels), t.from[2]*channels
+	var x, y, w []float32
+	work := &rows{n: t.pieces(), step: threeTogether / kernel.ThreeRows, do: func(worker, from, to int) {
 		for i := from; i < to; i++ {
 			a, lines := t.piece(worker, i, x, y)
-			a.W, a.Bias = &w[0], nil
-			if bias != nil {
-				a.Bias = &bias[0]
-			}
+			a.W = &w[0]
 			a.Convolve(lines)
 		}
-	})
+	}}
 	return work.program(bytesOf(weights+line), func(l *device.Launch) {
-		x, y, w, bias = F32(l, 0), F32(l, len(c.In)), scratch(l), nil
+		x, y, w = F32(l, 0), F32(l, len(c.In)), scratch(l)[:weights]
 		t.zeros = scratch(l)[weights:][:line]
-		clear(t.zeros)
-		if c.Attr.Bias {
-			bias = F32(l, 2)
-		}
-		v.orderDepthwise(w, F32(l, 1))
-		for k := 0; back && k < v.taps/2; k++ {
-			for j := range channels {
-				p, q := &w[k*channels+j], &w[(v.taps-1-k)*channels+j]
-				*p, *q = *q, *p
+		clear(scratch(l)[:weights+line])
+		for k := range channels {
+			for tap, f := range F32(l, 1)[9*k:][:9] {
+				if back {
+					tap = 8 - tap
+				}
+				w[kernel.ThreeAt(k, tap)] = f
+			}
+			if c.Attr.Bias {
+				w[kernel.ThreeAt(k, 9)] = F32(l, 2)[k]
 			}
 		}
 	})
@@ -84,7 +85,7 @@ func depthwiseThree(c op.Call, v convolution, workers int) Program {
 // depthwiseThreeWeight is the gradient of weights: each part of the pieces has its sums, which are added in order.
 func depthwiseThreeWeight(c op.Call, v convolution, workers int) Program {
 	t := v.threes(false, workers)
-	sums, line := v.taps*int(v.C), t.from[2]*int(v.C)
+	sums, line := kernel.ThreeSums(int(v.C)), t.from[2]*int(v.C)
 	var x, dy, partial []float32
 	work := &rows{n: t.pieces(), step: max(1, (t.pieces()+depthwiseParts-1)/depthwiseParts)}
 	work.do = func(worker, from, to int) {
@@ -104,7 +105,11 @@ func depthwiseThreeWeight(c op.Call, v convolution, workers int) Program {
 		for k := 1; k < work.pieces(); k++ {
 			kernel.AddScaled(partial[:sums], partial[k*sums:][:sums], 1)
 		}
-		v.storeDepthwise(F32(l, 2), partial, func(tap int) int { return tap }, c.Attr.Accumulate)
+		for k := range int(v.C) {
+			for tap := range 9 {
+				storeGrad(&F32(l, 2)[9*k+tap], partial[kernel.ThreeSumAt(k, tap)], c.Attr.Accumulate)
+			}
+		}
 	}}
 }
 

@@ -1,29 +1,44 @@
 package kernel
 
-import "unsafe"
-
 // Three is a piece of a depthwise convolution with windows of 3 × 3 places that lie side by side and move by one: up to ThreeRows lines
-// of y, whose windows share lines of x, so that a place of x is loaded once for up to nine sums in registers. Places of
-// lines are Step apart, in x and y.
+// of y, whose windows share lines of x, so that a place of x is loaded once for several sums in registers. Places of lines are Step
+// apart, in x and y.
 //
 // Columns of x run from the first that a window of the piece sees. Skip says after how many of them the first place of y is complete, and
 // Tail how many places of y are complete without a further column: those whose windows reach beyond the line.
 type Three struct {
 	X          [ThreeRows + 2]*float32 // lines of x; a line outside is a line of zeros
-	W          *float32                // [9 Step], of each place of a window the channels
+	W          *float32                // as ThreeAt says, those of channels that are missing too
 	Y          *float32                // the first line of y, or of its gradient
 	YStep      int                     // from line to line of y
-	Bias       *float32                // may be nil
+	Bias       *float32                // of a GroupsThree; may be nil
 	Columns    int
 	Skip, Tail int
 	Step       int      // channels
-	Sums       *float32 // of gradients of weights
+	Sums       *float32 // of gradients of weights, as ThreeSumAt says
 }
+
+// threeLanes is how many channels are computed at once.
+const threeLanes = 16
+
+// ThreeAt is where the weight of a channel lies for a place of a window, and, as a tenth place, its bias.
+func ThreeAt(channel, place int) int { return threeAt(10, channel, place) }
+
+// ThreeSumAt is where the gradient of a channel's weight lies for a place of a window.
+func ThreeSumAt(channel, place int) int { return threeAt(9, channel, place) }
+
+func threeAt(places, channel, place int) int {
+	return (channel/threeLanes*places+place)*threeLanes + channel%threeLanes
+}
+
+// ThreeWeights and ThreeSums are how many elements so many channels take.
+func ThreeWeights(channels int) int { return roundUp(channels, threeLanes) * 10 }
+func ThreeSums(channels int) int    { return roundUp(channels, threeLanes) * 9 }
 
 // ThreeRows is how many lines a Three has at most.
 const ThreeRows = 4
 
-// A threeFunc convolves, or adds to Sums [9 Step] of places of a window what x gives with y, a gradient.
+// A threeFunc convolves, or adds to Sums what x gives with y, a gradient.
 type threeFunc func(t *Three)
 
 // HasThree says that this path has windows of 3 × 3 as pieces.
@@ -70,16 +85,14 @@ func threeGo() (fs [ThreeRows + 1]threeFunc) {
 		fs[lines] = func(t *Three) {
 			for r := range lines {
 				for place := range t.Columns - t.Skip + t.Tail {
-					row := unsafe.Slice(at(t.Y, r*t.YStep+place*t.Step), t.Step)
-					clear(row)
-					if t.Bias != nil {
-						copy(row, unsafe.Slice(t.Bias, t.Step))
+					for c := range t.Step {
+						*at(t.Y, r*t.YStep+place*t.Step+c) = *at(t.W, ThreeAt(c, 9))
 					}
 				}
 				t.places(func(place, kx, column int) {
 					for ky := range 3 {
 						for c := range t.Step {
-							*at(t.Y, r*t.YStep+place*t.Step+c) += *at(t.X[r+ky], column*t.Step+c) * *at(t.W, (3*ky+kx)*t.Step+c)
+							*at(t.Y, r*t.YStep+place*t.Step+c) += *at(t.X[r+ky], column*t.Step+c) * *at(t.W, ThreeAt(c, 3*ky+kx))
 						}
 					}
 				})
@@ -96,7 +109,7 @@ func threeWeightsGo() (fs [ThreeRows + 1]threeFunc) {
 				t.places(func(place, kx, column int) {
 					for ky := range 3 {
 						for c := range t.Step {
-							*at(t.Sums, (3*ky+kx)*t.Step+c) += *at(t.X[r+ky], column*t.Step+c) * *at(t.Y, r*t.YStep+place*t.Step+c)
+							*at(t.Sums, ThreeSumAt(c, 3*ky+kx)) += *at(t.X[r+ky], column*t.Step+c) * *at(t.Y, r*t.YStep+place*t.Step+c)
 						}
 					}
 				})
