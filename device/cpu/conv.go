@@ -107,6 +107,8 @@ func conv(c op.Call, workers int) Program {
 		return convHalves(c, v, workers)
 	case v.byThree():
 		return depthwiseThree(c, v, workers)
+	case v.bySeven(back):
+		return depthwiseSeven(c, v, workers)
 	case v.depthwise() && v.byLines(back) && v.manyEdges(back):
 		return depthwisePlanes(c, v, workers)
 	case v.depthwise() && v.byLines(back):

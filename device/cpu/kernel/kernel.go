@@ -54,6 +54,8 @@ type routines struct {
 	depthwiseWide [planeRows + 1]depthwiseFunc
 	// three and threeWeights are indexed by their number of lines, see depthwisethree.go. They may be nil.
 	three, threeWeights [ThreeRows + 1]threeFunc
+	// seven are indexed by their number of places, see depthwiseseven.go. They may be nil.
+	seven [sevenMost + 1]sevenFunc
 	// groupsThree and groupsThreeWeights are indexed so too, see groupsthree.go. They may be nil.
 	groupsThree, groupsThreeWeights [ThreeRows + 1]groupsThreeFunc
 	// depthwiseWeights are indexed by their number of triples.

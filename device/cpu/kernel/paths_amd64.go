@@ -32,6 +32,7 @@ func avx512() *routines {
 	r.bf16, r.f16, r.packed, r.pairs, r.compressed = bf16AVX2(), f16AVX2(), packedAVX512(), pairsAVX512(), compressedAVX512()
 	r.three = [ThreeRows + 1]threeFunc{1: three1AVX512, 2: three2AVX512, 4: three4AVX512}
 	r.threeWeights = [ThreeRows + 1]threeFunc{1: threeWeights1AVX512, 2: threeWeights2AVX512, 4: threeWeights4AVX512}
+	r.seven = [sevenMost + 1]sevenFunc{4: seven4AVX512, 7: seven7AVX512, 8: seven8AVX512}
 	r.groupsThree = [ThreeRows + 1]groupsThreeFunc{1: groupsThree1AVX512, 2: groupsThree2AVX512, 4: groupsThree4AVX512}
 	r.groupsThreeWeights = [ThreeRows + 1]groupsThreeFunc{1: groupsThreeWeights1AVX512, 2: groupsThreeWeights2AVX512, 4: groupsThreeWeights4AVX512}
 	r.activations = [funcs]activation{

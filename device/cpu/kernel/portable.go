@@ -16,7 +16,7 @@ func portable() *routines {
 		saturate: saturateGo, chains: 8,
 		packCopy: packCopyGo, packTranspose: packTransposeGo,
 		planes: [len(planeWidths)][planeRows + 1]planeFunc{planesGo()}, planeWeights: planeWeightsGo, planeFill: planeFillGo, winograd: winogradGo(), strided: stridedGo(), depthwise: depthwiseGo(), depthwiseWeights: depthwiseWeightsGo(),
-		three: threeGo(), threeWeights: threeWeightsGo(), groupsThree: groupsThreeGo(), groupsThreeWeights: groupsThreeWeightsGo(),
+		three: threeGo(), threeWeights: threeWeightsGo(), seven: sevenGo(), groupsThree: groupsThreeGo(), groupsThreeWeights: groupsThreeWeightsGo(),
 		exp: expGo, add: addGo, mul: mulGo, addMul: addMulGo, scale: scaleGo, addScaled: addScaledGo, rotate: rotateGo, angles: anglesGo,
 		sum: sumGo, max: maxGo, squares: squaresGo, dot: dotGo, dot3: dot3Go, spread: spreadGo, expSum: expSumGo,
 		norm: normGo, normGrad: normGradGo, normWeight: normWeightGo,
