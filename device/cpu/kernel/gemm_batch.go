@@ -65,8 +65,33 @@ type matmulsAlone GemmBatch
 func (j *matmulsAlone) Run(w, piece int) {
 	g, one := (*GemmBatch)(j), &j.alone[w]
 	first := piece * g.together()
-	for _, at := range g.At[first:min(first+g.together(), len(g.At))] {
+	list := g.At[first:min(first+g.together(), len(g.At))]
+	if g.isPlain() {
+		g.plain(active, list)
+		return
+	}
+	for _, at := range list {
 		g.place(&one.gemm, at)
 		one.gemm.Run(one.pool)
+	}
+}
+
+// isPlain says that a matmul is skinny, in one slab, and has nothing to pack or add: calling its tiles takes less time than all that
+// a Gemm looks at.
+func (g *GemmBatch) isPlain() bool {
+	return g.isSkinny() && g.K <= g.depth() && !g.B.Transposed && !g.B.narrow() && !g.Accumulate && g.Bias == nil && g.Plus == nil && g.Finish == nil
+}
+
+// plain computes some matmuls as skinny does.
+func (g *GemmBatch) plain(r *routines, list [][3]int) {
+	fs, rowStep := &r.tileRows, g.A.Step
+	if g.A.Transposed {
+		fs, rowStep = &r.tileCols, 1
+	}
+	for _, at := range list {
+		a := &g.Left[at[0]]
+		for col := 0; col < g.N; col += r.nr {
+			r.tiles(fs, g.M, rowStep, g.K, a, g.A.Step, &g.Right[at[1]+col], g.B.Step, &g.Out[at[2]+col], g.CStep, min(r.nr, g.N-col), nil, 0, fetch{})
+		}
 	}
 }
