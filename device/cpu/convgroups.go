@@ -105,7 +105,7 @@ func convGroups(c op.Call, v convolution, workers int) Program {
 			if bias != nil {
 				add = biased[k*cols:]
 			}
-			p.Convolve(lines[g*to+col:], own[g*size:], ordered[k*panel:], add, n, toAll, cols, min(cols, to-col), own[v.groups*size:])
+			p.Convolve(lines[g*to+col:], own[g*size:], ordered[k*panel:], add, z, n, toAll, cols, min(cols, to-col), own[v.groups*size:])
 		}
 	}}
 	return Program{Workspace: bytesOf(weights + biases + workers*planes.own), Run: func(pool *kernel.Pool, l *device.Launch) {

@@ -85,7 +85,7 @@ func convInputPhases(c op.Call, v convolution, workers int) Program {
 		p.Fill(own, 0, dy[sample*volume(p.From)*int(v.O):], 1, z, first, n)
 		for y := range n {
 			for k := range panels {
-				p.Convolve(line[k*cols:], own[p.Line(y):], ordered[k*panel:], nil, 1, columns, cols, min(cols, columns-k*cols), room)
+				p.Convolve(line[k*cols:], own[p.Line(y):], ordered[k*panel:], nil, z, 1, columns, cols, min(cols, columns-k*cols), room)
 			}
 			v.spreadPhases(dx[sample*volume(ints(v.In))*v.each:], line, z, first+y)
 		}

@@ -16,69 +16,57 @@ func (v convolution) byRuns() bool {
 	return v.groups == 1 && v.C <= runChannels && v.Dilation[2] == 1 && v.Stride[2] < v.Kernel[2] && v.plane(false).RunCols(int(v.O)) > 0
 }
 
-// runWindows is how many windows of a line are taken at once, where nothing is read twice.
-const runWindows = 64
+// runWindows is how many windows are taken at once, of a line or of several: what they see and their gradients stay in the first-level cache
+// for all lines of a window and all channels. runParts is into how many parts the planes are cut, which have sums of their own.
+const runWindows, runParts = 64, 16
 
-// convRunsWeight is the gradient of weights by runs: a piece of work is some channels of dy, for which all samples
-// are taken some lines at a time.
+// convRunsWeight is the gradient of weights by runs: a piece of work is a part of the planes, and the sums of all parts are then added
+// in order.
 func convRunsWeight(c op.Call, v convolution, workers int) Program {
 	p := v.plane(false)
-	cols := p.RunCols(int(v.O))
-	one := [3]int{1, 1, 1} // vectors of channels of dy, side by side
-	given := (&kernel.Plane{From: p.To, To: p.To, Kernel: one, Stride: one, Dilation: one, Apart: one, Channels: int(v.O), Taken: cols, Lines: p.Lines}).Init()
-	size, nextTo, each := oddLines(p.Size()), oddLines(given.Size()), alignedFloats(p.RunSums(cols))
-	vectors := int(v.O) / cols
-	together := (vectors + workers - 1) / workers
-	single := len(p.Offsets()) == 1 // each element of dy is read once, where it lies
-	if single {
-		nextTo = 0
-	}
-	planes := &cleared{own: size + together*(nextTo+each), done: make([]bool, workers)}
-	var x, dy, dw []float32
-	store := func(sums []float32, first int) {
-		p.EachRunSum(sums, cols, func(o, k, t int, sum float32) {
-			at := &dw[((first+o)*v.each+k)*v.taps+t]
-			if c.Attr.Accumulate {
-				sum += *at
-			}
-			*at = sum
-		})
-	}
-	addSingle := func(plane, sums []float32, at, n, vectors int) {
-		for i := range n {
-			for w := 0; w < p.To[2]; w += runWindows {
-				windows, x, given := min(runWindows, p.To[2]-w), plane[p.Line(i)+w*p.Stride[2]*p.Width:], dy[at+(i*p.To[2]+w)*int(v.O):]
-				for k := range vectors {
-					p.AddRuns(sums[k*each:], x, given[k*cols:], 1, windows, int(v.O), cols)
-				}
+	made, cols := int(v.O), p.RunCols(int(v.O))
+	size, each, vectors := oddLines(p.Size()), alignedFloats(p.RunSums(cols)), made/cols
+	lines := (p.To[1] + p.Lines - 1) / p.Lines
+	items := int(v.B) * p.To[0] * lines
+	cuts := min((runParts+items-1)/items, (p.To[2]+runWindows-1)/runWindows) // of lines, where there are few
+	items *= cuts
+	parts, together := min(runParts, items), max(runWindows/p.To[2], 1)
+	planes := &cleared{own: size, done: make([]bool, workers)}
+	var x, dy, dw, partial []float32
+	addLines := func(sums, plane, dy []float32, z, n, cut int) {
+		end := (cut + 1) * p.To[2] / cuts
+		for w := cut * p.To[2] / cuts; w < end; w += runWindows {
+			windows := min(runWindows, end-w)
+			for k := range vectors {
+				p.AddRuns(sums[k*each:], plane[w*p.Stride[2]*p.Width:], dy[w*made+k*cols:], z, n, windows, made, cols)
 			}
 		}
 	}
-	work := &rows{n: vectors, step: together, do: func(worker, from, to int) {
-		own := planes.of(worker)
-		side, sums := own[size:], own[size+together*nextTo:]
+	work := &rows{n: parts, step: 1, do: func(worker, part, _ int) {
+		plane, sums := planes.of(worker), partial[part*vectors*each:][:vectors*each]
 		clear(sums)
-		for i := range int(v.B) * p.To[0] {
-			sample, z := i/p.To[0], i%p.To[0]
-			for first := 0; first < p.To[1]; first += p.Lines {
-				n := min(p.Lines, p.To[1]-first)
-				p.Fill(own, size, x[sample*volume(p.From)*p.Channels:], 1, z, first, n)
-				if single {
-					addSingle(own, sums, ((i*p.To[1]+first)*p.To[2])*int(v.O)+from*cols, n, to-from)
-					continue
-				}
-				given.Fill(side, nextTo, dy[sample*volume(p.To)*int(v.O)+from*cols:], to-from, z, first, n)
-				for k := range to - from {
-					p.AddRuns(sums[k*each:], own, side[k*nextTo:], n, p.To[2], cols, cols)
-				}
+		for item := part * items / parts; item < (part+1)*items/parts; item++ {
+			i, first := item/cuts/lines, item/cuts%lines*p.Lines
+			n := min(p.Lines, p.To[1]-first)
+			p.Fill(plane, size, x[i/p.To[0]*volume(p.From)*p.Channels:], 1, i%p.To[0], first, n)
+			for line := 0; line < n; line += together {
+				addLines(sums, plane[p.Line(line):], dy[(i*p.To[1]+first+line)*p.To[2]*made:], i%p.To[0], min(together, n-line), item%cuts)
 			}
-		}
-		for k := from; k < to; k++ {
-			store(sums[(k-from)*each:], k*cols)
 		}
 	}}
-	return work.program(bytesOf(workers*planes.own), func(l *device.Launch) {
-		x, dy, dw = F32(l, 0), F32(l, 1), F32(l, 2)
-		planes.start(scratch(l))
-	})
+	finish := &rows{n: vectors, step: 1, do: func(_, k, _ int) {
+		sums := partial[k*each:][:each]
+		for part := 1; part < parts; part++ {
+			kernel.Add(sums, sums, partial[(part*vectors+k)*each:][:each])
+		}
+		p.EachRunSum(sums, cols, func(o, channel, t int, sum float32) {
+			storeGrad(&dw[((k*cols+o)*v.each+channel)*v.taps+t], sum, c.Attr.Accumulate)
+		})
+	}}
+	return Program{Workspace: bytesOf(parts*vectors*each + workers*planes.own), Run: func(pool *kernel.Pool, l *device.Launch) {
+		x, dy, dw, partial = F32(l, 0), F32(l, 1), F32(l, 2), scratch(l)
+		planes.start(partial[parts*vectors*each:])
+		work.start(pool)
+		finish.start(pool)
+	}}
 }

@@ -105,6 +105,20 @@ func (p *Plane) Line(i int) int { return p.place(0, i*p.Stride[1], 0) }
 // place is where a place of the plane begins.
 func (p *Plane) place(z, y, x int) int { return ((z*p.size[1]+y)*p.size[2] + x) * p.Width }
 
+// inside are the runs of windows from z on that do not lie wholly before or behind the sample.
+func (p *Plane) inside(z int) (from, to int) {
+	each := len(p.offsets) / p.Kernel[0]
+	for k := range p.Kernel[0] {
+		if _, ok := p.source(0, z*p.Stride[0]+k*p.Dilation[0]); ok {
+			if to == 0 {
+				from = k * each
+			}
+			to = (k + 1) * each
+		}
+	}
+	return from, to
+}
+
 // Size is how many elements a plane has, with those behind it that are read with the last.
 func (p *Plane) Size() int {
 	size := p.size[0] * p.size[1] * p.size[2] * p.Width
@@ -173,15 +187,20 @@ func (p *Plane) fillLine(to []float32, step int, line []float32, groups int) {
 	}
 }
 
-// Convolve computes made channels of n lines of windows: y has places cStep apart, at most cols channels of each, which
+// Convolve computes made channels of n lines of windows from z on: y has places cStep apart, at most cols channels of each, which
 // PanelCols gave. Weights are [places channels cols]. Where fewer channels are wanted, room has a line of windows.
-func (p *Plane) Convolve(y, plane, w, bias []float32, n, cStep, cols, made int, room []float32) {
+func (p *Plane) Convolve(y, plane, w, bias []float32, z, n, cStep, cols, made int, room []float32) {
 	fs := &active.planes[slices.Index(planeWidths[:], cols)]
 	var add *float32
 	if bias != nil {
 		add = &bias[0]
 	}
 	parts := ceil(p.To[2], planeRows)
+	first, last := p.inside(z)
+	if first == last { // one run of zeros
+		last++
+	}
+	offsets, w := p.offsets[first:last], w[first*p.run*cols:]
 	for line := range n {
 		from := p.place(0, line*p.Stride[1], 0)
 		to := y[line*p.To[2]*cStep:]
@@ -191,7 +210,7 @@ func (p *Plane) Convolve(y, plane, w, bias []float32, n, cStep, cols, made int, 
 			if made < cols {
 				c, step = &room[0], cols
 			}
-			fs[end-first](len(p.offsets), &p.offsets[0], p.run, &plane[from+first*p.Stride[2]*p.Width], p.Stride[2]*p.Width, &w[0], c, step, add)
+			fs[end-first](len(offsets), &offsets[0], p.run, &plane[from+first*p.Stride[2]*p.Width], p.Stride[2]*p.Width, &w[0], c, step, add)
 			for i := first; i < end && made < cols; i++ {
 				copy(to[i*cStep:][:made], room[(i-first)*cols:])
 			}
@@ -255,22 +274,24 @@ func (p *Plane) RunSums(cols int) int {
 	return cols / planeOuts * len(p.offsets) * ceil(p.run, runTaps) * planeSums
 }
 
-// AddRuns is AddWeights of a plane of Runs, for cols channels of dy, of n lines of so many windows.
-func (p *Plane) AddRuns(sums, plane, dy []float32, n, windows, dyStep, cols int) {
-	xStep, xLine, dyLine := p.Stride[2]*p.Width, p.Line(1), windows*dyStep
+// AddRuns is AddWeights of a plane of Runs, for cols channels of dy, of so many windows of n lines from z on.
+func (p *Plane) AddRuns(sums, plane, dy []float32, z, n, windows, dyStep, cols int) {
+	xStep, xLine, dyLine := p.Stride[2]*p.Width, p.Line(1), p.To[2]*dyStep
+	from, to := p.inside(z)
 	if cols == runCols {
 		add := p.runWeights()
-		for i, offset := range p.offsets {
-			add(n, windows, &plane[offset], xStep, xLine, &dy[0], dyStep, dyLine, &sums[i*runTaps*runCols])
+		for i := from; i < to; i++ {
+			add(n, windows, &plane[p.offsets[i]], xStep, xLine, &dy[0], dyStep, dyLine, &sums[i*runTaps*runCols])
 		}
 		return
 	}
+	each := ceil(p.run, runTaps) * planeSums
 	for o := 0; o < cols; o += planeOuts {
-		for _, offset := range p.offsets {
+		for i := from; i < to; i++ {
+			own := sums[(o/planeOuts*len(p.offsets)+i)*each:]
 			for first := 0; first < p.run; first += runTaps {
-				x := plane[offset+first:]
-				active.planeWeights(n, windows, &x[0], &x[PlaneCols], &x[2*PlaneCols], xStep, xLine, &dy[o], dyStep, dyLine, &sums[0])
-				sums = sums[planeSums:]
+				x := plane[p.offsets[i]+first:]
+				active.planeWeights(n, windows, &x[0], &x[PlaneCols], &x[2*PlaneCols], xStep, xLine, &dy[o], dyStep, dyLine, &own[first/runTaps*planeSums])
 			}
 		}
 	}
