@@ -13,8 +13,7 @@ type Seven struct {
 	Step   int // from place to place, in x and y
 	Groups int // of SevenLanes channels
 	First  int // the column of x where the first window begins: below zero before the line
-	// inside has all bits of a column set that lies in the line, from First on.
-	inside [sevenColumns]uint16
+	inside int // a bit for each column from First on: those in the line
 }
 
 // SevenLanes is how many channels are computed at once, sevenMost and sevenLeast are how many places.
@@ -43,10 +42,10 @@ func SevenPlaces(places int) int {
 
 // Convolve makes so many places of y, a number that SevenPlaces gave, from lines of so many columns of x.
 func (t *Seven) Convolve(places, columns int) {
-	for i := range t.inside {
-		t.inside[i] = 0
+	t.inside = 0
+	for i := range sevenColumns {
 		if at := t.First + i; at >= 0 && at < columns {
-			t.inside[i] = 0xFFFF
+			t.inside |= 1 << i
 		}
 	}
 	active.seven[places](t)
@@ -61,7 +60,7 @@ func sevenGo() (fs [sevenMost + 1]sevenFunc) {
 				for place := range n {
 					sum := *at(t.W, w+t.Bias)
 					for k := range 7 * t.Lines {
-						if column := place + k%7; t.inside[column] != 0 {
+						if column := place + k%7; t.inside>>column&1 > 0 {
 							sum += *at(t.X, k/7*t.XLine+(t.First+column)*t.Step+c) * *at(t.W, w+k*SevenLanes)
 						}
 					}

@@ -6,7 +6,7 @@
 //	SI  the line of x, at the first column    R8  bytes from line to line    R14 the first line of this vector of channels
 //	R15 bytes from column to column, R13, R12, R11, R10, BX and AX 3, 5, 7, 9, 11 and 13 times as many
 //	R9  weights of the line                   CX  lines left                 DI  y
-//	DX  the Seven                             left  vectors left             K1  channels of a column that exist: all or none
+//	DX  a bit for each column that lies inside                               left  vectors left
 //
 // Place p of y lives in Zp, the weights of column x of a window in Z(8+x).
 
@@ -25,52 +25,89 @@
 #define COLUMN12(line) (line)(R13*4)
 #define COLUMN13(line) (line)(AX*1)
 
-// A column of x that may lie outside, see inside.
-#define GET(at, inside, x) KMOVW inside(DX), K1; VMOVUPS.Z at, K1, x
+// A column of x, where it does not lie outside. Masks of loads would take the units that multiply.
+#define GET(at, bit, outside, x) TESTL $(1<<bit), DX; JEQ outside; VMOVUPS at, x
 #define MEET(x, w, y) VFMADD231PS w, x, y
 
 #define LINE4 \
-	GET(COLUMN0(SI), 80, Z16); MEET(Z16, Z8, Z0); \
-	GET(COLUMN1(SI), 82, Z17); MEET(Z17, Z9, Z0); MEET(Z17, Z8, Z1); \
-	GET(COLUMN2(SI), 84, Z18); MEET(Z18, Z10, Z0); MEET(Z18, Z9, Z1); MEET(Z18, Z8, Z2); \
-	GET(COLUMN3(SI), 86, Z19); MEET(Z19, Z11, Z0); MEET(Z19, Z10, Z1); MEET(Z19, Z9, Z2); MEET(Z19, Z8, Z3); \
-	GET(COLUMN4(SI), 88, Z20); MEET(Z20, Z12, Z0); MEET(Z20, Z11, Z1); MEET(Z20, Z10, Z2); MEET(Z20, Z9, Z3); \
-	GET(COLUMN5(SI), 90, Z21); MEET(Z21, Z13, Z0); MEET(Z21, Z12, Z1); MEET(Z21, Z11, Z2); MEET(Z21, Z10, Z3); \
-	GET(COLUMN6(SI), 92, Z22); MEET(Z22, Z14, Z0); MEET(Z22, Z13, Z1); MEET(Z22, Z12, Z2); MEET(Z22, Z11, Z3); \
-	GET(COLUMN7(SI), 94, Z23); MEET(Z23, Z14, Z1); MEET(Z23, Z13, Z2); MEET(Z23, Z12, Z3); \
-	GET(COLUMN8(SI), 96, Z16); MEET(Z16, Z14, Z2); MEET(Z16, Z13, Z3); \
-	GET(COLUMN9(SI), 98, Z17); MEET(Z17, Z14, Z3)
+	GET(COLUMN0(SI), 0, outside0, Z16); MEET(Z16, Z8, Z0); \
+outside0: \
+	GET(COLUMN1(SI), 1, outside1, Z17); MEET(Z17, Z9, Z0); MEET(Z17, Z8, Z1); \
+outside1: \
+	GET(COLUMN2(SI), 2, outside2, Z18); MEET(Z18, Z10, Z0); MEET(Z18, Z9, Z1); MEET(Z18, Z8, Z2); \
+outside2: \
+	GET(COLUMN3(SI), 3, outside3, Z19); MEET(Z19, Z11, Z0); MEET(Z19, Z10, Z1); MEET(Z19, Z9, Z2); MEET(Z19, Z8, Z3); \
+outside3: \
+	GET(COLUMN4(SI), 4, outside4, Z20); MEET(Z20, Z12, Z0); MEET(Z20, Z11, Z1); MEET(Z20, Z10, Z2); MEET(Z20, Z9, Z3); \
+outside4: \
+	GET(COLUMN5(SI), 5, outside5, Z21); MEET(Z21, Z13, Z0); MEET(Z21, Z12, Z1); MEET(Z21, Z11, Z2); MEET(Z21, Z10, Z3); \
+outside5: \
+	GET(COLUMN6(SI), 6, outside6, Z22); MEET(Z22, Z14, Z0); MEET(Z22, Z13, Z1); MEET(Z22, Z12, Z2); MEET(Z22, Z11, Z3); \
+outside6: \
+	GET(COLUMN7(SI), 7, outside7, Z23); MEET(Z23, Z14, Z1); MEET(Z23, Z13, Z2); MEET(Z23, Z12, Z3); \
+outside7: \
+	GET(COLUMN8(SI), 8, outside8, Z16); MEET(Z16, Z14, Z2); MEET(Z16, Z13, Z3); \
+outside8: \
+	GET(COLUMN9(SI), 9, outside9, Z17); MEET(Z17, Z14, Z3); \
+outside9:
 
 #define LINE7 \
-	GET(COLUMN0(SI), 80, Z16); MEET(Z16, Z8, Z0); \
-	GET(COLUMN1(SI), 82, Z17); MEET(Z17, Z9, Z0); MEET(Z17, Z8, Z1); \
-	GET(COLUMN2(SI), 84, Z18); MEET(Z18, Z10, Z0); MEET(Z18, Z9, Z1); MEET(Z18, Z8, Z2); \
-	GET(COLUMN3(SI), 86, Z19); MEET(Z19, Z11, Z0); MEET(Z19, Z10, Z1); MEET(Z19, Z9, Z2); MEET(Z19, Z8, Z3); \
-	GET(COLUMN4(SI), 88, Z20); MEET(Z20, Z12, Z0); MEET(Z20, Z11, Z1); MEET(Z20, Z10, Z2); MEET(Z20, Z9, Z3); MEET(Z20, Z8, Z4); \
-	GET(COLUMN5(SI), 90, Z21); MEET(Z21, Z13, Z0); MEET(Z21, Z12, Z1); MEET(Z21, Z11, Z2); MEET(Z21, Z10, Z3); MEET(Z21, Z9, Z4); MEET(Z21, Z8, Z5); \
-	GET(COLUMN6(SI), 92, Z22); MEET(Z22, Z14, Z0); MEET(Z22, Z13, Z1); MEET(Z22, Z12, Z2); MEET(Z22, Z11, Z3); MEET(Z22, Z10, Z4); MEET(Z22, Z9, Z5); MEET(Z22, Z8, Z6); \
-	GET(COLUMN7(SI), 94, Z23); MEET(Z23, Z14, Z1); MEET(Z23, Z13, Z2); MEET(Z23, Z12, Z3); MEET(Z23, Z11, Z4); MEET(Z23, Z10, Z5); MEET(Z23, Z9, Z6); \
-	GET(COLUMN8(SI), 96, Z16); MEET(Z16, Z14, Z2); MEET(Z16, Z13, Z3); MEET(Z16, Z12, Z4); MEET(Z16, Z11, Z5); MEET(Z16, Z10, Z6); \
-	GET(COLUMN9(SI), 98, Z17); MEET(Z17, Z14, Z3); MEET(Z17, Z13, Z4); MEET(Z17, Z12, Z5); MEET(Z17, Z11, Z6); \
-	GET(COLUMN10(SI), 100, Z18); MEET(Z18, Z14, Z4); MEET(Z18, Z13, Z5); MEET(Z18, Z12, Z6); \
-	GET(COLUMN11(SI), 102, Z19); MEET(Z19, Z14, Z5); MEET(Z19, Z13, Z6); \
-	GET(COLUMN12(SI), 104, Z20); MEET(Z20, Z14, Z6)
+	GET(COLUMN0(SI), 0, outside0, Z16); MEET(Z16, Z8, Z0); \
+outside0: \
+	GET(COLUMN1(SI), 1, outside1, Z17); MEET(Z17, Z9, Z0); MEET(Z17, Z8, Z1); \
+outside1: \
+	GET(COLUMN2(SI), 2, outside2, Z18); MEET(Z18, Z10, Z0); MEET(Z18, Z9, Z1); MEET(Z18, Z8, Z2); \
+outside2: \
+	GET(COLUMN3(SI), 3, outside3, Z19); MEET(Z19, Z11, Z0); MEET(Z19, Z10, Z1); MEET(Z19, Z9, Z2); MEET(Z19, Z8, Z3); \
+outside3: \
+	GET(COLUMN4(SI), 4, outside4, Z20); MEET(Z20, Z12, Z0); MEET(Z20, Z11, Z1); MEET(Z20, Z10, Z2); MEET(Z20, Z9, Z3); MEET(Z20, Z8, Z4); \
+outside4: \
+	GET(COLUMN5(SI), 5, outside5, Z21); MEET(Z21, Z13, Z0); MEET(Z21, Z12, Z1); MEET(Z21, Z11, Z2); MEET(Z21, Z10, Z3); MEET(Z21, Z9, Z4); MEET(Z21, Z8, Z5); \
+outside5: \
+	GET(COLUMN6(SI), 6, outside6, Z22); MEET(Z22, Z14, Z0); MEET(Z22, Z13, Z1); MEET(Z22, Z12, Z2); MEET(Z22, Z11, Z3); MEET(Z22, Z10, Z4); MEET(Z22, Z9, Z5); MEET(Z22, Z8, Z6); \
+outside6: \
+	GET(COLUMN7(SI), 7, outside7, Z23); MEET(Z23, Z14, Z1); MEET(Z23, Z13, Z2); MEET(Z23, Z12, Z3); MEET(Z23, Z11, Z4); MEET(Z23, Z10, Z5); MEET(Z23, Z9, Z6); \
+outside7: \
+	GET(COLUMN8(SI), 8, outside8, Z16); MEET(Z16, Z14, Z2); MEET(Z16, Z13, Z3); MEET(Z16, Z12, Z4); MEET(Z16, Z11, Z5); MEET(Z16, Z10, Z6); \
+outside8: \
+	GET(COLUMN9(SI), 9, outside9, Z17); MEET(Z17, Z14, Z3); MEET(Z17, Z13, Z4); MEET(Z17, Z12, Z5); MEET(Z17, Z11, Z6); \
+outside9: \
+	GET(COLUMN10(SI), 10, outside10, Z18); MEET(Z18, Z14, Z4); MEET(Z18, Z13, Z5); MEET(Z18, Z12, Z6); \
+outside10: \
+	GET(COLUMN11(SI), 11, outside11, Z19); MEET(Z19, Z14, Z5); MEET(Z19, Z13, Z6); \
+outside11: \
+	GET(COLUMN12(SI), 12, outside12, Z20); MEET(Z20, Z14, Z6); \
+outside12:
 
 #define LINE8 \
-	GET(COLUMN0(SI), 80, Z16); MEET(Z16, Z8, Z0); \
-	GET(COLUMN1(SI), 82, Z17); MEET(Z17, Z9, Z0); MEET(Z17, Z8, Z1); \
-	GET(COLUMN2(SI), 84, Z18); MEET(Z18, Z10, Z0); MEET(Z18, Z9, Z1); MEET(Z18, Z8, Z2); \
-	GET(COLUMN3(SI), 86, Z19); MEET(Z19, Z11, Z0); MEET(Z19, Z10, Z1); MEET(Z19, Z9, Z2); MEET(Z19, Z8, Z3); \
-	GET(COLUMN4(SI), 88, Z20); MEET(Z20, Z12, Z0); MEET(Z20, Z11, Z1); MEET(Z20, Z10, Z2); MEET(Z20, Z9, Z3); MEET(Z20, Z8, Z4); \
-	GET(COLUMN5(SI), 90, Z21); MEET(Z21, Z13, Z0); MEET(Z21, Z12, Z1); MEET(Z21, Z11, Z2); MEET(Z21, Z10, Z3); MEET(Z21, Z9, Z4); MEET(Z21, Z8, Z5); \
-	GET(COLUMN6(SI), 92, Z22); MEET(Z22, Z14, Z0); MEET(Z22, Z13, Z1); MEET(Z22, Z12, Z2); MEET(Z22, Z11, Z3); MEET(Z22, Z10, Z4); MEET(Z22, Z9, Z5); MEET(Z22, Z8, Z6); \
-	GET(COLUMN7(SI), 94, Z23); MEET(Z23, Z14, Z1); MEET(Z23, Z13, Z2); MEET(Z23, Z12, Z3); MEET(Z23, Z11, Z4); MEET(Z23, Z10, Z5); MEET(Z23, Z9, Z6); MEET(Z23, Z8, Z7); \
-	GET(COLUMN8(SI), 96, Z16); MEET(Z16, Z14, Z2); MEET(Z16, Z13, Z3); MEET(Z16, Z12, Z4); MEET(Z16, Z11, Z5); MEET(Z16, Z10, Z6); MEET(Z16, Z9, Z7); \
-	GET(COLUMN9(SI), 98, Z17); MEET(Z17, Z14, Z3); MEET(Z17, Z13, Z4); MEET(Z17, Z12, Z5); MEET(Z17, Z11, Z6); MEET(Z17, Z10, Z7); \
-	GET(COLUMN10(SI), 100, Z18); MEET(Z18, Z14, Z4); MEET(Z18, Z13, Z5); MEET(Z18, Z12, Z6); MEET(Z18, Z11, Z7); \
-	GET(COLUMN11(SI), 102, Z19); MEET(Z19, Z14, Z5); MEET(Z19, Z13, Z6); MEET(Z19, Z12, Z7); \
-	GET(COLUMN12(SI), 104, Z20); MEET(Z20, Z14, Z6); MEET(Z20, Z13, Z7); \
-	GET(COLUMN13(SI), 106, Z21); MEET(Z21, Z14, Z7)
+	GET(COLUMN0(SI), 0, outside0, Z16); MEET(Z16, Z8, Z0); \
+outside0: \
+	GET(COLUMN1(SI), 1, outside1, Z17); MEET(Z17, Z9, Z0); MEET(Z17, Z8, Z1); \
+outside1: \
+	GET(COLUMN2(SI), 2, outside2, Z18); MEET(Z18, Z10, Z0); MEET(Z18, Z9, Z1); MEET(Z18, Z8, Z2); \
+outside2: \
+	GET(COLUMN3(SI), 3, outside3, Z19); MEET(Z19, Z11, Z0); MEET(Z19, Z10, Z1); MEET(Z19, Z9, Z2); MEET(Z19, Z8, Z3); \
+outside3: \
+	GET(COLUMN4(SI), 4, outside4, Z20); MEET(Z20, Z12, Z0); MEET(Z20, Z11, Z1); MEET(Z20, Z10, Z2); MEET(Z20, Z9, Z3); MEET(Z20, Z8, Z4); \
+outside4: \
+	GET(COLUMN5(SI), 5, outside5, Z21); MEET(Z21, Z13, Z0); MEET(Z21, Z12, Z1); MEET(Z21, Z11, Z2); MEET(Z21, Z10, Z3); MEET(Z21, Z9, Z4); MEET(Z21, Z8, Z5); \
+outside5: \
+	GET(COLUMN6(SI), 6, outside6, Z22); MEET(Z22, Z14, Z0); MEET(Z22, Z13, Z1); MEET(Z22, Z12, Z2); MEET(Z22, Z11, Z3); MEET(Z22, Z10, Z4); MEET(Z22, Z9, Z5); MEET(Z22, Z8, Z6); \
+outside6: \
+	GET(COLUMN7(SI), 7, outside7, Z23); MEET(Z23, Z14, Z1); MEET(Z23, Z13, Z2); MEET(Z23, Z12, Z3); MEET(Z23, Z11, Z4); MEET(Z23, Z10, Z5); MEET(Z23, Z9, Z6); MEET(Z23, Z8, Z7); \
+outside7: \
+	GET(COLUMN8(SI), 8, outside8, Z16); MEET(Z16, Z14, Z2); MEET(Z16, Z13, Z3); MEET(Z16, Z12, Z4); MEET(Z16, Z11, Z5); MEET(Z16, Z10, Z6); MEET(Z16, Z9, Z7); \
+outside8: \
+	GET(COLUMN9(SI), 9, outside9, Z17); MEET(Z17, Z14, Z3); MEET(Z17, Z13, Z4); MEET(Z17, Z12, Z5); MEET(Z17, Z11, Z6); MEET(Z17, Z10, Z7); \
+outside9: \
+	GET(COLUMN10(SI), 10, outside10, Z18); MEET(Z18, Z14, Z4); MEET(Z18, Z13, Z5); MEET(Z18, Z12, Z6); MEET(Z18, Z11, Z7); \
+outside10: \
+	GET(COLUMN11(SI), 11, outside11, Z19); MEET(Z19, Z14, Z5); MEET(Z19, Z13, Z6); MEET(Z19, Z12, Z7); \
+outside11: \
+	GET(COLUMN12(SI), 12, outside12, Z20); MEET(Z20, Z14, Z6); MEET(Z20, Z13, Z7); \
+outside12: \
+	GET(COLUMN13(SI), 13, outside13, Z21); MEET(Z21, Z14, Z7); \
+outside13:
 #define BEGIN4 VMOVUPS (R9), Z0; VMOVAPS Z0, Z1; VMOVAPS Z0, Z2; VMOVAPS Z0, Z3
 #define OUT4 VMOVUPS Z0, COLUMN0(DI); VMOVUPS Z1, COLUMN1(DI); VMOVUPS Z2, COLUMN2(DI); VMOVUPS Z3, COLUMN3(DI)
 #define BEGIN7 VMOVUPS (R9), Z0; VMOVAPS Z0, Z1; VMOVAPS Z0, Z2; VMOVAPS Z0, Z3; VMOVAPS Z0, Z4; VMOVAPS Z0, Z5; VMOVAPS Z0, Z6
@@ -86,9 +123,9 @@
 	LEAQ (R10)(R15*2), BX; LEAQ (BX)(R15*2), AX; \
 	MOVQ 64(DX), CX; MOVQ CX, left-8(SP); MOVQ 24(DX), R9; MOVQ R9, w-16(SP); \
 vector: \
-	MOVQ w-16(SP), R9; MOVQ 40(DX), CX; LEAQ (R9)(CX*4), R9; \
+	MOVQ t+0(FP), DX; MOVQ w-16(SP), R9; MOVQ 40(DX), CX; LEAQ (R9)(CX*4), R9; \
 	BEGIN; \
-	MOVQ w-16(SP), R9; MOVQ 16(DX), CX; MOVQ R14, SI; TESTQ CX, CX; JZ out; \
+	MOVQ w-16(SP), R9; MOVQ 16(DX), CX; MOVQ 80(DX), DX; MOVQ R14, SI; TESTQ CX, CX; JZ out; \
 line: \
 	VMOVUPS (R9), Z8; VMOVUPS 64(R9), Z9; VMOVUPS 128(R9), Z10; VMOVUPS 192(R9), Z11; \
 	VMOVUPS 256(R9), Z12; VMOVUPS 320(R9), Z13; VMOVUPS 384(R9), Z14; \
@@ -96,7 +133,7 @@ line: \
 	ADDQ $448, R9; ADDQ R8, SI; DECQ CX; JNZ line; \
 out: \
 	OUT; \
-	MOVQ 32(DX), CX; SHLQ $2, CX; ADDQ CX, w-16(SP); \
+	MOVQ t+0(FP), DX; MOVQ 32(DX), CX; SHLQ $2, CX; ADDQ CX, w-16(SP); \
 	ADDQ $64, R14; ADDQ $64, DI; DECQ left-8(SP); JNZ vector; \
 	VZEROUPPER; \
 	RET
