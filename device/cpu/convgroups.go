@@ -88,9 +88,9 @@ func convGroups(c op.Call, v convolution, workers int) Program {
 	size := oddLines(p.Size())
 	planes := &cleared{own: v.groups*size + kernel.PlaneRoom, done: make([]bool, workers)}
 	var x, y, w, bias, ordered, biased []float32
-	order := rowsOf(int64(v.groups), int64(panels*panel), func(_, from, to int) {
-		for g := from; g < to; g++ {
-			v.orderPanels(ordered[g*panels*panel:][:panels*panel], w, g, cols, back)
+	order := rowsOf(int64(v.groups*panels), int64(panel), func(_, from, to int) {
+		for i := from; i < to; i++ {
+			v.orderPanel(ordered[i*panel:][:panel], w, i/panels, i%panels*cols, cols, back)
 		}
 	})
 	parts := (p.To[1] + p.Lines - 1) / p.Lines
@@ -124,27 +124,26 @@ func convGroups(c op.Call, v convolution, workers int) Program {
 	}}
 }
 
-// orderPanels puts the weights of a group into the order of planes: [panels places channels cols],
+// orderPanel puts the weights of a panel of a group, columns from first on, into the order of planes: [places channels cols],
 // with zeros where columns are missing; back with places in reverse order.
-func (v convolution) orderPanels(to, w []float32, group, cols int, back bool) {
+func (v convolution) orderPanel(to, w []float32, group, first, cols int, back bool) {
 	clear(to)
-	from := v.made
-	if !back {
-		from = v.each
+	rows, columns := v.each, v.made
+	if back {
+		rows, columns = columns, rows
 	}
-	for o := range v.made {
-		for k := range v.each {
-			line := w[((group*v.made+o)*v.each+k)*v.taps:][:v.taps]
-			column, row := o, k
+	for j := range min(cols, columns-first) {
+		for row := range rows {
+			o, k := first+j, row
 			if back {
-				column, row = k, o
+				o, k = k, o
 			}
-			at := to[(column/cols*v.taps*from+row)*cols+column%cols:]
-			for t, f := range line {
+			at := to[row*cols+j:]
+			for t, f := range w[((group*v.made+o)*v.each+k)*v.taps:][:v.taps] {
 				if back {
 					t = v.taps - 1 - t
 				}
-				at[t*from*cols] = f
+				at[t*rows*cols] = f
 			}
 		}
 	}
