@@ -18,7 +18,7 @@ func (v convolution) byRuns() bool {
 
 // runWindows is how many windows are taken at once, of a line or of several: what they see and their gradients stay in the first-level cache
 // for all lines of a window and all channels. runParts is into how many parts the planes are cut, which have sums of their own.
-const runWindows, runParts = 64, 16
+const runWindows, runParts = 112, 16
 
 // convRunsWeight is the gradient of weights by runs: a piece of work is a part of the planes, and the sums of all parts are then added
 // in order.

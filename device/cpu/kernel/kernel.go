@@ -43,13 +43,15 @@ type routines struct {
 
 	// planes are indexed by planeWidths and their number of places, runWeights by their number of elements; see planes.go. All
 	// but those of PlaneCols channels may be nil.
-	planes       [len(planeWidths)][planeRows + 1]planeFunc
-	runWeights   [runTaps + 1]runWeightsFunc
-	planeWeights planeWeightsFunc
-	planeFill    planeFillFunc
-	winograd     winograd
-	strided      strided
-	depthwise    [planeRows + 1]depthwiseFunc
+	planes     [len(planeWidths)][planeRows + 1]planeFunc
+	runWeights [runTaps + 1]runWeightsFunc
+	// runWeightsOfThree is for three short lines of a window. It may be nil.
+	runWeightsOfThree runWeightsOfThreeFunc
+	planeWeights      planeWeightsFunc
+	planeFill         planeFillFunc
+	winograd          winograd
+	strided           strided
+	depthwise         [planeRows + 1]depthwiseFunc
 	// depthwiseWide are those of vectors of depthwiseWide channels. They may be nil.
 	depthwiseWide [planeRows + 1]depthwiseFunc
 	// three and threeWeights are indexed by their number of lines, see depthwisethree.go. They may be nil.

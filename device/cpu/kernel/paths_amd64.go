@@ -27,6 +27,7 @@ func avx512() *routines {
 	r.saturate, r.chains = saturateAVX512, 24*16
 	r.packCopy, r.packTranspose = packCopyAVX512, packStrips(16, packTransposeAVX512)
 	r.planes, r.runWeights, r.planeWeights, r.planeFill = planesAVX512(), runWeightsAVX512(), planeWeightsAVX2, planeFillAVX2
+	r.runWeightsOfThree = runWeights3x9AVX512
 	r.winograd, r.depthwise, r.depthwiseWide = winogradAVX2(), depthwiseAVX2(), depthwiseAVX512()
 	r.depthwiseWeights, r.strided, r.nonTemporal, r.largest = depthwiseWeightsAVX2(), stridedAVX2(), nonTemporalAVX2, largestAVX2
 	r.bf16, r.f16, r.packed, r.pairs, r.compressed = bf16AVX2(), f16AVX2(), packedAVX512(), pairsAVX512(), compressedAVX512()

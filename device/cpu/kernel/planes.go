@@ -58,14 +58,17 @@ func PanelCols(channels int) int {
 //
 //	sums[i*runCols+j] += Σl Σp x[l*xLine+p*xStep+i] · dy[l*dyLine+p*dyStep+j]    l < lines, p < n
 //
+// a runWeightsOfThreeFunc to those of shortRun elements of three runs, apart in x, whose sums are runTaps*runCols apart.
+//
 // A planeFillFunc copies PlaneCols channels of each group to its plane
 //
 //	to[p*toStep+g*step+j] = from[p*fromStep+g*PlaneCols+j]     p < n, g < groups
 type (
-	planeFunc        func(taps int, offsets *int, each int, x *float32, xStep int, w *float32, c *float32, cStep int, add *float32)
-	planeFillFunc    func(to *float32, step, toStep int, from *float32, fromStep, groups, n int)
-	runWeightsFunc   func(lines, n int, x *float32, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
-	planeWeightsFunc func(lines, n int, x0, x1, x2 *float32, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
+	planeFunc             func(taps int, offsets *int, each int, x *float32, xStep int, w *float32, c *float32, cStep int, add *float32)
+	planeFillFunc         func(to *float32, step, toStep int, from *float32, fromStep, groups, n int)
+	runWeightsFunc        func(lines, n int, x *float32, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
+	runWeightsOfThreeFunc func(lines, n int, x *float32, apart, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
+	planeWeightsFunc      func(lines, n int, x0, x1, x2 *float32, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
 )
 
 // PlaneSums is how many sums a planeWeightsFunc has.
@@ -76,6 +79,9 @@ const (
 
 // A runWeightsFunc adds up to runTaps elements of a run.
 const runTaps, runCols = planeTaps * PlaneCols, 16
+
+// shortRun is up to how many elements the lines of a window have that are added three at a time.
+const shortRun = 9
 
 // Init computes what depends on the sizes.
 func (p *Plane) Init() *Plane {
@@ -279,8 +285,13 @@ func (p *Plane) AddRuns(sums, plane, dy []float32, z, n, windows, dyStep, cols i
 	xStep, xLine, dyLine := p.Stride[2]*p.Width, p.Line(1), p.To[2]*dyStep
 	from, to := p.inside(z)
 	if cols == runCols {
-		add := p.runWeights()
+		add, three, apart := p.runWeights(), active.runWeightsOfThree, p.place(0, p.Dilation[1], 0)
 		for i := from; i < to; i++ {
+			if three != nil && p.run <= shortRun && p.Kernel[1] == 3 {
+				three(n, windows, &plane[p.offsets[i]], apart, xStep, xLine, &dy[0], dyStep, dyLine, &sums[i*runTaps*runCols])
+				i += 2
+				continue
+			}
 			add(n, windows, &plane[p.offsets[i]], xStep, xLine, &dy[0], dyStep, dyLine, &sums[i*runTaps*runCols])
 		}
 		return

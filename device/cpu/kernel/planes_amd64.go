@@ -51,6 +51,7 @@ func runWeights12AVX512(lines, n int, x *float32, xStep, xLine int, dy *float32,
 func runWeights15AVX512(lines, n int, x *float32, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
 func runWeights18AVX512(lines, n int, x *float32, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
 func runWeights21AVX512(lines, n int, x *float32, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
+func runWeights3x9AVX512(lines, n int, x *float32, apart, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
 func runWeights24AVX512(lines, n int, x *float32, xStep, xLine int, dy *float32, dyStep, dyLine int, sums *float32)
 
 // planesAVX512 are the functions by their number of channels, those of planeWidths, and of places.
