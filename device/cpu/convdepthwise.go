@@ -46,7 +46,7 @@ func depthwisePlanes(c op.Call, v convolution, workers int) Program {
 		p.Fill(own, size, x[sample*volume(p.From)*channels:], 1, z, first, n)
 		for k := range n {
 			to := y[(i/parts*p.To[1]+first+k)*p.To[2]*channels:][:p.To[2]*channels]
-			kernel.Depthwise(to, p.To[2], channels, own[p.Line(k):], p.Stride[2]*channels, w, offsets, bias, 0, len(to))
+			kernel.Depthwise(to, p.To[2], channels, own[p.Line(k):], p.Stride[2]*p.Width, w, offsets, bias, 0, len(to))
 		}
 	}}
 	return work.program(bytesOf(weights+workers*size), func(l *device.Launch) {

@@ -7,7 +7,7 @@ import (
 
 // A Plane is what some lines of windows see of one sample's channels of one group, with zeros around and, for
 // gradients of strided convolutions, between its places, so that no window has an edge. Places have Width
-// elements, a multiple of PlaneCols; the channels behind the group's are zeros. Where channels are very few Runs
+// elements, a multiple of PlaneCols; those behind the group's are zeros, or nobody's. Where channels are very few Runs
 // keeps them together.
 type Plane struct {
 	From, To                 [3]int // places that are copied, and windows
@@ -28,6 +28,10 @@ const (
 	PlaneCols = 8
 	planeRows = 12
 )
+
+// aliased is of how many elements the distance of places is a multiple where the places of a window fall into few sets of a first-level
+// cache.
+const aliased = 256
 
 // planeWidths are how many channels may be computed at once.
 var planeWidths = [...]int{PlaneCols, 16, mostPlaneCols}
@@ -89,7 +93,10 @@ func (p *Plane) Init() *Plane {
 		p.size[d] = (windows-1)*p.Stride[d] + (p.Kernel[d]-1)*p.Dilation[d] + 1
 	}
 	along := p.Kernel[2]
-	if p.Width, p.offsets, p.run = roundUp(p.Taken, PlaneCols), nil, p.Taken; p.Runs {
+	if p.Width, p.offsets, p.run = roundUp(p.Taken, PlaneCols), nil, p.Taken; p.Width%aliased == 0 {
+		p.Width += 2 * PlaneCols
+	}
+	if p.Runs {
 		p.Width, p.run, along = p.Taken, p.Kernel[2]*p.Taken, 1
 	}
 	for z := range p.Kernel[0] {
