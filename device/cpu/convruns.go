@@ -16,9 +16,9 @@ func (v convolution) byRuns() bool {
 	return v.groups == 1 && v.C <= runChannels && v.Dilation[2] == 1 && v.Stride[2] < v.Kernel[2] && v.plane(false).RunCols(int(v.O)) > 0
 }
 
-// runWindows is how many windows are taken at once, of a line or of several: what they see and their gradients stay in the first-level cache
-// for all lines of a window and all channels. runParts is into how many parts the planes are cut, which have sums of their own.
-const runWindows, runParts = 112, 16
+// runWindows is how many windows are taken at once at most, of a line or of several, with up to runGradients elements of dy: these stay
+// in the caches for all lines of a window and all channels. runParts is into how many parts the planes are cut, which have sums of their own.
+const runWindows, runGradients, runParts = 112, 32 << 10, 16
 
 // convRunsWeight is the gradient of weights by runs: a piece of work is a part of the planes, and the sums of all parts are then added
 // in order.
@@ -28,15 +28,16 @@ func convRunsWeight(c op.Call, v convolution, workers int) Program {
 	size, each, vectors := oddLines(p.Size()), alignedFloats(p.RunSums(cols)), made/cols
 	lines := (p.To[1] + p.Lines - 1) / p.Lines
 	items := int(v.B) * p.To[0] * lines
-	cuts := min((runParts+items-1)/items, (p.To[2]+runWindows-1)/runWindows) // of lines, where there are few
+	most := max(min(runWindows, runGradients/made), 1)
+	cuts := min((runParts+items-1)/items, (p.To[2]+most-1)/most) // of lines, where there are few
 	items *= cuts
-	parts, together := min(runParts, items), max(runWindows/p.To[2], 1)
+	parts, together := min(runParts, items), max(most/p.To[2], 1)
 	planes := &cleared{own: size, done: make([]bool, workers)}
 	var x, dy, dw, partial []float32
 	addLines := func(sums, plane, dy []float32, z, n, cut int) {
 		end := (cut + 1) * p.To[2] / cuts
-		for w := cut * p.To[2] / cuts; w < end; w += runWindows {
-			windows := min(runWindows, end-w)
+		for w := cut * p.To[2] / cuts; w < end; w += most {
+			windows := min(most, end-w)
 			for k := range vectors {
 				p.AddRuns(sums[k*each:], plane[w*p.Stride[2]*p.Width:], dy[w*made+k*cols:], z, n, windows, made, cols)
 			}
