@@ -353,8 +353,8 @@ func (b *Builder) Panicked(reason any) error {
 	return b.err
 }
 
-// layers are the packages that do not count as model code: this one, nn, and those that a panic passes through.
-var layers = map[string]bool{"graph": true, "nn": true, "spec": true, "runtime": true}
+// layers are the packages that do not count as model code: this one, nn, autograd, and those that a panic passes through.
+var layers = map[string]bool{"graph": true, "nn": true, "autograd": true, "spec": true, "runtime": true}
 
 // lines caches the text of program counters: a model calls from few places, many times.
 var lines sync.Map // uintptr to string, "" for a line of layers
