@@ -152,7 +152,7 @@ func (r *Reverse) node(n graph.Node) error {
 		dy[i] = r.grads[v]
 		reached = reached || dy[i] != 0
 	}
-	if !reached || !r.Needs(n.Out[0]) {
+	if !reached && (!moves(n) || r.within != nil) || !r.Needs(n.Out[0]) {
 		return nil
 	}
 	rule, ok := r.rule(n.Kind)
@@ -173,6 +173,9 @@ func (r *Reverse) node(n graph.Node) error {
 		if r.err != nil {
 			return r.err
 		}
+		if dx[i] == 0 && !reached {
+			continue
+		}
 		if r.Needs(v) && dx[i] == 0 {
 			return fmt.Errorf("has no gradient for its operand %d", i)
 		}
@@ -180,6 +183,9 @@ func (r *Reverse) node(n graph.Node) error {
 	}
 	return r.err
 }
+
+// moves says that a node moves a running statistic, whether its result leads to the loss or not.
+func moves(n graph.Node) bool { return n.Kind == op.Follow || n.Kind == op.GroupNorm && n.Attr.Running }
 
 // apply calls a rule, which may be a program's own: one that fails, or gives what are no gradients, is an error.
 func (rule Rule) apply(r *Reverse, n graph.Node, dy []graph.Value) (dx []graph.Value, err error) {
@@ -263,7 +269,7 @@ func (r *Reverse) finish(inputs []graph.Port, o Options) error {
 			return 0
 		}
 		if g == 0 {
-			r.fail(fmt.Errorf("%s %d %s reaches no output, so it has no gradient; drop or freeze it", in.Role, in.Index, in.Name))
+			r.fail(fmt.Errorf("%s %d %s reaches no output, so it has no gradient; drop or freeze it, or read it in the block where it is trained", in.Role, in.Index, in.Name))
 			return 0
 		}
 		if role == graph.GradParam && o.Centralize {

@@ -60,6 +60,7 @@ var rules = map[op.Kind]Rule{
 	op.Reduce:             gradReduce,
 	op.Softmax:            gradSoftmax,
 	op.CumSum:             gradCumSum,
+	op.Follow:             gradFollow,
 	op.Reshape:            gradReshape,
 	op.Permute:            gradPermute,
 	op.Expand:             gradExpand,
