@@ -12,9 +12,10 @@ import (
 	"spillway/nn"
 	"spillway/op"
 	"spillway/optim"
+	"spillway/spec"
 )
 
-// Networks whose training is more than a loss (tools/reference/trained.py): buffers that follow what the network makes, an encoder that trails another, norms that are called twice, a
+// Networks whose training is more than a loss (tools/reference/trained.py): buffers that follow what the network makes, an encoder that is the moving average of another, norms that are called twice, a
 // penalty on gradients. Running statistics too are PyTorch's.
 func TestMoreThanALossTrainsAsTorch(t *testing.T) {
 	for name, net := range map[string]func() nn.Model{"codebook": newCodebook, "twins": newTwins, "critic": newCritic} {
@@ -119,7 +120,7 @@ func newTwins() nn.Model {
 	encoders := times(2, func() *encoder {
 		return &encoder{nn.NewSequential(nn.NewLinear(6, 16), nn.NewBatchNorm(16), nn.ReLU, nn.NewLinear(16, 8))}
 	})
-	if err := nn.Trail(encoders[1], encoders[0], 0.1); err != nil {
+	if err := nn.MovingAverage(encoders[1], encoders[0], 0.1); err != nil {
 		panic(err)
 	}
 	return &twins{encoders[0], encoders[1], nn.NewLinear(8, 8)}
@@ -196,6 +197,43 @@ func TestBuffersThatCannotMove(t *testing.T) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
+}
+
+// A norm that two blocks call moves its statistics by what two moves come to; a buffer that two blocks read is refused.
+func TestStatisticsOfTwoBlocks(t *testing.T) {
+	norm := nn.NewBatchNorm(2)
+	m := &shared{Norm: norm, Head: nn.NewLinear(2, 2), call: norm.Forward}
+	s, err := spec.Trace("shared", "shared", m, graph.Config{MicroBatchSize: 4, Seq: 1, DType: dtype.F32, Task: graph.Train})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range s.Params {
+		if is := strings.Contains(p.Name, "running"); is && math.Abs(p.Momentum-(1-0.9*0.9)/2) > 1e-12 || !is && p.Momentum != 0 {
+			t.Errorf("%s moves by %v", p.Name, p.Momentum)
+		}
+	}
+	mean := nn.NewBuffer(nn.Constant(0), 0.1, 2)
+	m = &shared{Mean: mean, Head: nn.NewLinear(2, 2), call: func(b *graph.Builder, x graph.Value) graph.Value {
+		return b.Add(x, mean.Follow(b, b.Mean(x, 0)))
+	}}
+	if _, err := spillway.Wrap(m, described(t)); err == nil || !strings.Contains(err.Error(), "buffer mean follows something here and in block first") {
+		t.Errorf("a buffer of two blocks: %v", err)
+	}
+}
+
+// shared is two blocks that call the same layer.
+type shared struct {
+	Norm *nn.BatchNorm `hf:"norm,optional"`
+	Mean *nn.Param     `hf:"mean,optional"`
+	Head *nn.Linear    `hf:"head"`
+	call func(b *graph.Builder, x graph.Value) graph.Value
+}
+
+func (m *shared) Blocks() []nn.Block {
+	var c chain
+	c.add("first", one(func(b *graph.Builder, _ graph.Value) graph.Value { return m.call(b, m.Head.Forward(b, nn.Input(b, 2))) }))
+	c.add("second", one(func(b *graph.Builder, x graph.Value) graph.Value { return nn.Mean(b, m.call(b, x)) }))
+	return c
 }
 
 type buffered struct {

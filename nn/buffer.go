@@ -27,41 +27,44 @@ func (p *Param) Follow(b *graph.Builder, x graph.Value) graph.Value {
 	return b.Cast(v, b.DType)
 }
 
-// statistic is a running statistic as a constant. One that trails a param is what it will be after its move.
+// statistic is a running statistic as a constant. An average of weights is what it will be after its move.
 func (p *Param) statistic(b *graph.Builder) graph.Value {
 	v := p.stored(b)
-	if p.Trails == nil || !b.Training() || p.Frozen || p.Paused {
+	switch {
+	case !b.Training() || p.Frozen || p.Paused:
+		return v
+	case p.AverageOf == nil:
 		return b.Detach(v)
 	}
 	if moved := b.Followed(v); moved != 0 {
 		return moved
 	}
-	return b.Follow(v, p.Trails.Value(b), p.Momentum)
+	return b.Follow(v, p.AverageOf.Value(b), p.Momentum)
 }
 
-// Trail makes buffers of the params of a layer, which then trail those of another of the same structure: the target or momentum encoder of BYOL, MoCo and DINO. A step first moves each of them
-// by a share of the way to the weight it trails, PyTorch's (1-m)·(q-k), and computes with that. Both layers are called in the same block. Running statistics of norms stay their own.
-func Trail(target, online any, share float64) error {
+// MovingAverage makes buffers of the params of a layer: moving averages of those of another of the same structure, as the target or momentum encoder of BYOL, MoCo and DINO has them. A step first moves each of them
+// by a share of the way to the weight it is the average of, PyTorch's (1-m)·(q-k), and computes with that. Both layers are called in the same block. Running statistics of norms stay their own.
+func MovingAverage(target, online any, share float64) error {
 	if !(share > 0 && share <= 1) {
-		return fmt.Errorf("trailing weights by a share of %v; it is above 0, up to 1: 1 less PyTorch's momentum", share)
+		return fmt.Errorf("a moving average by a share of %v; it is above 0, up to 1: 1 less PyTorch's momentum", share)
 	}
 	k, err := paramsOf(target)
 	if err != nil {
-		return fmt.Errorf("trailing weights: %w", err)
+		return fmt.Errorf("moving average: %w", err)
 	}
 	q, err := paramsOf(online)
 	if err != nil {
-		return fmt.Errorf("trailing weights: %w", err)
+		return fmt.Errorf("moving average: %w", err)
 	}
 	if len(k) != len(q) {
-		return fmt.Errorf("trailing weights: %d params trail %d; make both layers alike", len(k), len(q))
+		return fmt.Errorf("moving average: %d params of %d; make both layers alike", len(k), len(q))
 	}
 	for i, p := range k {
 		if !p.Shape.Equal(q[i].Shape) || p == q[i] {
-			return fmt.Errorf("trailing weights: param %d is %v and trails %v; make both layers alike, and two", i, p.Shape, q[i].Shape)
+			return fmt.Errorf("moving average: param %d is %v, of one that is %v; make both layers alike, and two", i, p.Shape, q[i].Shape)
 		}
 		if p.Momentum == 0 {
-			p.Storage, p.Momentum, p.Trails = dtype.F32, share, q[i]
+			p.Storage, p.Momentum, p.AverageOf = dtype.F32, share, q[i]
 		}
 	}
 	return nil

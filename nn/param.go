@@ -19,8 +19,8 @@ type Param struct {
 	// Momentum of a running statistic: an update moves it by this share of its gradient, which is how
 	// far it is from the statistic of the batch, whatever the optimizer; 0 for weights.
 	Momentum float64
-	// Trails is the param that this running statistic follows by itself, see Trail; nil for none.
-	Trails *Param
+	// AverageOf is the param that this running statistic follows by itself, see MovingAverage; nil for none.
+	AverageOf *Param
 	// Paused is Frozen for some plans only: a run that freezes params by name sets it.
 	Paused bool
 	// Storage is the element type it is stored in where that differs from the one the

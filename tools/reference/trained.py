@@ -1,4 +1,4 @@
-"""Networks whose training is more than a loss: a codebook of running means, a target encoder that trails another, a penalty on gradients, a norm that is called twice.
+"""Networks whose training is more than a loss: a codebook of running means, a target encoder that is the moving average of another, a penalty on gradients, a norm that is called twice.
 
 Run with `python -m tools.reference.trained` from the root of the repository. Files are as those of networks.py, with the tensors of the batch as
 `batch.<name>` and no evaluated loss.
@@ -45,7 +45,7 @@ class Encoder(nn.Module):
 
 
 class Twins(nn.Module):
-    """BYOL: a prediction of what a target encoder says, which trails the trained one. Each encoder is called twice."""
+    """BYOL: a prediction of what a target encoder says, the moving average of the trained one. Each encoder is called twice."""
 
     def __init__(self):
         super().__init__()
