@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -301,7 +302,7 @@ func (w *Wrapped) begin(task Task, b Batch) (*run.Run, batch.Matched, error) {
 	if err != nil {
 		return nil, batch.Matched{}, err
 	}
-	m, err := l.Match(b)
+	m, err := l.Match(w.readHere(task, l, b))
 	if err != nil {
 		return nil, m, err
 	}
@@ -316,6 +317,24 @@ func (w *Wrapped) begin(task Task, b Batch) (*run.Run, batch.Matched, error) {
 		err = r.Executor().CheckBatch()
 	}
 	return r, m, err
+}
+
+// readHere is a batch without what only training reads of it, such as targets, so that inference and evaluation take the batches of training. What no task
+// reads stays, and is refused.
+func (w *Wrapped) readHere(task Task, l batch.Layout, b Batch) Batch {
+	if task == Train || w.c.Outputs {
+		return b
+	}
+	here := maps.Clone(b)
+	for name := range b {
+		if l.Reads(name) {
+			continue
+		}
+		if trained, err := w.layout(Train); err == nil && trained.Reads(name) {
+			delete(here, name)
+		}
+	}
+	return here
 }
 
 // sound refuses a model whose weights are undefined.

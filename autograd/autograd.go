@@ -10,6 +10,7 @@ package autograd
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"spillway/dtype"
 	"spillway/graph"
@@ -64,6 +65,7 @@ type Joint struct {
 // Reverse is one walk back over a program. Rules write their gradient nodes with it.
 type Reverse struct {
 	joint     *Joint
+	within    *within                     // instead of joint: the gradient is part of a block's code, see Gradient
 	needs     []bool                      // by value: leads back to something that wants a gradient
 	grads     map[graph.Value]graph.Value // the gradient of a value, as far as summed
 	at        string                      // model code of the node being reversed
@@ -150,14 +152,19 @@ func (r *Reverse) node(n graph.Node) error {
 		dy[i] = r.grads[v]
 		reached = reached || dy[i] != 0
 	}
-	if !reached || !r.needs[n.Out[0]] {
+	if !reached && (!moves(n) || r.within != nil) || !r.Needs(n.Out[0]) {
 		return nil
 	}
-	rule, ok := rules[n.Kind]
+	rule, ok := r.rule(n.Kind)
+	if !ok && strings.HasSuffix(string(n.Kind), "_grad") {
+		return fmt.Errorf("is a gradient without one of its own: gradients of gradients pass linear layers, convolutions, norms, softmax, means of windows and functions")
+	}
 	if !ok {
 		return fmt.Errorf("has no gradient rule; freeze the params before it")
 	}
-	r.at, r.firstNode = n.At, len(r.joint.Program.Nodes)
+	if r.at = n.At; r.within == nil {
+		r.firstNode = len(r.joint.Program.Nodes)
+	}
 	dx, err := rule.apply(r, n, dy)
 	if err != nil {
 		return err
@@ -166,13 +173,19 @@ func (r *Reverse) node(n graph.Node) error {
 		if r.err != nil {
 			return r.err
 		}
-		if r.needs[v] && dx[i] == 0 {
+		if dx[i] == 0 && !reached {
+			continue
+		}
+		if r.Needs(v) && dx[i] == 0 {
 			return fmt.Errorf("has no gradient for its operand %d", i)
 		}
 		r.add(v, dx[i])
 	}
 	return r.err
 }
+
+// moves says that a node moves a running statistic, whether its result leads to the loss or not.
+func moves(n graph.Node) bool { return n.Kind == op.Follow || n.Kind == op.GroupNorm && n.Attr.Running }
 
 // apply calls a rule, which may be a program's own: one that fails, or gives what are no gradients, is an error.
 func (rule Rule) apply(r *Reverse, n graph.Node, dy []graph.Value) (dx []graph.Value, err error) {
@@ -185,7 +198,7 @@ func (rule Rule) apply(r *Reverse, n graph.Node, dy []graph.Value) (dx []graph.V
 		return nil, fmt.Errorf("its gradient rule gives %d gradients for %d operands", len(dx), len(n.In))
 	}
 	for i, g := range dx {
-		if r.err == nil && (g < 0 || int(g) >= len(r.joint.Program.Types)) {
+		if r.within == nil && r.err == nil && (g < 0 || int(g) >= len(r.joint.Program.Types)) {
 			return nil, fmt.Errorf("its gradient rule gives a value that there is not as the gradient of operand %d", i)
 		}
 	}
@@ -195,7 +208,7 @@ func (rule Rule) apply(r *Reverse, n graph.Node, dy []graph.Value) (dx []graph.V
 // add puts a part of a value's gradient to what is there. Parts are summed as
 // they come, in the order of the walk, so that few of them live at once.
 func (r *Reverse) add(v, part graph.Value) {
-	if r.err != nil || !r.needs[v] {
+	if r.err != nil || !r.Needs(v) {
 		return
 	}
 	part = r.fit(part, r.TypeOf(v))
@@ -208,6 +221,9 @@ func (r *Reverse) add(v, part graph.Value) {
 // sum adds a part to a gradient. Where a matmul makes the part, the matmul adds it too, which
 // saves a pass over both.
 func (r *Reverse) sum(sum, part graph.Value) graph.Value {
+	if r.within != nil {
+		return r.EmitOne(op.Add, op.Attr{}, sum, part)
+	}
 	nodes := r.joint.Program.Nodes
 	for i := r.firstNode; i < len(nodes); i++ {
 		if n := &nodes[i]; n.Out[0] == part && (n.Kind == op.MatMul || n.Kind == op.ConvInput && r.joint.Program.Call(*n).Conv().Pointwise()) {
@@ -253,7 +269,7 @@ func (r *Reverse) finish(inputs []graph.Port, o Options) error {
 			return 0
 		}
 		if g == 0 {
-			r.fail(fmt.Errorf("%s %d %s reaches no output, so it has no gradient; drop or freeze it", in.Role, in.Index, in.Name))
+			r.fail(fmt.Errorf("%s %d %s reaches no output, so it has no gradient; drop or freeze it, or read it in the block where it is trained", in.Role, in.Index, in.Name))
 			return 0
 		}
 		if role == graph.GradParam && o.Centralize {
@@ -293,6 +309,9 @@ func (r *Reverse) centralized(g graph.Value) graph.Value {
 
 // Emit appends a gradient node and gives its outputs.
 func (r *Reverse) Emit(kind op.Kind, attr op.Attr, in ...graph.Value) []graph.Value {
+	if r.within != nil {
+		return r.within.b.Apply(kind, attr, in...)
+	}
 	types := make([]op.Type, len(in))
 	for i, v := range in {
 		types[i] = r.TypeOf(v)
@@ -326,10 +345,20 @@ func (r *Reverse) fail(err error) {
 
 // Needs reports whether the gradient of a value is wanted: it leads back to something
 // that is trained.
-func (r *Reverse) Needs(v graph.Value) bool { return r.needs[v] }
+func (r *Reverse) Needs(v graph.Value) bool {
+	if r.within != nil {
+		return r.within.needs[v]
+	}
+	return r.needs[v]
+}
 
 // TypeOf is the type of a value.
-func (r *Reverse) TypeOf(v graph.Value) op.Type { return r.joint.Program.Types[v] }
+func (r *Reverse) TypeOf(v graph.Value) op.Type {
+	if r.within != nil {
+		return r.within.b.TypeOf(v)
+	}
+	return r.joint.Program.Types[v]
+}
 
 func (r *Reverse) value(t op.Type) graph.Value {
 	p := r.joint.Program

@@ -55,11 +55,32 @@ func gradPool(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 // variance with n-1 as PyTorch has it, so that a step of their momentum along it is their update.
 func gradGroupNorm(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	dx := make([]graph.Value, len(n.In))
-	if dy[0] == 0 || dy[1] != 0 || dy[2] != 0 {
+	if dy[1] != 0 || dy[2] != 0 {
 		return dx // statistics have no gradients
 	}
+	if dy[0] != 0 {
+		r.gradNormalized(n, dy[0], dx)
+	}
+	if !n.Attr.Running {
+		return dx
+	}
+	at, rows := len(n.In)-2, float64(r.TypeOf(n.In[0]).Shape.Rows())
+	if r.Needs(n.In[at]) || r.Needs(n.In[at+1]) {
+		stat := r.TypeOf(n.Out[1])
+		drift := r.Emit(op.NormDrift, op.Attr{Scale: rows / max(rows-1, 1)}, r.fit(n.In[at], stat), r.fit(n.In[at+1], stat), n.Out[1], n.Out[2])
+		for i := range 2 {
+			if dx[at+i] = drift[i]; n.Attr.Scale != 0 { // a later call of the same norm moves them on
+				dx[at+i] = r.EmitOne(op.Scale, op.Attr{Scale: n.Attr.Scale}, drift[i])
+			}
+		}
+	}
+	return dx
+}
+
+// gradNormalized fills in the gradients of what is normalized, of weight and bias, and of what is added.
+func (r *Reverse) gradNormalized(n graph.Node, dy graph.Value, dx []graph.Value) {
 	a := n.Attr
-	a.Running, a.InputOnly = false, true
+	a.Running, a.InputOnly, a.Scale = false, true, 0
 	in, plus := []graph.Value{n.In[0]}, 1
 	if a.Bias {
 		in, plus = append(in, n.In[1]), 3
@@ -71,7 +92,7 @@ func gradGroupNorm(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	if a.Plus {
 		in = append(in, n.In[plus])
 	}
-	made := r.Emit(op.GroupNormGrad, a, append(in, n.Out[1], n.Out[2], dy[0])...)
+	made := r.Emit(op.GroupNormGrad, a, append(in, n.Out[1], n.Out[2], dy)...)
 	dx[0] = made[0]
 	if a.Bias && !a.InputOnly {
 		dx[1], dx[2] = made[1], made[2]
@@ -79,14 +100,13 @@ func gradGroupNorm(r *Reverse, n graph.Node, dy []graph.Value) []graph.Value {
 	if a.Plus {
 		dx[plus] = made[len(made)-1]
 	}
-	if !n.Attr.Running {
-		return dx
-	}
-	at, rows := len(n.In)-2, float64(r.TypeOf(n.In[0]).Shape.Rows())
-	if r.Needs(n.In[at]) || r.Needs(n.In[at+1]) {
-		stat := r.TypeOf(n.Out[1])
-		drift := r.Emit(op.NormDrift, op.Attr{Scale: rows / max(rows-1, 1)}, r.fit(n.In[at], stat), r.fit(n.In[at+1], stat), n.Out[1], n.Out[2])
-		dx[at], dx[at+1] = drift[0], drift[1]
+}
+
+// gradFollow: a statistic's gradient is how far it is from what it follows, whatever the loss: a step of its momentum along it is its update.
+func gradFollow(r *Reverse, n graph.Node, _ []graph.Value) []graph.Value {
+	dx := make([]graph.Value, 2)
+	if r.Needs(n.In[1]) {
+		dx[1] = r.EmitOne(op.Binary, op.Attr{Func2: op.Minus}, n.In[1], n.In[0])
 	}
 	return dx
 }

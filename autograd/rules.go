@@ -60,6 +60,7 @@ var rules = map[op.Kind]Rule{
 	op.Reduce:             gradReduce,
 	op.Softmax:            gradSoftmax,
 	op.CumSum:             gradCumSum,
+	op.Follow:             gradFollow,
 	op.Reshape:            gradReshape,
 	op.Permute:            gradPermute,
 	op.Expand:             gradExpand,
@@ -73,6 +74,17 @@ var rules = map[op.Kind]Rule{
 	op.Pool:               gradPool,
 	op.GroupNorm:          gradGroupNorm,
 	op.Resample:           gradResample,
+
+	// Gradients of gradients, see second.go.
+	op.SumRows:       gradSumRows,
+	op.UnaryGrad:     gradUnaryGrad,
+	op.BinaryGrad:    gradBinaryGrad,
+	op.SoftmaxGrad:   gradSoftmaxGrad,
+	op.ReduceGrad:    gradReduceGrad,
+	op.EmbeddingGrad: gradEmbeddingGrad,
+	op.ConvWeight:    gradConvWeight,
+	op.PoolGrad:      gradPoolGrad,
+	op.ResampleGrad:  gradResampleGrad,
 }
 
 // productGrads: for C = A·B, dA = dC·Bᵀ and dB = Aᵀ·dC. For the transposed forms factors and

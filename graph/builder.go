@@ -64,6 +64,7 @@ type Builder struct {
 	program Program
 	inputs  map[string]Value // batch parts and params by role and name
 	caches  []Port           // what the block leaves in its caches
+	follows map[Value]Value  // by running statistic: what it will be
 	streams uint32
 	err     error
 	block   Value // marks the values that model code gets, see ofBlock
@@ -123,7 +124,7 @@ func (b *Builder) Results(names []string, values ...Value) Value {
 
 // NewBuilder starts a program.
 func NewBuilder(name string, c Config) *Builder {
-	return &Builder{Config: c, program: Program{Name: name, Types: make([]op.Type, 1)}, inputs: map[string]Value{}}
+	return &Builder{Config: c, program: Program{Name: name, Types: make([]op.Type, 1)}, inputs: map[string]Value{}, follows: map[Value]Value{}}
 }
 
 // Program ends the recording. Outputs are the carries to the next block, or the
@@ -353,8 +354,8 @@ func (b *Builder) Panicked(reason any) error {
 	return b.err
 }
 
-// layers are the packages that do not count as model code: this one, nn, and those that a panic passes through.
-var layers = map[string]bool{"graph": true, "nn": true, "spec": true, "runtime": true}
+// layers are the packages that do not count as model code: this one, nn, autograd, and those that a panic passes through.
+var layers = map[string]bool{"graph": true, "nn": true, "autograd": true, "spec": true, "runtime": true}
 
 // lines caches the text of program counters: a model calls from few places, many times.
 var lines sync.Map // uintptr to string, "" for a line of layers

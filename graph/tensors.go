@@ -391,6 +391,22 @@ func (b *Builder) PlusConstant(x Value, c float64) Value {
 	return b.Plus(x, b.Number(x, c))
 }
 
+// Follow has a running statistic, a param with a momentum, move towards x by that share of the way with each update, and gives what it will be. No gradient passes.
+// nn.Param.Follow calls it.
+func (b *Builder) Follow(statistic, x Value, momentum float64) Value {
+	if _, twice := b.follows[statistic]; twice && b.err == nil {
+		b.Fail("follow: a running statistic %v follows two values; one of them moves it", b.TypeOf(statistic))
+	}
+	x = b.Detach(b.Cast(x, b.TypeOf(statistic).DType))
+	b.Apply(op.Follow, op.Attr{}, x, statistic)
+	moved := b.Detach(b.Plus(statistic, b.Scale(b.Sub(x, statistic), momentum)))
+	b.follows[statistic] = moved
+	return moved
+}
+
+// Followed is what Follow gave for a statistic in this block; no value where it was not called.
+func (b *Builder) Followed(statistic Value) Value { return b.follows[statistic] }
+
 // Reduce makes one number of all along some axes, of all axes where none are named; then it is [1].
 func (b *Builder) Reduce(r op.Reduction, x Value, keep bool, axes ...int) Value {
 	rank := len(b.TypeOf(x).Shape)

@@ -19,6 +19,8 @@ type Param struct {
 	// Momentum of a running statistic: an update moves it by this share of its gradient, which is how
 	// far it is from the statistic of the batch, whatever the optimizer; 0 for weights.
 	Momentum float64
+	// AverageOf is the param that this running statistic follows by itself, see MovingAverage; nil for none.
+	AverageOf *Param
 	// Paused is Frozen for some plans only: a run that freezes params by name sets it.
 	Paused bool
 	// Storage is the element type it is stored in where that differs from the one the
@@ -77,6 +79,8 @@ func (p *Param) Value(b *graph.Builder) graph.Value {
 	case p.Name == "":
 		b.Fail("a param of shape %v has no name: every field on the way to it needs an hf tag", p.Shape)
 		return 0
+	case p.Momentum > 0:
+		return b.Cast(p.statistic(b), b.DType)
 	case p.Storage == dtype.Invalid || p.Storage == b.DType:
 		return b.Param(p.Name, op.Type{DType: b.DType, Shape: p.Shape}, p.Frozen || p.Paused)
 	case p.Storage.Block() && !p.Frozen:

@@ -16,12 +16,15 @@ const (
 	Mul   Kind = "mul"   // z = x·y
 	// Detach is Copy through which no gradient passes.
 	Detach Kind = "detach" // y = x
+	// Follow is Copy of x, towards which a running statistic, its second operand, is to move: the gradient of the statistic is how far it is from x.
+	Follow Kind = "follow" // y = x
 	Cast   Kind = "cast"   // the same numbers in element type Attr.To; of i32 in f32
 )
 
 func init() {
 	Register(Op{Kind: Copy, Takes: 1, Infer: inferCopy, Accumulates: firstOutput, Reference: referenceCopy, Cases: (*CaseList).elementwise})
 	Register(Op{Kind: Detach, Takes: 1, Infer: inferCopy, Reference: referenceCopy})
+	Register(Op{Kind: Follow, Takes: 2, Infer: inferFollow, Reference: referenceCopy})
 	Register(Op{Kind: Scale, Takes: 1, Infer: inferCopy, Accumulates: firstOutput, Reference: referenceScale})
 	Register(Op{Kind: Add, Takes: 2, Infer: inferBroadcast, Accumulates: firstOutput, Reference: referenceAdd})
 	Register(Op{Kind: Mul, Takes: 2, Infer: inferBroadcast, Accumulates: firstOutput, Reference: referenceMul})
@@ -30,6 +33,10 @@ func init() {
 
 func inferCopy(a Attr, in []Type) ([]Type, error) {
 	return []Type{in[0]}, float(in, 0)
+}
+
+func inferFollow(a Attr, in []Type) ([]Type, error) {
+	return []Type{in[0]}, check(float(in, 0), same(in, 0, 1))
 }
 
 func inferBroadcast(a Attr, in []Type) ([]Type, error) {
@@ -69,6 +76,7 @@ func (l *CaseList) elementwise() {
 		l.Both(name, Mul, Attr{}, l.X(dims...), l.X(dims...))
 	}
 	l.Add("3x33", Detach, Attr{}, l.X(3, 33))
+	l.Add("3x33", Follow, Attr{}, l.X(3, 33), l.X(3, 33))
 	for _, kind := range []Kind{Add, Mul} {
 		l.Both("vector over rows", kind, Attr{}, l.X(2, 3, 19), l.X(19))
 		l.Both("matrix over samples", kind, Attr{}, l.X(4, 3, 5), l.X(3, 5))

@@ -22,6 +22,7 @@ func Trace(name, arch string, m nn.Model, c graph.Config) (*Model, error) {
 		batchTensors: map[string]int{},
 		kinds:        map[string]int{},
 		kindNames:    map[string]bool{},
+		moved:        map[string][]string{},
 	}
 	if err := t.trace(m); err != nil {
 		return nil, fmt.Errorf("tracing %s: %w", name, err)
@@ -36,6 +37,7 @@ type tracer struct {
 	batchTensors map[string]int       // place in model.Batch, by name
 	kinds        map[string]int       // place in model.Kinds, by key of the program
 	kindNames    map[string]bool      // names of kinds that are taken
+	moved        map[string][]string  // the blocks that move a running statistic, by its name
 	key          []byte               // scratch memory of the method kind
 }
 
@@ -54,6 +56,7 @@ func (t *tracer) trace(m nn.Model) error {
 	if err := t.blocks(m.Blocks()); err != nil {
 		return err
 	}
+	t.weighStatistics()
 	t.narrowBatch()
 	for _, p := range bound {
 		if _, used := t.params[p.Name]; !used && t.model.Config.Task == graph.Train { // heads of one's own may be for training only
@@ -107,6 +110,9 @@ func (t *tracer) blocks(blocks []nn.Block) error {
 		}
 		if adds = p.AddUp(adds); role == graph.Result && t.hasLoss() && !slices.Equal(adds, []bool{true}) {
 			p.WholeBatch = true // or some of it would be of each micro-batch, and their sum the loss
+		}
+		if err := t.statistics(b.Name, p); err != nil {
+			return fmt.Errorf("block %s: %w", b.Name, err)
 		}
 		if err := t.add(b.Name, p); err != nil {
 			return fmt.Errorf("block %s: %w", b.Name, err)

@@ -9,6 +9,7 @@ import (
 func init() {
 	RegisterNative(op.Copy, copyOrAdd, nil)
 	RegisterNative(op.Detach, copyOrAdd, nil)
+	RegisterNative(op.Follow, copyOrAdd, nil)
 	RegisterNative(op.Add, add, func(c op.Call) bool { return allWide(c) || worksInParts(c) })
 	Register(op.Mul, mul)
 	Register(op.Scale, scale)
@@ -34,7 +35,7 @@ type triple struct{ z, x, y []float32 }
 
 func (o *triple) set(l *device.Launch) { o.x, o.y, o.z = F32(l, 0), F32(l, 1), F32(l, 2) }
 
-// copyOrAdd copies bytes of any type, or adds.
+// copyOrAdd copies bytes of any type, of the first operand, or adds.
 func copyOrAdd(c op.Call, workers int) Program {
 	if c.Attr.Accumulate && narrow(c.In[0].DType) {
 		return addNarrow(c, workers)
@@ -45,7 +46,7 @@ func copyOrAdd(c op.Call, workers int) Program {
 	}
 	var dst, src []byte
 	work := rowsOf(c.Out[0].Bytes(), 1, func(_, from, to int) { copy(dst[from:to], src[from:to]) })
-	return work.program(0, func(l *device.Launch) { dst, src = l.Buffers[1].Host(), l.Buffers[0].Host() })
+	return work.program(0, func(l *device.Launch) { dst, src = l.Buffers[len(c.In)].Host(), l.Buffers[0].Host() })
 }
 
 // addNarrow adds numbers of a 16-bit type to others, some at a time in each worker's own

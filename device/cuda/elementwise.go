@@ -11,6 +11,7 @@ import (
 func init() {
 	register(op.Copy, scaled)
 	register(op.Detach, scaled)
+	register(op.Follow, scaled)
 	register(op.Add, combined)
 	register(op.Mul, combined)
 	register(op.Scale, scaled)
@@ -29,13 +30,13 @@ func (d *Device) elementwise(c op.Call, name string, args ...arg) (program, erro
 	return single(d.line(unitFor("elementwise", c.In[0].DType), name, ceilDiv(n, threads*elementsPerLoad(c.In[0].DType)), threads, args...))
 }
 
-// scaled is Copy, Detach and Scale.
+// scaled is Copy, Detach, Follow and Scale.
 func scaled(d *Device, c op.Call) (program, error) {
 	by := 1.0
 	if c.Kind == op.Scale {
 		by = c.Attr.Scale
 	}
-	return d.elementwise(c, "scale", buffer(0), buffer(1), i64(c.Out[0].Shape.Elements()), f32(by), flag(c.Attr.Accumulate))
+	return d.elementwise(c, "scale", buffer(0), buffer(len(c.In)), i64(c.Out[0].Shape.Elements()), f32(by), flag(c.Attr.Accumulate))
 }
 
 // combined is Add and Mul.

@@ -35,8 +35,8 @@ func Floats(values []float32, dims ...int64) Tensor { return Tensor{Shape: dims,
 func Ints(values []int32, dims ...int64) Tensor { return Tensor{Shape: dims, Ints: values} }
 
 // Batch is what a model reads, by the names it reads it by: "tokens", "targets",
-// "input", "mask" (package nn lists the usual ones). Nothing in it is ignored: a tensor
-// that the model does not read is an error, and so is a missing one. Only "positions"
+// "input", "mask" (package nn lists the usual ones). A tensor that the model reads in no
+// task is an error, and so is a missing one. Inference and evaluation take batches of training. Only "positions"
 // may be left out; they then count from 0 in each sequence.
 type Batch map[string]Tensor
 
@@ -72,12 +72,12 @@ func (l Layout) Match(b Batch) (Matched, error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(b)) {
-		if !l.reads(name) {
+		if !l.Reads(name) {
 			return m, fmt.Errorf("the batch has %q, which the model does not read here; it reads %s", name, l)
 		}
 	}
 	m.Sequences, m.Positions = max(m.Sequences, 1), max(m.Positions, 1)
-	if _, given := b[positions]; !given && l.reads(positions) {
+	if _, given := b[positions]; !given && l.Reads(positions) {
 		m.batch[positions] = m.countedPositions()
 	}
 	return m, nil
@@ -153,7 +153,7 @@ func (m *Matched) countedPositions() Tensor {
 // Counted is how many numbers the loss of the batch is the mean over: targets, or samples where there are
 // none of the usual names.
 func (m *Matched) Counted() (n int64) {
-	if !m.layout.reads("targets") && !m.layout.reads("target") {
+	if !m.layout.Reads("targets") && !m.layout.Reads("target") {
 		return m.Sequences
 	}
 	for _, id := range m.batch["targets"].Ints {

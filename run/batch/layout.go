@@ -99,8 +99,8 @@ func dimensions(a, b op.Type) ([]dim, error) {
 	return dims, nil
 }
 
-// reads says whether the model reads a tensor of this name.
-func (l Layout) reads(name string) bool {
+// Reads says whether the model reads a tensor of this name.
+func (l Layout) Reads(name string) bool {
 	return slices.ContainsFunc(l.parts, func(p part) bool { return p.name == name })
 }
 
