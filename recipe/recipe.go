@@ -223,10 +223,10 @@ func (t *Training) flags(f *flag.FlagSet) {
 	atLeast(f, &t.MaxSteps, 1, "max-steps", "take `N` optimizer steps in all (default: as many as --epochs need)")
 	parsed(f, "1", "epochs", "pass over the data `X` times, where --max-steps is not given; 0.5 is the first half of its steps", t.setEpochs)
 	within(f, &t.LearningRate, 0, math.Inf(1), "learning-rate", "peak learning rate `X`")
-	parsed(f, "constant", "lr-scheduler", "learning rate schedule: `constant|linear|cosine|step`, with options if wanted: cosine:floor=0.1", func(text string) (err error) {
+	parsed(f, "constant", "lr-scheduler", "learning rate schedule: `"+strings.Join(optim.ScheduleKinds(), "|")+"`, with options if wanted, such as transformers' lr_scheduler_kwargs: cosine:floor=0.1,\nwarmup_stable_decay:num_decay_steps=100", func(text string) (err error) {
 		t.Scheduler, err = optim.ParseSchedule(text)
 		return err
-	}, optim.Constant, optim.Linear, optim.Cosine, optim.Step)
+	}, optim.ScheduleKinds()...)
 	t.warmupFlags(f)
 	parsed(f, "", "weight-decay", "weight decay `X`, not applied to biases and norms (default: the optimizer's, 0.01 of adamw)", func(text string) error {
 		x, err := strconv.ParseFloat(text, 64)

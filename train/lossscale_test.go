@@ -2,6 +2,7 @@ package train_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"testing"
 
@@ -105,6 +106,25 @@ func TestLossScalesAreSaved(t *testing.T) {
 	}
 	if !slices.ContainsFunc(whole, func(r train.Report) bool { return r.Skipped }) || whole[13].LossScale == whole[3].LossScale {
 		t.Errorf("nothing was skipped or grew: %v", said(whole))
+	}
+}
+
+// An iteration that was skipped does not count for the learning rate, as in transformers.
+func TestSkippedIterationsKeepTheRate(t *testing.T) {
+	c := scaleFrom(fitting(t) * 16)
+	c.Schedule = optim.Schedule{Kind: optim.Linear, Warmup: 6, Total: 20}
+	job := in16(t)
+	skipped := 0
+	for i, r := range steps(t, trainer(t, job, feed(t, data.Config{Seed: 2}), c), 10) {
+		if want := job.Options.Optimizer.LR * c.Schedule.Factor(i-skipped); math.Abs(r.LR-want) > 1e-9 {
+			t.Errorf("step %d after %d that were skipped has the learning rate %v, want %v", i, skipped, r.LR, want)
+		}
+		if r.Skipped {
+			skipped++
+		}
+	}
+	if skipped == 0 {
+		t.Error("none was skipped")
 	}
 }
 
