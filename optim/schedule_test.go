@@ -101,7 +101,7 @@ func TestNoDecay(t *testing.T) {
 		"model.layers.0.mlp.down_proj.weight": "", "lm_head.weight": "", "0.weight": "", "normalizer_net.proj.weight": "", "plnet.weight": "", "self_attn.in_proj_weight": "",
 	}
 	for word := range paramWords {
-		decays, err := NoDecay{word}.Decays()
+		decays, err := NoDecay{word}.Decays(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,13 +111,22 @@ func TestNoDecay(t *testing.T) {
 			}
 		}
 	}
-	all, _ := NoDecay{}.Decays()
-	own, err := append(DefaultNoDecay(), `^lm_head\.`).Decays()
+	of := Layers{"n1.weight": Norms, "table": Embeddings}
+	for name, decay := range map[string]bool{"n1.weight": false, "n2.weight": true, "table": true, "rnn.bias_hh_l0": false, "relative_attention_bias.weight": false} {
+		if decays, err := DefaultNoDecay().Decays(of); err != nil || decays(name) != decay {
+			t.Errorf("%s decays: %v, want %v (%v)", name, !decay, decay, err)
+		}
+	}
+	if frozen, err := Matches([]string{"norms", "embeddings"}, of); err != nil || !frozen("n1.weight") || !frozen("table") || frozen("bn1.running_mean") {
+		t.Errorf("params by their layers: %v", err)
+	}
+	all, _ := NoDecay{}.Decays(nil)
+	own, err := append(DefaultNoDecay(), `^lm_head\.`).Decays(nil)
 	if err != nil || !all("0.bias") || own("lm_head.weight") || own("0.bias") || !own("wte.weight") {
 		t.Errorf("lists of words and patterns: %v", err)
 	}
 	for _, bad := range []NoDecay{{"("}, {""}} {
-		if _, err := bad.Decays(); err == nil {
+		if _, err := bad.Decays(nil); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}
 	}

@@ -135,7 +135,7 @@ func (p *Plan) paramFlags(f *flag.FlagSet) {
 			}
 			o.Groups = append(o.Groups, optim.Group{Params: strings.Split(text[:at], ","), Options: text[at+1:]})
 		}
-		_, err := optim.GroupOf(o.Groups)
+		_, err := optim.GroupOf(o.Groups, nil)
 		return err
 	}}, "param-group", "train some params with options of their own, `PARAMS:OPTIONS` such as embeddings,norms:lr=1e-5,weight_decay=0: params by the words biases, norms,\nembeddings or by regular expressions of their names, options as behind the name of --optimizer; may be given several times, the first that matches counts")
 	names(f, &o.Freeze, "freeze", "do not train the params that match one of these `PATTERNS`: biases, norms, embeddings, or regular expressions of names such as layers[.][0-3][.]")
