@@ -148,8 +148,10 @@ func (s Schedule) Ends() bool {
 	return slices.Contains([]string{Linear, Cosine, Restarts, CosineSooner, Polynomial}, s.Kind) || s.Kind == StableDecay && s.Stable == 0
 }
 
-// Over is the schedule over so many iterations, where it has no total of its own, of a peak learning rate.
+// Over is the schedule over so many iterations, where it has no total of its own, of a peak learning rate. One without
+// a kind is constant.
 func (s Schedule) Over(iterations int, lr float64) (Schedule, error) {
+	s.Kind = cmp.Or(s.Kind, Constant)
 	if s.Total == 0 && s.Ends() {
 		s.Total = iterations
 	}

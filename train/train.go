@@ -9,7 +9,6 @@
 package train
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,7 +127,6 @@ func New(r *run.Run, feed Feed, c Config) (*Trainer, error) {
 
 // complete fills in defaults and refuses settings that cannot work, where lr is the peak learning rate.
 func (c Config) complete(lr float64) (_ Config, err error) {
-	c.Schedule.Kind = cmp.Or(c.Schedule.Kind, optim.Constant)
 	if c.Schedule, err = c.Schedule.Over(int(c.Iterations), lr); err != nil {
 		return c, err
 	}
