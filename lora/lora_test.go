@@ -290,7 +290,7 @@ func TestRunningStatisticsNextToAdapters(t *testing.T) {
 		save  []string
 		still bool
 	}{{nil, true}, {[]string{"bn"}, false}} {
-		m := &normed{nn.NewLinear(4, 8, true), nn.NewBatchNorm(8), nn.NewLinear(8, 4, true)}
+		m := &normed{nn.NewLinear(4, 8), nn.NewBatchNorm(8), nn.NewLinear(8, 4)}
 		if _, err := lora.Attach(m, lora.Options{Targets: []string{"fc1"}, Rank: 2, Alpha: 4, ModulesToSave: c.save}); err != nil {
 			t.Fatal(err)
 		}
