@@ -414,7 +414,7 @@ func (c *Corpus) readTokens(in *reader, name string) (data.Source, error) {
 
 // lines are the options of a file of JSON lines.
 func (in *reader) lines(name string) data.JSONLOptions {
-	o := data.JSONLOptions{Format: in.Format, PromptSeparator: in.separator(), SkipBad: in.SkipBadLines, Template: in.template,
+	o := data.JSONLOptions{Format: in.Format, PromptSeparator: in.separator(), SkipBad: in.SkipBadLines, Template: in.template, CopyOf: name,
 		Progress: func(done, total int64) { in.progress("reading "+filepath.Base(name), done, total) }}
 	if in.Fields != "" {
 		o.Fields = strings.Split(in.Fields, ":")
