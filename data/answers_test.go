@@ -130,3 +130,26 @@ func TestCompletionsAreThoseOfTransformers(t *testing.T) {
 		t.Errorf("only %d tokenizers", len(want))
 	}
 }
+
+// Of an empty completion the end token is in the loss, also where the tokenizer adds it by itself, as TRL has it.
+func TestEndOfAnEmptyCompletion(t *testing.T) {
+	for name, end := range map[string]int32{"llama2": 2, "llama3": 505} { // the first adds it, the second does not
+		tokens, err := tokenizer.Open(filepath.Join("..", "tokenizer", "testdata", "tiny", name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "line.jsonl")
+		if err := os.WriteFile(path, []byte(`{"prompt": "only a prompt", "completion": ""}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r, err := data.OpenJSONL(path, data.JSONLOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		d, err := data.Tokenize(r, tokens, data.TokenizeOptions{End: &end}).Document(0)
+		if n := len(d.Tokens); err != nil || d.LossTokens() != 1 || d.Tokens[n-1] != end || d.Tokens[n-2] == end {
+			t.Errorf("%s: %v, %v in the loss (%v)", name, d.Tokens, d.InLoss, err)
+		}
+	}
+}

@@ -28,6 +28,8 @@ type JSONLOptions struct {
 	LineBytes int
 	// SkipBad skips lines that cannot be used, and counts them.
 	SkipBad bool
+	// CopyOf is the file that errors name, where what is read is a copy of it.
+	CopyOf string
 	// Progress, if not nil, is called now and then with the bytes read so far and in all.
 	Progress func(done, total int64)
 }
@@ -82,13 +84,14 @@ func (l *lines) parse(line []byte, length int64, which part) ([]Record, error) {
 // OpenJSONL opens and indexes a JSONL file. It reads and checks every line, so that a
 // bad one is reported now and not hours into a run. Empty lines are ignored.
 func OpenJSONL(name string, o JSONLOptions) (*Records, error) {
+	called := cmp.Or(o.CopyOf, name)
 	l, err := o.lines()
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", name, err)
+		return nil, fmt.Errorf("opening %s: %w", called, err)
 	}
 	r, err := openRecords(name, func(r *Records, in *bufio.Reader) error {
 		progress := progressMeter(o.Progress, r.size)
-		return l.scan(in, name, noPart, func(at int64, records []Record, wrong error) error {
+		return l.scan(in, called, noPart, func(at int64, records []Record, wrong error) error {
 			for range records {
 				r.index = append(r.index, at)
 			}
@@ -99,7 +102,7 @@ func OpenJSONL(name string, o JSONLOptions) (*Records, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.format = l.Format
+	r.format, r.name = l.Format, called
 	r.read = func(r *Records, i int) (Record, error) { return r.jsonLine(i, l) }
 	return r, nil
 }

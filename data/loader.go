@@ -17,6 +17,8 @@ type Config struct {
 	// and begins the next row with that document. Otherwise documents are split at the
 	// end of a row. A document longer than a row is split in any case: no token is lost.
 	WholeDocuments bool
+	// OneDocument begins a row with every document and pads the rest, as trainers without packing do.
+	OneDocument bool
 	// Digest is Survey.Digest of the documents. With it, Seek refuses a position in other
 	// data; if it is 0, Seek compares only the number of documents.
 	Digest uint64
@@ -40,6 +42,7 @@ type Position struct {
 	Seed           uint64 `json:"seed"`
 	Length         int    `json:"length,omitempty"`
 	WholeDocuments bool   `json:"whole,omitempty"`
+	OneDocument    bool   `json:"one,omitempty"`
 	Digest         uint64 `json:"digest,omitempty"`
 }
 
@@ -70,7 +73,7 @@ func NewLoader(s Source, c Config) (*Loader, error) {
 	}
 	l := &Loader{source: s, config: c, spare: NewBatch(1, c.Length)}
 	l.setEpoch(0)
-	l.at.Documents, l.at.Seed, l.at.Length, l.at.WholeDocuments, l.at.Digest = s.Len(), c.Seed, c.Length, c.WholeDocuments, c.Digest
+	l.at.Documents, l.at.Seed, l.at.Length, l.at.WholeDocuments, l.at.OneDocument, l.at.Digest = s.Len(), c.Seed, c.Length, c.WholeDocuments, c.OneDocument, c.Digest
 	return l, nil
 }
 
@@ -110,9 +113,9 @@ func (p Position) checkStream(now Position) error {
 	case p.Documents != now.Documents || p.Seed != now.Seed:
 		return fmt.Errorf("that run had %d documents and seed %d, this data has %d and seed %d; use the same files and seed",
 			p.Documents, p.Seed, now.Documents, now.Seed)
-	case p.Length != now.Length || p.WholeDocuments != now.WholeDocuments:
-		return fmt.Errorf("that run had rows of %d tokens (documents whole: %v), this one has rows of %d (%v); use the same length and packing",
-			p.Length, p.WholeDocuments, now.Length, now.WholeDocuments)
+	case p.Length != now.Length || p.WholeDocuments != now.WholeDocuments || p.OneDocument != now.OneDocument:
+		return fmt.Errorf("that run had rows of %d tokens (documents whole: %v, one in each: %v), this one has rows of %d (%v, %v); use the same length and packing",
+			p.Length, p.WholeDocuments, p.OneDocument, now.Length, now.WholeDocuments, now.OneDocument)
 	}
 	return errors.New("the documents have other tokens than those of that run; use the same files, tokenizer, template and fields")
 }
@@ -150,6 +153,9 @@ func (l *Loader) Next(b *Batch) error {
 // fill packs documents into the next row of the stream. It does not pad.
 func (l *Loader) fill(r *row) error {
 	for r.free() > 0 {
+		if l.config.OneDocument && r.used > 0 && l.at.Offset == 0 {
+			break
+		}
 		if l.at.Document == l.at.Documents {
 			if r.used > 0 {
 				break // rows do not cross epochs

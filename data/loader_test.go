@@ -190,7 +190,7 @@ func TestRowsDoNotDependOnBatchesOrRanks(t *testing.T) {
 func TestResumeEqualsStraightRun(t *testing.T) {
 	const length, batches = 16, 150 // several epochs
 	source := someLengths(25, 8)
-	for _, config := range []Config{{Length: length, Seed: 4}, {Length: length, Seed: 4, WholeDocuments: true}, {Length: length, Seed: 4, World: 2, Rank: 1}} {
+	for _, config := range []Config{{Length: length, Seed: 4}, {Length: length, Seed: 4, WholeDocuments: true}, {Length: length, Seed: 4, OneDocument: true}, {Length: length, Seed: 4, World: 2, Rank: 1}} {
 		l := newLoader(t, source, config)
 		positions := []Position{l.Position()}
 		var straight []string
@@ -400,4 +400,15 @@ func (p plainText) Document(i int64) (Document, error) {
 	d, err := p.made.Document(i)
 	d.InLoss = nil
 	return d, err
+}
+
+// Every document begins a row; the rest of it, and of the last row of a long document, is padding.
+func TestOneDocumentInARow(t *testing.T) {
+	b := next(t, newLoader(t, made{3, 0, 7, 2}, Config{Length: 5, InOrder: true, OneDocument: true, Epochs: 1}), 4)
+	if want := []int32{0, 1, 2, 0, 0, 2000, 2001, 2002, 2003, 2004, 2005, 2006, 0, 0, 0, 3000, 3001, 0, 0, 0}; !slices.Equal(b.Tokens, want) {
+		t.Errorf("%v, want %v", b.Tokens, want)
+	}
+	if b.NonPadding != 12 {
+		t.Errorf("%d tokens", b.NonPadding)
+	}
 }

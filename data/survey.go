@@ -132,7 +132,7 @@ func (v Survey) pack(c Config, epochs int64) (rows int64, squares float64) {
 				i = o.at(i)
 			}
 			n := int(v.lengths[i])
-			if c.WholeDocuments && n > free {
+			if c.OneDocument && n > 0 || c.WholeDocuments && n > free {
 				square(free)
 				free = 0
 			}

@@ -13,7 +13,7 @@ import (
 func TestSurvey(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		c := Config{Length: 2 + r.IntN(60), Seed: r.Uint64(), InOrder: r.IntN(2) == 0, WholeDocuments: r.IntN(2) == 0, Epochs: int64(1 + r.IntN(3))}
+		c := Config{Length: 2 + r.IntN(60), Seed: r.Uint64(), InOrder: r.IntN(2) == 0, WholeDocuments: r.IntN(2) == 0, OneDocument: r.IntN(3) == 0, Epochs: int64(1 + r.IntN(3))}
 		source := someLengths(1+r.IntN(200), r.Uint64())
 		source[0] = 5
 		var reported int64
@@ -25,7 +25,7 @@ func TestSurvey(t *testing.T) {
 		b := NewBatch(1, c.Length)
 		var rows, tokens int64
 		var together float64 // pairs of positions in one document, in the first epoch
-		first := v.Rows(Config{Length: c.Length, Seed: c.Seed, InOrder: c.InOrder, WholeDocuments: c.WholeDocuments, Epochs: 1})
+		first := v.Rows(Config{Length: c.Length, Seed: c.Seed, InOrder: c.InOrder, WholeDocuments: c.WholeDocuments, OneDocument: c.OneDocument, Epochs: 1})
 		for {
 			err := l.Next(b)
 			if errors.Is(err, io.EOF) {

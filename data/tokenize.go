@@ -86,6 +86,9 @@ func encodeRecord(rec Record, t Tokenizer, o TokenizeOptions) (d Document, err e
 		}
 		prompt = commonPrefix(d.Tokens, alone)
 	}
+	if n := len(d.Tokens); prompt == n && n > 0 && o.End != nil && !rec.Unfinished && d.Tokens[n-1] == *o.End {
+		prompt-- // of an empty completion, where the tokenizer adds the end token itself
+	}
 	if n := len(d.Tokens); o.End != nil && !rec.Unfinished && (n == 0 || d.Tokens[n-1] != *o.End) {
 		d.Tokens = append(d.Tokens, *o.End)
 	}

@@ -35,10 +35,10 @@ type Corpus struct {
 	Train, Eval train.Feed
 
 	recipe          *recipe.Recipe
-	documents, held data.Source // to train on, and to evaluate on
-	survey          data.Survey // of the documents to train on
-	whole           bool        // documents are not split where they fit into a sequence
-	tokens          *data.Cache // of conversations; nil without any
+	documents, held data.Source    // to train on, and to evaluate on
+	survey          data.Survey    // of the documents to train on
+	packs           recipe.Packing // documents into sequences
+	tokens          *data.Cache    // of conversations; nil without any
 	open            []io.Closer
 }
 
@@ -102,7 +102,9 @@ func (c *Corpus) fill(m *spillway.Model, progress Progress) error {
 		return err
 	}
 	c.Chats = in.chats
-	c.whole = r.Data.Packing == recipe.PackWhole || r.Data.Packing == "" && in.answers
+	if c.packs = r.Data.Packing; c.packs == "" && in.answers {
+		c.packs = recipe.PackWhole
+	}
 	c.Summary.Documents, c.Summary.Skipped = c.documents.Len(), in.skipped
 	if in.firstBad != nil {
 		c.Summary.FirstSkipped = in.firstBad.Error()
@@ -151,7 +153,7 @@ const countedBytes = 1 << 30
 
 // packing says how the documents to train on become sequences.
 func (c *Corpus) packing(seq int64) data.Config {
-	config := data.Config{Length: int(seq), Seed: c.recipe.Training.Seed, WholeDocuments: c.whole, Digest: c.survey.Digest}
+	config := data.Config{Length: int(seq), Seed: c.recipe.Training.Seed, WholeDocuments: c.packs == recipe.PackWhole, OneDocument: c.packs == recipe.PackNone, Digest: c.survey.Digest}
 	if c.recipe.Training.MaxSteps == 0 {
 		config.Epochs = int64(math.Ceil(c.recipe.Training.Epochs))
 	}
@@ -183,7 +185,7 @@ func (c *Corpus) Pack(p *plan.Plan) (err error) {
 	if c.Train, err = feed(c.recipe, c.documents, config); err != nil || c.held == nil {
 		return err
 	}
-	c.Eval, err = feed(c.recipe, c.held, data.Config{Length: config.Length, InOrder: true, WholeDocuments: c.whole, Epochs: 1})
+	c.Eval, err = feed(c.recipe, c.held, data.Config{Length: config.Length, InOrder: true, WholeDocuments: config.WholeDocuments, OneDocument: config.OneDocument, Epochs: 1})
 	return err
 }
 
@@ -412,7 +414,7 @@ func (c *Corpus) readTokens(in *reader, name string) (data.Source, error) {
 
 // lines are the options of a file of JSON lines.
 func (in *reader) lines(name string) data.JSONLOptions {
-	o := data.JSONLOptions{Format: in.Format, PromptSeparator: in.separator(), SkipBad: in.SkipBadLines, Template: in.template,
+	o := data.JSONLOptions{Format: in.Format, PromptSeparator: in.separator(), SkipBad: in.SkipBadLines, Template: in.template, CopyOf: name,
 		Progress: func(done, total int64) { in.progress("reading "+filepath.Base(name), done, total) }}
 	if in.Fields != "" {
 		o.Fields = strings.Split(in.Fields, ":")

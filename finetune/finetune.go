@@ -133,6 +133,15 @@ func (r *Run) checkSteps() error {
 	if warmup := t.Warmup(steps); int64(warmup) >= steps && warmup > 1 {
 		return &run.SettingError{Err: fmt.Errorf("the peak learning rate after %d warm-up steps is never reached: the run has %d steps; give fewer --warmup-steps, or a smaller --warmup-ratio", warmup, steps)}
 	}
+	schedule := t.Scheduler
+	schedule.Warmup = t.Warmup(steps)
+	schedule, err := schedule.Over(int(steps), r.Job.Options.Optimizer.LR)
+	if err == nil {
+		err = schedule.Check()
+	}
+	if err != nil {
+		return &run.SettingError{Err: fmt.Errorf("--lr-scheduler: %w", err)}
+	}
 	if p := r.Job.Options.StatePolicy; p.Preset != "" && int64(p.Warmup) >= steps {
 		r.Job.Notices = append(r.Job.Notices, fmt.Sprintf("--state-policy %s has no effect: its warm-up is %d steps, the run has %d", p, p.Warmup, steps))
 	}

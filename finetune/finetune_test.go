@@ -117,6 +117,28 @@ func TestLoadingIsInterrupted(t *testing.T) {
 	}
 }
 
+// A checkpoint that had to be saved elsewhere is resumed from there, as the error says.
+func TestRescuedRunsAreResumed(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	set := map[string]string{"model": byteModelFile(t), "data": texts(t, 90, 90, 90, 90), "device": "cpu", "seq-len": "32", "max-steps": "2", "out": out}
+	_, result := losses(t, settings(t, set), Options{})
+	other := filepath.Join(t.TempDir(), "out-rescued-1")
+	saved := filepath.Join(other, filepath.Base(result.Checkpoint))
+	if err := errors.Join(os.Mkdir(other, 0o755), os.Rename(result.Checkpoint, saved)); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Run{Recipe: settings(t, set)}).rescued(&train.SavedElsewhereError{Path: saved, Err: errors.New("full")}); err == nil || !strings.Contains(err.Error(), "--resume") {
+		t.Fatal(err)
+	}
+	again := settings(t, map[string]string{"out": other, "resume": "true", "max-steps": "3"})
+	if err := again.ReadRun(); err != nil {
+		t.Fatal(err)
+	}
+	if got, result := losses(t, again, Options{}); len(got) != 1 || result.Steps != 3 && result.Steps != 1 {
+		t.Error(got, result.Steps)
+	}
+}
+
 // A recipe is the loop that one would write by hand: the same losses, to the bit.
 func TestTrainIsTheLoopByHand(t *testing.T) {
 	model, file := byteModelFile(t), texts(t, 70, 30, 45, 12, 90, 33)

@@ -130,3 +130,11 @@ func TestOddData(t *testing.T) {
 		t.Errorf("bad rows skipped: %d documents, %v", len(list), err)
 	}
 }
+
+// Errors name the file that was given, not the copy that is read of a table.
+func TestErrorsNameTheTable(t *testing.T) {
+	table := odd(t, "chats.csv", "user,assistant\nWho?,I.\n")
+	if _, err := corpus(t, nil, "format", "chat", "fields", "user:assistant", "data", table); err == nil || !strings.Contains(err.Error(), "opening "+table) || !strings.Contains(err.Error(), "--chat-template") {
+		t.Errorf("%v", err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"spillway/checkpoint"
@@ -72,7 +73,7 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	}
 	done, err := train.Run(ctx, r.Job, r.Corpus.Train, c)
 	recorder.Close(done, err)
-	if err != nil {
+	if err = r.rescued(err); err != nil {
 		return result, err
 	}
 	result = r.Monitor.Result(done)
@@ -82,6 +83,15 @@ func (r *Run) Train(ctx context.Context) (result Result, err error) {
 	}
 	result.Data, result.Epochs, result.WarmupSteps = &r.Corpus.Summary, r.Corpus.Epochs(), c.Schedule.Warmup
 	return result, nil
+}
+
+// rescued writes the recipe next to a last checkpoint that had to be saved elsewhere, so that it is resumed as any run.
+func (r *Run) rescued(err error) error {
+	var elsewhere *train.SavedElsewhereError
+	if errors.As(err, &elsewhere) {
+		return errors.Join(err, r.Recipe.WriteRun(filepath.Dir(elsewhere.Path)))
+	}
+	return err
 }
 
 // trainConfig is what the recipe says of the loop.

@@ -247,6 +247,20 @@ func TestDerivedValuesFollow(t *testing.T) {
 	}
 }
 
+// The type of the weights is dtype where torch_dtype says another, as in transformers.
+func TestTypeUnderTwoNames(t *testing.T) {
+	for text, want := range map[string]dtype.Type{
+		`"dtype":"float32","torch_dtype":"bfloat16"`:      dtype.F32,
+		`"dtype":null,"torch_dtype":"bfloat16"`:           dtype.BF16,
+		`"dtype":"bfloat16","torch_dtype":null`:           dtype.BF16,
+		`"dtype":"torch.float16","torch_dtype":"float16"`: dtype.F16,
+	} {
+		if got := parse(t, `{`+text+`}`).Type; got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+}
+
 // refused are config.json texts with a part of their error.
 var refused = map[string]string{
 	``:                                    "not a JSON object",
@@ -270,7 +284,7 @@ var refused = map[string]string{
 	`{"model_type":"llama","num_key_value_heads":5}`:                              "does not divide",
 	`{"model_type":"llama","hidden_size":100}`:                                    "does not divide",
 	`{"num_attention_heads":65536,"head_dim":1048576}`:                            "wider than",
-	`{"model_type":"gpt2","n_embd":64,"hidden_size":32}`:                          "means the same",
+	`{"model_type":"gpt2","n_embd":64,"hidden_size":32}`:                          "delete the wrong one",
 	`{"layer_types":["full_attention"]}`:                                          "1 entries for 0 layers",
 	`{"layer_types":[1]}`:                                                         "layer_types",
 	`{"rms_norm_eps":-1}`:                                                         "epsilon",

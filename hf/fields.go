@@ -65,9 +65,13 @@ func (c *Config) read(o object) error {
 		if key == "" {
 			continue
 		}
+		either := f.keys[0] == "dtype" // the one that says something, first dtype, as in transformers
+		if other := f.keys[len(f.keys)-1]; either && isNull(o[key]) && o[other] != nil {
+			key = other
+		}
 		for _, other := range f.keys {
-			if text, ok := o[other]; ok && string(text) != string(o[key]) {
-				return fmt.Errorf("%s is %s and %s, which means the same, is %s", key, o[key], other, text)
+			if text, ok := o[other]; ok && string(text) != string(o[key]) && !either {
+				return fmt.Errorf("%s is %s and %s, which means the same, is %s: delete the wrong one from config.json", key, o[key], other, text)
 			}
 		}
 		if err := parseInto(f.pointer(c), o[key]); err != nil {

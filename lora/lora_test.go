@@ -273,3 +273,29 @@ func TestQLoRAHoldsTheBaseIn4Bits(t *testing.T) {
 		t.Errorf("%d weights are dequantized, want 7 in each of 2 layers", restored)
 	}
 }
+
+// normed has a batch norm between two linear layers.
+type normed struct {
+	In  *nn.Linear    `hf:"fc1"`
+	BN  *nn.BatchNorm `hf:"bn"`
+	Out *nn.Linear    `hf:"fc2"`
+}
+
+func (m *normed) Blocks() []nn.Block { return nil }
+
+// Running statistics stay as the base has them, unless their norm is saved with the adapter, as PEFT's
+// files have them.
+func TestRunningStatisticsNextToAdapters(t *testing.T) {
+	for _, c := range []struct {
+		save  []string
+		still bool
+	}{{nil, true}, {[]string{"bn"}, false}} {
+		m := &normed{nn.NewLinear(4, 8), nn.NewBatchNorm(8), nn.NewLinear(8, 4)}
+		if _, err := lora.Attach(m, lora.Options{Targets: []string{"fc1"}, Rank: 2, Alpha: 4, ModulesToSave: c.save}); err != nil {
+			t.Fatal(err)
+		}
+		if m.BN.RunningMean.Frozen != c.still || m.BN.RunningVariance.Frozen != c.still || m.BN.Weight.Frozen != c.still {
+			t.Errorf("with %v saved, running statistics stay still: %v, want %v", c.save, m.BN.RunningMean.Frozen, c.still)
+		}
+	}
+}

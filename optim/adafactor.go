@@ -56,7 +56,7 @@ func init() {
 			}
 			return []string{ExpAvg}
 		},
-		OtherStates: func(_ string, s shape.Shape) []op.State { return factored(s) },
+		OtherStates: func(_ string, s shape.Shape, _ Layers) []op.State { return factored(s) },
 		No8Bit:      true,
 		Rate: func(c Config, iteration int, lr float64) float64 {
 			if c.Get("relative_step") != 0 {

@@ -38,7 +38,7 @@ func TestAdafactorAgreesWithPyTorch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		states, err := c.StatesFor()
+		states, err := c.StatesFor(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

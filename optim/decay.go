@@ -7,6 +7,16 @@ import (
 	"strings"
 )
 
+// The words for params by the layers they are in.
+const (
+	Norms      = "norms"
+	Embeddings = "embeddings"
+)
+
+// Layers has the word for the layer that a param is in, by the param's name; params of other layers are
+// not in it. Nil is none: then words go by names alone.
+type Layers map[string]string
+
 // NoDecay lists which params weight decay leaves alone: the words "biases",
 // "norms" and "embeddings", or regular expressions that match a part of the
 // param's name. An empty list lets everything decay, as PyTorch does by itself.
@@ -16,40 +26,58 @@ type NoDecay []string
 func DefaultNoDecay() NoDecay { return NoDecay{"biases", "norms"} }
 
 // paramWords are words for params as expressions over names such as
-// "model.layers.0.input_layernorm.weight", "h.0.ln_1.bias" and "wte.weight".
+// "model.layers.0.input_layernorm.weight", "h.0.ln_1.bias" and "wte.weight". A param is one of
+// them by its layer or by its name, as in transformers' trainer.
 var paramWords = map[string]string{
-	"biases":     `(^|[._])bias$`,
-	"norms":      `(^|[._])(ln|bn)(_[a-z0-9]+|[0-9]*)\.[^.]+$|(?i:norm)(_[a-z0-9]+|[0-9]+)?\.[^.]+$`,
-	"embeddings": `(^|[._])(embed(ding)?s?(_[a-z]+)*|wte|wpe)\.weight$`,
+	"biases":   `(?i:bias)`, // as bias_hh_l0, and relative_attention_bias.weight
+	Norms:      `(^|[._])(ln|bn)(_[a-z0-9]+|[0-9]*)\.[^.]+$|(?i:norm)(_[a-z0-9]+|[0-9]+)?\.[^.]+$`,
+	Embeddings: `(^|[._])(embed(ding)?s?(_[a-z]+)*|wte|wpe)\.weight$`,
 }
 
 // Decays makes the test that says of each param by name whether it decays.
-func (n NoDecay) Decays() (func(param string) bool, error) {
-	var skip []*regexp.Regexp
+func (n NoDecay) Decays(l Layers) (func(param string) bool, error) {
+	var skip []pattern
 	for _, item := range n {
-		re, err := paramPattern(item)
+		p, err := paramPattern(item, l)
 		if err != nil {
 			return nil, fmt.Errorf("params by name: %w", err)
 		}
-		skip = append(skip, re)
+		skip = append(skip, p)
 	}
 	return func(param string) bool {
-		return !slices.ContainsFunc(skip, func(re *regexp.Regexp) bool { return re.MatchString(param) })
+		return !slices.ContainsFunc(skip, func(p pattern) bool { return p.covers(param) })
 	}, nil
 }
 
-// paramPattern is a word for params, or an expression over their names.
-func paramPattern(item string) (*regexp.Regexp, error) {
-	pattern, isWord := paramWords[item]
-	if !isWord {
-		pattern = item
+// pattern is a word for params, or an expression over their names.
+type pattern struct {
+	word   string // "" for an expression
+	names  *regexp.Regexp
+	layers Layers
+}
+
+// covers says whether it is about a param. Words are not about the running statistics of norms, which are
+// no parameters in PyTorch.
+func (p pattern) covers(param string) bool {
+	if p.word != "" && strings.HasPrefix(param[strings.LastIndexByte(param, '.')+1:], "running_") {
+		return false
 	}
-	if strings.TrimSpace(pattern) == "" {
-		return nil, fmt.Errorf("an empty pattern would match every param; leave it out")
+	return p.word != "" && p.layers[param] == p.word || p.names.MatchString(param)
+}
+
+// paramPattern reads a pattern.
+func paramPattern(item string, l Layers) (p pattern, err error) {
+	expression, isWord := paramWords[item]
+	if p.layers = l; isWord {
+		p.word = item
+	} else {
+		expression = item
 	}
-	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return nil, fmt.Errorf("%q is neither biases, norms, embeddings nor a regular expression: %w", item, err)
+	if strings.TrimSpace(expression) == "" {
+		return p, fmt.Errorf("an empty pattern would match every param; leave it out")
 	}
-	return re, nil
+	if p.names, err = regexp.Compile(expression); err != nil {
+		return p, fmt.Errorf("%q is neither biases, norms, embeddings nor a regular expression: %w", item, err)
+	}
+	return p, nil
 }

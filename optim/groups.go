@@ -2,7 +2,6 @@ package optim
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -42,31 +41,31 @@ func (g Group) Of(c Config) (Config, error) {
 
 // GroupOf makes the function that numbers the groups of params from 1 on: the first whose
 // pattern matches. Params of none have 0.
-func GroupOf(groups []Group) (func(param string) int, error) {
-	patterns := make([][]*regexp.Regexp, len(groups))
+func GroupOf(groups []Group, l Layers) (func(param string) int, error) {
+	patterns := make([][]pattern, len(groups))
 	for i, g := range groups {
 		for _, item := range g.Params {
-			re, err := paramPattern(item)
+			p, err := paramPattern(item, l)
 			if err != nil {
 				return nil, fmt.Errorf("groups of params: %w", err)
 			}
-			patterns[i] = append(patterns[i], re)
+			patterns[i] = append(patterns[i], p)
 		}
 	}
 	return func(param string) int {
-		return 1 + slices.IndexFunc(patterns, func(list []*regexp.Regexp) bool {
-			return slices.ContainsFunc(list, func(re *regexp.Regexp) bool { return re.MatchString(param) })
+		return 1 + slices.IndexFunc(patterns, func(list []pattern) bool {
+			return slices.ContainsFunc(list, func(p pattern) bool { return p.covers(param) })
 		})
 	}, nil
 }
 
 // Decays makes the test whether a param decays: as its group says where that names a weight decay, else where n does not leave it alone.
-func Decays(n NoDecay, groups []Group) (func(param string) bool, error) {
-	usual, err := n.Decays()
+func Decays(n NoDecay, groups []Group, l Layers) (func(param string) bool, error) {
+	usual, err := n.Decays(l)
 	if err != nil {
 		return nil, err
 	}
-	group, err := GroupOf(groups)
+	group, err := GroupOf(groups, l)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +86,8 @@ func (g Group) namesDecay() bool {
 }
 
 // Matches makes the test whether a param matches one of some words or expressions, as those of NoDecay.
-func Matches(patterns []string) (func(param string) bool, error) {
-	decays, err := NoDecay(patterns).Decays()
+func Matches(patterns []string, l Layers) (func(param string) bool, error) {
+	decays, err := NoDecay(patterns).Decays(l)
 	if err != nil {
 		return nil, err
 	}

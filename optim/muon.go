@@ -63,12 +63,12 @@ func init() {
 var headNames = regexp.MustCompile(`(^|\.)(lm_head|embed_out|head|score|classifier|qa_outputs|output_projection)\.weight$`)
 
 // embeddingNames are tables of vectors.
-var embeddingNames = regexp.MustCompile(paramWords["embeddings"])
+var embeddingNames = regexp.MustCompile(paramWords[Embeddings])
 
 // muonStates are a momentum of matrices, and Adam's of embeddings, heads and all that has other than two dimensions.
-func muonStates(param string, s shape.Shape) []op.State {
+func muonStates(param string, s shape.Shape, l Layers) []op.State {
 	t := op.Type{DType: dtype.F32, Shape: s}
-	if len(s) == 2 && !headNames.MatchString(param) && !embeddingNames.MatchString(param) {
+	if len(s) == 2 && !headNames.MatchString(param) && l[param] != Embeddings && !embeddingNames.MatchString(param) {
 		return []op.State{{Name: MomentumBuffer, Type: t}}
 	}
 	return []op.State{{Name: ExpAvg, Type: t}, {Name: ExpAvgSq, Type: t}}

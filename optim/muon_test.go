@@ -183,7 +183,7 @@ func TestMuonStepsAreOrthogonal(t *testing.T) {
 // AdamW's bits.
 func TestMuonLeavesTheRestToAdamW(t *testing.T) {
 	c := parse(t, "muon:lr=0.02,weight_decay=0.1")
-	states, err := c.StatesFor()
+	states, err := c.StatesFor(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

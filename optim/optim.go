@@ -185,12 +185,12 @@ func (c Config) Kind() (op.Kind, error) {
 	return r.kind(c), nil
 }
 
-// Rate is the learning rate an iteration is made with, where lr is the schedule's.
+// Rate is the learning rate an iteration is made with, where lr is the schedule's. Updates round it to f32.
 func (c Config) Rate(iteration int, lr float64) float64 {
 	if r, err := find(c.Name); err == nil && r.Rate != nil {
 		lr = r.Rate(c, iteration, lr)
 	}
-	return float64(float32(lr))
+	return lr
 }
 
 // Scalars are the numbers of one iteration, counted from 1, at the schedule's learning

@@ -66,7 +66,7 @@ func TestPresetsCompress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		statesFor, err := p.Compressed(parse(t, "adamw")).StatesFor()
+		statesFor, err := p.Compressed(parse(t, "adamw")).StatesFor(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,9 +32,9 @@ type Rule struct {
 	// States names what is stored of each element of a param, as PyTorch calls it, in
 	// the order in which the op takes it.
 	States func(Config) []string
-	// OtherStates are states that depend on the param's name or have shapes of their own, behind the others;
+	// OtherStates are states that depend on the param's name or layer, or have shapes of their own, behind the others;
 	// nil for none.
-	OtherStates func(param string, s shape.Shape) []op.State
+	OtherStates func(param string, s shape.Shape, l Layers) []op.State
 	// No8Bit: its states cannot be stored in 8 bits.
 	No8Bit bool
 

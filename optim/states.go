@@ -3,7 +3,6 @@ package optim
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,12 +19,12 @@ const min8BitSize = 4096
 // StatesFor makes the function that lists the states of a param, in the order in which the
 // update takes them, in the types that Storage, Codecs, Min8BitSize and StateExceptions
 // say. All start at zero.
-func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error) {
+func (c Config) StatesFor(l Layers) (func(param string, s shape.Shape) []op.State, error) {
 	r, err := find(c.Name)
 	if err != nil {
 		return nil, err
 	}
-	exceptions, err := c.exceptions()
+	exceptions, err := c.exceptions(l)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +40,7 @@ func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error
 			list[i] = op.State{Name: name, Type: op.Type{DType: r.stored(i, t), Shape: s}}
 		}
 		if r.OtherStates != nil {
-			list = append(list, r.OtherStates(param, s)...)
+			list = append(list, r.OtherStates(param, s, l)...)
 		}
 		return list
 	}, nil
@@ -49,7 +48,7 @@ func (c Config) StatesFor() (func(param string, s shape.Shape) []op.State, error
 
 // stateType is the type of the states of a param, where t is that of others.
 func (c Config) stateType(exceptions []exception, param string, t dtype.Type, elements int64) dtype.Type {
-	if i := slices.IndexFunc(exceptions, func(e exception) bool { return e.covers.MatchString(param) }); i >= 0 {
+	if i := slices.IndexFunc(exceptions, func(e exception) bool { return e.of.covers(param) }); i >= 0 {
 		t = exceptions[i].storage
 	}
 	if t == dtype.Invalid || t.Block() && elements < int64(cmp.Or(c.Min8BitSize, min8BitSize)) {
@@ -119,11 +118,11 @@ func (c Config) StoredAs(state string, t dtype.Type) (dtype.Type, error) {
 
 // exception is an item of StatesOf.
 type exception struct {
-	covers  *regexp.Regexp
+	of      pattern
 	storage dtype.Type
 }
 
-func (c Config) exceptions() (list []exception, err error) {
+func (c Config) exceptions(l Layers) (list []exception, err error) {
 	for item := range strings.SplitSeq(c.StateExceptions, ";") {
 		if item = strings.TrimSpace(item); item == "" {
 			continue
@@ -134,7 +133,7 @@ func (c Config) exceptions() (list []exception, err error) {
 		}
 		e := exception{}
 		if e.storage, err = parseStorage(item[at+1:]); err == nil {
-			e.covers, err = paramPattern(item[:at])
+			e.of, err = paramPattern(item[:at], l)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("optimizer %s: states_of %q: %w", c.Name, item, err)
@@ -209,6 +208,6 @@ func (c Config) checkStates(r *Rule) error {
 	if _, err := parseCodecs(c.Codecs); err != nil {
 		return fmt.Errorf("optimizer %s: %w", c.Name, err)
 	}
-	_, err := c.exceptions()
+	_, err := c.exceptions(nil)
 	return err
 }

@@ -52,7 +52,7 @@ func TestStatesFor(t *testing.T) {
 		{"lion_8bit:states_of=embeddings:f32;lm_head:fp16", "w", large, "[{exp_avg dyn8[64 64]}]"},
 		{"lion:states_of=^(?i:W)$:8bit", "w", large, "[{exp_avg dyn8[64 64]}]"},
 	} {
-		states, err := parse(t, c.optimizer).StatesFor()
+		states, err := parse(t, c.optimizer).StatesFor(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -272,7 +272,7 @@ func TestCodedStatesTakeTwoBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeping, err := config.StatesFor()
+	keeping, err := config.StatesFor(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

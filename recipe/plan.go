@@ -117,7 +117,9 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.MaxMemory, "max-memory", "", "use at most `SIZE` of each device, such as 2GiB, or a size for each: 0=10GiB,cpu=64GB; of a GPU it is what the driver counts, context and libraries included (default: all)")
 	enum(f, &o.Constraints.Updates, "optimizer-device", "run the optimizer step on `device|cpu|split`; cpu: the CPU updates weights whose optimizer state is in host memory, during the\nbackward pass (default: what is fastest)", strategy.Updaters...)
 	parsed(f, "", "max-host-memory", "use at most `SIZE` of host memory; the memory of a CPU device is part of it (default: all that is available)", func(text string) (err error) {
-		p.MaxHostMemory, err = units.ParseBytes(text)
+		if p.MaxHostMemory, err = units.ParseBytes(text); err == nil && p.MaxHostMemory == 0 {
+			err = fmt.Errorf("it is above 0; leave it out to use all that is available")
+		}
 		return err
 	})
 	f.StringVar(&o.Disk, "disk", "", "store in the folder `DIR` what device and host memory cannot hold (default: no disk)")
@@ -135,7 +137,7 @@ func (p *Plan) paramFlags(f *flag.FlagSet) {
 			}
 			o.Groups = append(o.Groups, optim.Group{Params: strings.Split(text[:at], ","), Options: text[at+1:]})
 		}
-		_, err := optim.GroupOf(o.Groups)
+		_, err := optim.GroupOf(o.Groups, nil)
 		return err
 	}}, "param-group", "train some params with options of their own, `PARAMS:OPTIONS` such as embeddings,norms:lr=1e-5,weight_decay=0: params by the words biases, norms,\nembeddings or by regular expressions of their names, options as behind the name of --optimizer; may be given several times, the first that matches counts")
 	names(f, &o.Freeze, "freeze", "do not train the params that match one of these `PATTERNS`: biases, norms, embeddings, or regular expressions of names such as layers[.][0-3][.]")
@@ -167,7 +169,14 @@ func Optimizer(f *flag.FlagSet, to *optim.Config) {
 func (p *Plan) adapterFlags(f *flag.FlagSet) {
 	a := &p.Adapters
 	atLeast(f, &a.Rank, 1, "lora-rank", "rank `N` of the adapters")
-	within(f, &a.Alpha, 0, 1e9, "lora-alpha", "scale what adapters add by `X`/rank (default: twice the rank)")
+	parsed(f, "", "lora-alpha", "scale what adapters add by `X`/rank (default: twice the rank)", func(text string) error {
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(x > 0 && x <= 1e9) {
+			return fmt.Errorf("%q is not a number above 0, at most 1e9", text)
+		}
+		a.Alpha = x
+		return nil
+	})
 	within(f, &a.Dropout, 0, 1, "lora-dropout", "dropout `X` on the input of adapters while training")
 	modules(f, &a.Targets, &a.TargetPattern, "target-modules", "linear layers that get adapters: `NAMES` such as q_proj,v_proj, all-linear, or re:PATTERN of full names")
 	modules(f, &a.Exclude, &a.ExcludePattern, "exclude-modules", "linear layers that get none: `NAMES`, or re:PATTERN")

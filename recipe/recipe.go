@@ -63,7 +63,7 @@ type Data struct {
 	// Today is the date that chat templates see, so that a run reads the same tokens
 	// whenever it is started.
 	Today time.Time
-	// Packing is PackSplit, PackWhole, or "" for what suits the data.
+	// Packing is PackSplit, PackWhole, PackNone, or "" for what suits the data.
 	Packing    Packing
 	TokenBytes int // of a token in .bin files: 2, 4, or 0 for what the vocabulary needs
 	// SkipBadLines leaves out lines that cannot be used, and counts them.
@@ -95,6 +95,7 @@ type Packing string
 const (
 	PackSplit Packing = "split" // it is split, and goes on in the next sequence
 	PackWhole Packing = "whole" // it begins the next sequence, and the rest is padding
+	PackNone  Packing = "none"  // every document begins a sequence
 )
 
 // Eval says what is evaluated and when.
@@ -207,7 +208,7 @@ func (d *Data) flags(f *flag.FlagSet) {
 	enumAs(f, &d.TokenBytes, "token-bytes", "bytes per token in .bin files, `2|4` (default: 2 where the vocabulary allows it)", map[string]int{"2": 2, "4": 4})
 	f.BoolVar(&d.SkipBadLines, "skip-bad-lines", false, "leave out lines that cannot be used, and count them, instead of refusing the file")
 	f.BoolVar(&d.TrainOnPrompts, "train-on-prompts", false, "have prompts in the loss too, not only answers")
-	enum(f, &d.Packing, "packing", "`split|whole`: split a document at the end of a sequence, or begin the next sequence with it and pad\n(default: whole where only answers are in the loss, else split)", PackSplit, PackWhole)
+	enum(f, &d.Packing, "packing", "`split|whole|none`: split a document at the end of a sequence, or begin the next sequence with it and pad,\nor give each document a sequence of its own (default: whole where only answers are in the loss, else split)", PackSplit, PackWhole, PackNone)
 }
 
 func (e *Eval) flags(f *flag.FlagSet) {
@@ -222,16 +223,16 @@ func (e *Eval) flags(f *flag.FlagSet) {
 func (t *Training) flags(f *flag.FlagSet) {
 	atLeast(f, &t.MaxSteps, 1, "max-steps", "take `N` optimizer steps in all (default: as many as --epochs need)")
 	parsed(f, "1", "epochs", "pass over the data `X` times, where --max-steps is not given; 0.5 is the first half of its steps", t.setEpochs)
-	within(f, &t.LearningRate, 0, math.Inf(1), "learning-rate", "peak learning rate `X`")
-	parsed(f, "constant", "lr-scheduler", "learning rate schedule: `constant|linear|cosine|step`, with options if wanted: cosine:floor=0.1", func(text string) (err error) {
+	within(f, &t.LearningRate, 0, math.MaxFloat64, "learning-rate", "peak learning rate `X`")
+	parsed(f, "constant", "lr-scheduler", "learning rate schedule `NAME`: "+strings.Join(optim.ScheduleKinds(), ", ")+"; with options if wanted, such as transformers'\nlr_scheduler_kwargs: cosine:floor=0.1, warmup_stable_decay:num_decay_steps=100", func(text string) (err error) {
 		t.Scheduler, err = optim.ParseSchedule(text)
 		return err
-	}, optim.Constant, optim.Linear, optim.Cosine, optim.Step)
+	}, optim.ScheduleKinds()...)
 	t.warmupFlags(f)
 	parsed(f, "", "weight-decay", "weight decay `X`, not applied to biases and norms (default: the optimizer's, 0.01 of adamw)", func(text string) error {
 		x, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(x >= 0) {
-			return fmt.Errorf("%q is not a number from 0 on", text)
+		if err != nil || !(x >= 0) || math.IsInf(x, 0) {
+			return fmt.Errorf("%q is not a finite number from 0 on", text)
 		}
 		t.WeightDecay = &x
 		return nil

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,6 +102,9 @@ func within(fs *flag.FlagSet, to *float64, least, most float64, name, help strin
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			return fmt.Errorf("%q is not a number", text)
+		}
+		if most >= math.MaxFloat64 && !(x >= least && x <= most) {
+			return fmt.Errorf("it is a number from %v on", least)
 		}
 		if !(x >= least && x <= most) {
 			return fmt.Errorf("it is a number from %v to %v", least, most)

@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -127,12 +128,18 @@ func (r *document) read(body ast.Node, known []*flag.Flag) error {
 	case nil, *ast.CommentGroupNode:
 		return nil
 	case *ast.MappingNode:
+		var unknown []error
 		for _, v := range body.Values {
-			if err := r.setting(v, known); err != nil {
-				return err
+			err := r.setting(v, known)
+			var of *unknownError
+			if err != nil && !errors.As(err, &of) {
+				return errors.Join(append(unknown, err)...)
+			}
+			if err != nil {
+				unknown = append(unknown, err)
 			}
 		}
-		return nil
+		return errors.Join(unknown...)
 	case *ast.MappingValueNode:
 		return r.setting(body, known)
 	}
@@ -148,7 +155,7 @@ func (r *document) setting(node *ast.MappingValueNode, known []*flag.Flag) error
 		return r.at(s, err)
 	}
 	for _, earlier := range r.settings {
-		if earlier.name == s.name {
+		if cmp.Or(Aliases[earlier.name], earlier.name) == cmp.Or(Aliases[s.name], s.name) {
 			return r.at(s, fmt.Errorf("%s is set a second time, first in line %d", s.name, earlier.line))
 		}
 	}
@@ -204,5 +211,17 @@ func find(name string, known []*flag.Flag) (*flag.Flag, error) {
 		}
 		names = append(names, k.Name)
 	}
-	return nil, fmt.Errorf("there is no setting %q%s", name, suggest.Hint(name, names))
+	hint := suggest.Hint(name, names)
+	if theirs := TheirNames[name]; theirs != "" {
+		ours, value, valued := strings.Cut(theirs, " ")
+		if hint = "; did you mean " + ours + "?"; valued {
+			hint = "; did you mean " + ours + ": " + strings.ReplaceAll(value, " --quantization ", ", quantization: ") + "?"
+		}
+	} else if why := Without[name]; why != "" {
+		hint = ": " + why
+	}
+	return nil, &unknownError{fmt.Errorf("there is no setting %q%s", name, hint)}
 }
+
+// unknownError is a name that no setting has.
+type unknownError struct{ error }

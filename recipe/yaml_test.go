@@ -170,3 +170,34 @@ func TestRunFolderIsNotTheModel(t *testing.T) {
 		t.Errorf("%v: the model is %q", err, again.Model)
 	}
 }
+
+// Recipes of other programs are read to the end: every line says what it is called here.
+func TestRecipesOfOtherPrograms(t *testing.T) {
+	r := New()
+	err := r.read("r.yaml", []byte("base_model: ./llama\nsequence_len: 64\nlearning_rate: 1e-4\nload_in_4bit: true\nneftune_noise_alpha: 5\n"))
+	if err == nil {
+		t.Fatal("it was read")
+	}
+	for _, want := range []string{"r.yaml:1:1: there is no setting \"base-model\"; did you mean model?", "r.yaml:2:1:", "did you mean seq-len?", "r.yaml:4:1:", "did you mean method: qlora?", "r.yaml:5:1:", "no noise"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant %q", err, want)
+		}
+	}
+	for theirs, ours := range TheirNames {
+		first, _, _ := strings.Cut(ours, " ")
+		if r.flags.Lookup(first) == nil || Aliases[first] != "" {
+			t.Errorf("%s is %s, which is no setting", theirs, ours)
+		}
+		if r.flags.Lookup(theirs) != nil {
+			t.Errorf("%s is a setting of ours", theirs)
+		}
+	}
+	for theirs := range Without {
+		if r.flags.Lookup(theirs) != nil || TheirNames[theirs] != "" {
+			t.Errorf("%s is a setting", theirs)
+		}
+	}
+	if err := New().read("r.yaml", []byte("lr: 1e-4\nlearning_rate: 2e-4\n")); err == nil || !strings.Contains(err.Error(), "second time") {
+		t.Errorf("one setting under two names: %v", err)
+	}
+}

@@ -53,18 +53,18 @@ func (o Options) goal() (g planner.Goal, err error) {
 				return g, err
 			}
 		}
-		if g.Group, err = optim.GroupOf(o.Groups); err != nil {
+		if g.Group, err = optim.GroupOf(o.Groups, o.layers); err != nil {
 			return g, err
 		}
 	}
-	g.Decay, err = optim.Decays(o.NoDecay, o.Groups)
+	g.Decay, err = optim.Decays(o.NoDecay, o.Groups, o.layers)
 	return g, err
 }
 
 // StatesFor lists what is stored of a param next to its weights and master weights: a gradient that
 // is held, the states of an optimizer, an average of the weights.
 func (o Options) StatesFor(c optim.Config) (func(param string, s shape.Shape) []op.State, error) {
-	states, err := c.StatesFor()
+	states, err := c.StatesFor(o.layers)
 	if err != nil {
 		return nil, err
 	}

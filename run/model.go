@@ -226,7 +226,8 @@ func freeze(net nn.Model, o Options) error {
 	if err != nil {
 		return err
 	}
-	frozen, err := optim.Matches(o.Freeze)
+	layers := layersOf(net)
+	frozen, err := optim.Matches(o.Freeze, layers)
 	if err != nil {
 		return fmt.Errorf("frozen params: %w", err)
 	}
@@ -237,7 +238,7 @@ func freeze(net nn.Model, o Options) error {
 		}
 	}
 	for _, pattern := range o.Freeze { // each freezes something, or it is a slip
-		one, err := optim.Matches([]string{pattern})
+		one, err := optim.Matches([]string{pattern}, layers)
 		if err != nil {
 			return fmt.Errorf("frozen params: %w", err)
 		}
@@ -249,12 +250,24 @@ func freeze(net nn.Model, o Options) error {
 	if len(trained) == 0 && len(o.Freeze) > 0 {
 		return fmt.Errorf("frozen params %s: nothing is left to train; leave some out", strings.Join(o.Freeze, ", "))
 	}
-	return checkGroups(trained, o.Groups)
+	return checkGroups(trained, o.Groups, layers)
+}
+
+// layersOf says which params of a network are in norms and embeddings.
+func layersOf(net nn.Model) optim.Layers {
+	l := optim.Layers{}
+	for _, p := range nn.NormParams(net) {
+		l[p.Name] = optim.Norms
+	}
+	for _, p := range nn.EmbeddingParams(net) {
+		l[p.Name] = optim.Embeddings
+	}
+	return l
 }
 
 // checkGroups refuses a group that no trained param is in.
-func checkGroups(trained []*nn.Param, groups []optim.Group) error {
-	groupOf, err := optim.GroupOf(groups)
+func checkGroups(trained []*nn.Param, groups []optim.Group, layers optim.Layers) error {
+	groupOf, err := optim.GroupOf(groups, layers)
 	if err != nil || len(trained) == 0 {
 		return err
 	}

@@ -175,8 +175,9 @@ type Options struct {
 	// CompressWeights: linear weights in bf16 are held in 12 bits each, exactly, by a CPU that infers or generates.
 	CompressWeights Compression
 
-	compressed bool // the state policy has compressed the states
-	decoded    bool // weights in the types of GGUF files are held as plain numbers, see Plan
+	layers     optim.Layers // of the model's params
+	compressed bool         // the state policy has compressed the states
+	decoded    bool         // weights in the types of GGUF files are held as plain numbers, see Plan
 	// interleaved weights are held as a CPU multiplies by them fastest, see Plan.
 	interleaved bool
 	// compressedWeights names those of them that are held in 12 bits, see Compression.

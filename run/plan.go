@@ -232,6 +232,7 @@ func (m *Model) ask(o Options) (*question, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.layers = layersOf(net)
 	q := &question{model: m, options: o}
 	q.MicroBatchSize, q.Seq = o.MicroBatchSize, o.Seq
 	q.Trace = func(microBatchSize, seq int64) (*spec.Model, error) { return m.trace(net, o, microBatchSize, seq) }

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"maps"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,8 +23,8 @@ const maxAdded = 1 << 17
 
 // addTokens adds the file's added tokens to the vocabulary. It returns the finders of
 // those that are matched in the original text and of those that are matched in the
-// normalized text.
-func (v *vocab) addTokens(tokens []addedToken, norm normalizers) (original, normalized *finder) {
+// normalized text. Where splitSpecial is set, special ones are matched in neither.
+func (v *vocab) addTokens(tokens []addedToken, norm normalizers, splitSpecial bool) (original, normalized *finder) {
 	if len(tokens) > maxAdded {
 		panic(failf("%d added tokens, at most %d are supported", len(tokens), maxAdded))
 	}
@@ -49,6 +50,11 @@ func (v *vocab) addTokens(tokens []addedToken, norm normalizers) (original, norm
 			panic(failf("added tokens %d and %d are both %s", other.ID, tok.ID, excerpt(pattern)))
 		}
 		others[pattern] = tok
+	}
+	if splitSpecial {
+		for _, list := range patterns {
+			maps.DeleteFunc(list, func(_ string, tok *addedToken) bool { return tok.Special })
+		}
 	}
 	return newFinder(patterns[false]), newFinder(patterns[true])
 }

@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"encoding/json"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -83,6 +85,26 @@ func (f byteLevelFile) steps() (steps []preTokenizer) {
 		steps = append(steps, scanner(scanGPT2))
 	}
 	return append(steps, byteLevel{})
+}
+
+// withPrefixSpace has ByteLevel, alone or in a sequence, put a space before texts or not.
+func withPrefixSpace(raw json.RawMessage, on bool) json.RawMessage {
+	var step map[string]json.RawMessage
+	var list []json.RawMessage
+	check(json.Unmarshal(raw, &step))
+	switch {
+	case string(step["type"]) == `"ByteLevel"`:
+		step["add_prefix_space"] = json.RawMessage(strconv.FormatBool(on))
+	case json.Unmarshal(step["pretokenizers"], &list) == nil:
+		for i := range list {
+			list[i] = withPrefixSpace(list[i], on)
+		}
+		step["pretokenizers"], _ = json.Marshal(list) // it was JSON
+	default:
+		return raw
+	}
+	raw, _ = json.Marshal(step) // it was JSON
+	return raw
 }
 
 // validUTF8 returns bytes as text with U+FFFD for every part that is not UTF-8. A part

@@ -25,7 +25,7 @@ const (
 // OpenFolder reads the tokenizer of a model's folder: tokenizer.json, and tokens that only the files next to it declare. Transformers
 // adds those to it, with the ids that come next. Ids stay below most, which the model has.
 func OpenFolder(dir string, most int64) (*Tokenizer, error) {
-	declared, err := declaredTokens(dir)
+	declared, err := declaredIn(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func OpenFolder(dir string, most int64) (*Tokenizer, error) {
 
 // FolderFile is the tokenizer.json of a model's folder with the tokens that OpenFolder adds to it.
 func FolderFile(dir string, most int64) ([]byte, error) {
-	declared, err := declaredTokens(dir)
+	declared, err := declaredIn(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func FolderFile(dir string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	more := t.vocab.missing(added, declared, most)
+	more := t.vocab.missing(added, declared.tokens, most)
 	if len(more) == 0 {
 		return data, nil
 	}
@@ -106,12 +106,42 @@ func readSettings(dir, name string) (s settings, err error) {
 	return s, nil
 }
 
-// declaredTokens are those that the files next to tokenizer.json name, in the order in which transformers adds them.
-func declaredTokens(dir string) ([]addedToken, error) {
+// declaration is what the files next to tokenizer.json change of it.
+type declaration struct {
+	tokens       []addedToken // in the order in which transformers adds them
+	splitSpecial bool         // special tokens in a text are read as text
+	prefixSpace  *bool        // whether a space is put before texts, where the tokenizer reads bytes; nil: as tokenizer.json says
+}
+
+// declaredIn reads the files of a folder.
+func declaredIn(dir string) (d declaration, err error) {
 	config, err := readSettings(dir, settingsFile)
 	if err != nil {
-		return nil, err
+		return d, err
 	}
+	d.splitSpecial = config.on("split_special_tokens")
+	if _, given := config["add_prefix_space"]; given && config.readsBytes() {
+		on := config.on("add_prefix_space")
+		d.prefixSpace = &on
+	}
+	d.tokens, err = declaredTokens(dir, config)
+	return d, err
+}
+
+// on says whether a switch is set. What is no switch is none, as in transformers.
+func (s settings) on(name string) (is bool) {
+	return json.Unmarshal(s[name], &is) == nil && is
+}
+
+// readsBytes says whether it is one of the classes that make their steps by add_prefix_space.
+func (s settings) readsBytes() bool {
+	var class string
+	err := json.Unmarshal(s["tokenizer_class"], &class)
+	return err == nil && slices.Contains([]string{"GPT2Tokenizer", "Qwen2Tokenizer"}, strings.TrimSuffix(class, "Fast"))
+}
+
+// declaredTokens are the tokens that tokenizer_config.json and the files next to it name.
+func declaredTokens(dir string, config settings) ([]addedToken, error) {
 	if raw, ok := config["added_tokens_decoder"]; ok {
 		list, err := listedTokens(raw)
 		return append(list, config.specials()...), err

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,7 +41,9 @@ func TestDeclaredTokensAreAdded(t *testing.T) {
 			join(504, 500, 220, 508, 509, 220, 87, c, e)},
 		"old files next to a newer one": {map[string]string{settingsFile: `{"added_tokens_decoder": {}}`, addedFile: `{"<b>": 509, "<a>": 508}`}, join(504, 500, 220, a, b, 220, 87, c, e)},
 		"one that the model has":        {map[string]string{settingsFile: `{"eos_token": "Hello"}`}, join(504, 500, 220, a, b, 220, 87, c, e)},
-		"more than the model has":       {map[string]string{settingsFile: `{"extra_special_tokens": ["<a>", "<b>", "<c>", "<e>"]}`}, join(504, 500, 220, 508, 509, 220, 87, 510, e)},
+		"special ones read as text": {map[string]string{settingsFile: `{"split_special_tokens": true, "added_tokens_decoder": {
+			"509": {"content": "<b>", "special": true}, "508": {"content": "<a>", "special": false}}}`}, join(504, 500, 220, 508, b, 220, 87, c, e)},
+		"more than the model has": {map[string]string{settingsFile: `{"extra_special_tokens": ["<a>", "<b>", "<c>", "<e>"]}`}, join(504, 500, 220, 508, 509, 220, 87, 510, e)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -71,6 +74,34 @@ func TestDeclarationsThatCannotBeReadAreRefused(t *testing.T) {
 		}
 		if _, err := OpenFolder(dir, 511); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The space before a text is as tokenizer_config.json says where its class makes the steps by that: ids are those of
+// AutoTokenizer (5.23).
+func TestDeclaredPrefixSpace(t *testing.T) {
+	file, err := os.ReadFile(filepath.Join("testdata", "tiny", "bytelevel.json")) // which has one
+	if err != nil {
+		t.Fatal(err)
+	}
+	for config, want := range map[string][]int32{
+		`{"tokenizer_class": "GPT2TokenizerFast", "add_prefix_space": true}`:        {1, 352, 447, 2},
+		`{"tokenizer_class": "GPT2TokenizerFast", "add_prefix_space": false}`:       {1, 328, 447, 2},
+		`{"tokenizer_class": "Qwen2Tokenizer", "add_prefix_space": false}`:          {1, 328, 447, 2},
+		`{"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": false}`: {1, 352, 447, 2},
+		`{"add_prefix_space": false}`:                                               {1, 352, 447, 2},
+	} {
+		dir := t.TempDir()
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, tokenizerFile), file, 0o644), os.WriteFile(filepath.Join(dir, settingsFile), []byte(config), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		tok, err := OpenFolder(dir, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := tok.Encode("hello world", true); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v (%v)", config, got, want, err)
 		}
 	}
 }

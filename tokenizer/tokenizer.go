@@ -96,10 +96,10 @@ func open(path string, parse func([]byte) (*Tokenizer, error)) (*Tokenizer, erro
 }
 
 // Parse reads the contents of a tokenizer.json.
-func Parse(data []byte) (*Tokenizer, error) { return parseDeclared(data, nil, 0) }
+func Parse(data []byte) (*Tokenizer, error) { return parseDeclared(data, declaration{}, 0) }
 
-// parseDeclared is Parse with further tokens, whose ids are below most.
-func parseDeclared(data []byte, declared []addedToken, most int64) (_ *Tokenizer, err error) {
+// parseDeclared is Parse with what other files declare. Ids of further tokens are below most.
+func parseDeclared(data []byte, declared declaration, most int64) (_ *Tokenizer, err error) {
 	defer recoverFailure(&err, "parse tokenizer")
 	var file struct {
 		Added      []addedToken    `json:"added_tokens"`
@@ -117,10 +117,15 @@ func parseDeclared(data []byte, declared []addedToken, most int64) (_ *Tokenizer
 	within("model", func() { t.model, t.vocab = parseModel(file.Model) })
 	within("normalizer", func() { t.norm = parseNormalizers(file.Normalizer) })
 	within("added_tokens", func() {
-		added := append(file.Added, t.vocab.missing(file.Added, declared, most)...)
-		t.original, t.normalized = t.vocab.addTokens(added, t.norm)
+		added := append(file.Added, t.vocab.missing(file.Added, declared.tokens, most)...)
+		t.original, t.normalized = t.vocab.addTokens(added, t.norm, declared.splitSpecial)
 	})
-	within("pre_tokenizer", func() { t.pre = parsePreTokenizers(file.Pre) })
+	within("pre_tokenizer", func() {
+		if declared.prefixSpace != nil {
+			file.Pre = withPrefixSpace(file.Pre, *declared.prefixSpace)
+		}
+		t.pre = parsePreTokenizers(file.Pre)
+	})
 	within("post_processor", func() { t.affixes = parsePostProcessors(file.Post, t.vocab) })
 	within("decoder", func() { t.decoder = parseDecoders(file.Decoder) })
 	return t.finish(), nil

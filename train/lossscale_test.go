@@ -108,6 +108,25 @@ func TestLossScalesAreSaved(t *testing.T) {
 	}
 }
 
+// An iteration that was skipped does not count for the learning rate, as in transformers.
+func TestSkippedIterationsKeepTheRate(t *testing.T) {
+	c := scaleFrom(fitting(t) * 16)
+	c.Schedule = optim.Schedule{Kind: optim.Linear, Warmup: 6, Total: 20}
+	job := in16(t)
+	skipped := 0
+	for i, r := range steps(t, trainer(t, job, feed(t, data.Config{Seed: 2}), c), 10) {
+		if want := job.Options.Optimizer.LR * c.Schedule.Factor(i-skipped); r.LR != want {
+			t.Errorf("step %d after %d that were skipped has the learning rate %v, want %v", i, skipped, r.LR, want)
+		}
+		if r.Skipped {
+			skipped++
+		}
+	}
+	if skipped == 0 {
+		t.Error("none was skipped")
+	}
+}
+
 // fp16 with a scaled loss, and bf16 with masters and without, end where fp32 does.
 func TestHalfPrecisionsReachTheLoss(t *testing.T) {
 	last := func(p dtype.Type, pure bool) (mean float64) {

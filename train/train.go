@@ -104,7 +104,7 @@ type Trainer struct {
 // from the newest checkpoint there, or from the run's journal if that is at least as
 // new.
 func New(r *run.Run, feed Feed, c Config) (*Trainer, error) {
-	c, err := c.complete()
+	c, err := c.complete(r.Options.Optimizer.LR)
 	if err != nil {
 		return nil, fmt.Errorf("preparing to train: %w", err)
 	}
@@ -125,13 +125,10 @@ func New(r *run.Run, feed Feed, c Config) (*Trainer, error) {
 	return t, nil
 }
 
-// complete fills in defaults and refuses settings that cannot work.
-func (c Config) complete() (Config, error) {
-	if c.Schedule.Kind == "" {
-		c.Schedule.Kind = optim.Constant
-	}
-	if c.Schedule.Total == 0 && (c.Schedule.Kind == optim.Linear || c.Schedule.Kind == optim.Cosine) {
-		c.Schedule.Total = int(c.Iterations)
+// complete fills in defaults and refuses settings that cannot work, where lr is the peak learning rate.
+func (c Config) complete(lr float64) (_ Config, err error) {
+	if c.Schedule, err = c.Schedule.Over(int(c.Iterations), lr); err != nil {
+		return c, err
 	}
 	c.ReportEvery, c.JournalEvery = max(c.ReportEvery, 1), max(c.JournalEvery, 1)
 	if c.Notice == nil {
@@ -400,7 +397,7 @@ func (t *Trainer) setOptimizer(a *executor.IterationArgs) (err error) {
 
 // scalars of an optimizer with a rate, for params that decay and for those that do not.
 func (t *Trainer) scalars(o optim.Config, lr float64) (decay, noDecay op.Scalars, err error) {
-	lr *= t.c.Schedule.Factor(int(t.done))
+	lr *= t.factor()
 	if decay, err = o.Scalars(t.updates(), lr, true); err != nil {
 		return decay, noDecay, err
 	}
@@ -450,8 +447,12 @@ func (t *Trainer) updates() int {
 
 // scheduledRate is the learning rate of the next iteration.
 func (t *Trainer) scheduledRate() float64 {
-	return t.rates.of(0, t.run.Options.Optimizer.LR) * t.c.Schedule.Factor(int(t.done))
+	return t.rates.of(0, t.run.Options.Optimizer.LR) * t.factor()
 }
+
+// factor is that of the schedule for the next iteration. As in transformers, an iteration of fp16 that was skipped
+// does not count.
+func (t *Trainer) factor() float64 { return t.c.Schedule.Factor(t.updates() - 1) }
 
 // samplesOf is how many samples the batch of a plan has.
 func samplesOf(e *executor.Executor) int64 {

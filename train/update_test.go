@@ -83,7 +83,7 @@ func followed(t *testing.T, text string, limit float64) {
 	}
 	job := start(t, plan(t, noDropout, spillway.Options{MicroBatchSize: 2, MicroBatches: 2, Packed: true, Optimizer: c, NoDecay: optim.DefaultNoDecay(), Clip: limit}))
 	e := job.Executor()
-	decays, err := optim.DefaultNoDecay().Decays()
+	decays, err := optim.DefaultNoDecay().Decays(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"spillway/internal/suggest"
 	"spillway/internal/term"
+	"spillway/recipe"
 )
 
 // flagGroups are the flags of train and plan under headings, what is used most first. Other
@@ -150,21 +152,12 @@ func columnsOf(b *strings.Builder, name, text string, at, width int) {
 	b.WriteString(line + "\n")
 }
 
-// otherNames are what other programs call flags of ours, or what to give instead.
+// otherNames are what other programs call flags of ours next to recipe.TheirNames, or what to give instead.
 var otherNames = map[string]string{
-	"steps": "max-steps", "iterations": "max-steps", "num-steps": "max-steps", "num-train-epochs": "epochs", "num-epochs": "epochs",
-	"per-device-train-batch-size": "micro-batch-size", "batch": "batch-size", "accumulate": "gradient-accumulation-steps", "grad-accum": "gradient-accumulation-steps",
-	"max-seq-length": "seq-len", "max-length": "seq-len", "sequence-len": "seq-len", "sequence-length": "seq-len", "seq": "seq-len", "block-size": "seq-len", "context": "seq-len",
-	"output-dir": "out", "output": "out", "save-dir": "out", "lr-scheduler-type": "lr-scheduler", "scheduler": "lr-scheduler", "schedule": "lr-scheduler", "warmup": "warmup-steps",
-	"clip": "max-grad-norm", "gradient-clipping": "max-grad-norm", "grad-clip": "max-grad-norm", "rank": "lora-rank", "r": "lora-rank", "alpha": "lora-alpha", "dropout": "lora-dropout",
-	"lora-target-modules": "target-modules", "dataset": "data", "train-file": "data", "validation-file": "eval-data", "val-set-size": "eval-split", "eval-every": "eval-steps",
-	"save-every": "save-steps", "save-total-limit": "keep", "logging-dir": "log", "bf16": "precision bf16", "fp16": "precision fp16", "mixed-precision": "precision", "dtype": "precision", "torch-dtype": "precision|dtype", "precision": "dtype",
-	"load-in-4bit": "method qlora", "load-in-8bit": "method qlora --quantization int8", "resume-from-checkpoint": "resume", "offload-folder": "disk", "nvme-path": "disk", "gpu": "device",
-	"gpus": "device", "base-model": "", "model": "", "gradient-checkpointing": "explain|strategy checkpointing", "durable-every": "journal-every", "learn-prompts": "train-on-prompts",
+	"dtype": "precision", "torch-dtype": "precision|dtype", "precision": "dtype", "gpu": "device", "gpus": "device", "base-model": "", "model": "", "gradient-checkpointing": "explain|strategy checkpointing", "durable-every": "journal-every", "learn-prompts": "train-on-prompts",
 	"p": "prompt", "n": "max-new-tokens", "f": "file", "m": "", "temp": "temperature", "max-tokens": "max-new-tokens", "n-predict": "max-new-tokens", "repeat-penalty": "repetition-penalty", "num-return-sequences": "num-samples",
-	"ngl": "max-memory", "n-gpu-layers": "max-memory", "gpu-layers": "max-memory", "ctx-size": "context|seq-len", "n-ctx": "context|seq-len", "system-prompt": "system", "logging-steps": "log", "lora": "adapter|method lora", "outtype": "gguf-type", "max-samples": "eval-batches",
-	"load-best-model-at-end": "keep-best", "early-stopping-patience": "patience", "adam-beta1": "optimizer adamw:beta1=0.9", "adam-beta2": "optimizer adamw:beta2=0.95", "adam-epsilon": "optimizer adamw:eps=1e-8",
-	"no-cuda": "device cpu", "use-cpu": "device cpu", "optim": "optimizer", "fsdp": "strategy zero-3", "zero-stage": "strategy zero-2", "tf32": "device cuda:0,tf32", "save": "out", "o": "out", "d": "data", "b": "batch-size",
+	"ngl": "max-memory", "n-gpu-layers": "max-memory", "gpu-layers": "max-memory", "ctx-size": "context|seq-len", "n-ctx": "context|seq-len", "system-prompt": "system", "lora": "adapter|method lora", "outtype": "gguf-type", "max-samples": "eval-batches",
+	"save": "out", "o": "out", "d": "data", "b": "batch-size", "optim": "optimizer", "r": "lora-rank",
 	"do-sample": "temperature 1", "model-draft": "draft", "md": "draft", "assistant-model": "draft", "draft-model": "draft", "draft-max": "draft-tokens", "draft-n": "draft-tokens", "prompt-lookup-num-tokens": "draft ngram",
 	"spec-draft-model": "draft", "num-assistant-tokens": "draft-tokens", "num-speculative-tokens": "draft-tokens", "cache-type-k": "cache-type", "cache-type-v": "cache-type", "ctk": "cache-type", "ctv": "cache-type", "kv-cache-dtype": "cache-type",
 	"max-model-len": "context|seq-len", "c": "context|seq-len", "parallel": "streams", "np": "streams", "reverse-prompt": "stop", "stop-strings": "stop", "top-n-logprobs": "logprobs", "prompt-file": "file", "s": "seed",
@@ -173,7 +166,6 @@ var otherNames = map[string]string{
 // noFlags are flags of other programs for which there is none, and what to do instead.
 var noFlags = map[string]string{
 	"threads": threadsAlways, "t": threadsAlways, "threads-batch": threadsAlways, "num-threads": threadsAlways,
-	"report-to":    "every run has an event log, which dashboard, top and report show; report RUN --format tensorboard writes it for other programs",
 	"load-in-4bit": "quantize writes a folder of the model with its linear weights in nf4 (spillway quantize MODEL OUT), which is used as it is",
 	"load-in-8bit": "quantize writes a folder of the model with its linear weights in int8 (spillway quantize MODEL OUT --format int8), which is used as it is",
 }
@@ -201,7 +193,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	near, known := meantFlag(cmd, name)
 	first, _, _ := strings.Cut(near, " ")
-	if instead := noFlags[name]; instead != "" && cmd.Flags().Lookup(first) == nil {
+	if instead := cmp.Or(noFlags[name], recipe.Without[name]); instead != "" && cmd.Flags().Lookup(first) == nil {
 		return usageErrorf("there is no flag %s: %s", given, instead)
 	}
 	switch {
@@ -226,6 +218,12 @@ func flagError(cmd *cobra.Command, err error) error {
 // it: the first of the names for it that the command knows.
 func meantFlag(cmd *cobra.Command, name string) (near string, known bool) {
 	meant, known := otherNames[name]
+	if theirs := recipe.TheirNames[name]; !known && theirs != "" {
+		meant, known = theirs, true
+	}
+	if meant == recipe.ModelKey {
+		meant = ""
+	}
 	for near = range strings.SplitSeq(meant, "|") {
 		first, _, _ := strings.Cut(near, " ")
 		if cmd.Flags().Lookup(first) != nil {

@@ -39,7 +39,7 @@ func TestRegisteredStateCodec(t *testing.T) {
 	if text := config.String(); text != "adamw_lin8" || config.Storage != linear8 {
 		t.Errorf("it is %s with states in %v", text, config.Storage)
 	}
-	statesFor, err := config.StatesFor()
+	statesFor, err := config.StatesFor(nil)
 	must(t, err)
 	for _, s := range statesFor("w", shape.Of(128, 64)) {
 		if s.Type.DType != linear8 || s.Bytes() != 128*64+4*128*64/quant.StateBlock {

@@ -83,7 +83,7 @@ func adafactorStates(t testing.TB) func(spec.Param) []op.State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	states, err := c.StatesFor()
+	states, err := c.StatesFor(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
