@@ -1,0 +1,56 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"spillway/plan"
+	"spillway/planner"
+	"spillway/units"
+)
+
+// Next to a GPU weights in 12 bits are for those that stream: they are a quarter less to store in host memory and to
+// bring over the link, for the CPU that computes some blocks a quarter less to read, and of the GPU's own memory they
+// take less too. The GPU decodes them right before it multiplies by them, see graph.Decoded.
+
+// streamsLess says what a plan with compressed weights gains over one with weights in bf16. It is an error where that one
+// has all weights on the device, so that decoding them would be all there is to it.
+func (r *Run) streamsLess(o Options) (string, error) {
+	o.CompressWeights, o.tries = CompressOff, true
+	plain, err := r.Model.Plan(o)
+	var lacks *planner.FitError
+	switch {
+	case errors.As(err, &lacks):
+		return "; in bf16 the model does not fit", nil
+	case err != nil:
+		return "", err
+	case !offDevice(plain.Plan, r.Options.compressedWeights):
+		return "", &SettingError{Err: fmt.Errorf("compressed weights, and all that could be of %s stay on %s in bf16, where to decode them for every step would only take longer; leave the setting out", r.Model.Name, r.Options.Device)}
+	}
+	before, err := plain.usualStep()
+	if err != nil {
+		return "", err
+	}
+	after, err := r.usualStep()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("; a step is forecast to take %s instead of %s", units.Seconds(after), units.Seconds(before)), nil
+}
+
+// offDevice says whether a plan stores some of the params off the device.
+func offDevice(p *plan.Plan, names map[string]bool) bool {
+	return slices.ContainsFunc(p.Slabs, func(s plan.Slab) bool {
+		return p.TierOf(s.Weight) != plan.OnDevice && slices.ContainsFunc(s.Params, func(q plan.SlabParam) bool { return names[q.Name] })
+	})
+}
+
+// usualStep is the forecast of a pass, or of the step that adds a token to every sequence. Seconds.
+func (r *Run) usualStep() (float64, error) {
+	if r.Options.Task != Generate {
+		return r.Plan.Forecast.StepSeconds, nil
+	}
+	f, err := r.ForecastStep(r.Options.Generation.Streams, r.Options.Generation.Context)
+	return f.Seconds, err
+}
