@@ -69,7 +69,7 @@ func (p *Plan) CheckEffects(given func(string) bool, task string) error {
 		idle{adapterSettings, p.Task == spillway.LoRA || p.Task == spillway.QLoRA, "it is for adapters; give --" + task + " lora or qlora"},
 		idle{qloraSettings, p.Task == spillway.QLoRA || given("quantization") && (p.Task == spillway.Infer || p.Task == spillway.Generate), "it is for quantized frozen weights; give --" + task + " qlora"},
 		idle{[]string{"all-logits"}, p.Task == spillway.Infer, "logits are what an inference gives; give --" + task + " infer"},
-		idle{[]string{"compress-weights"}, p.Task == spillway.Infer || p.Task == spillway.Generate, "weights are compressed to infer or to generate; give --" + task + " infer or generate"},
+		idle{[]string{"compress-weights"}, p.Task == spillway.Infer || p.Task == spillway.Generate || p.Task == spillway.LoRA, "frozen weights are compressed; give --" + task + " infer, generate or lora"},
 		idle{generationSettings, p.Task == spillway.Generate, "nothing is generated; give --" + task + " generate"},
 		idle{batchSettings, p.Task != spillway.Generate, "--context and --streams say how long and how many sequences are"},
 	)

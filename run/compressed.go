@@ -104,8 +104,8 @@ func (m *Model) refusesCompression(o Options) (onCPU bool, err error) {
 	refuse := func(format string, args ...any) (bool, error) {
 		return false, &SettingError{Err: fmt.Errorf("compressed weights, and "+format+"; leave the setting out", args...)}
 	}
-	if o.Task != Infer && o.Task != Generate {
-		return refuse("the task is %s: they are for %s and %s", o.Task, Infer, Generate)
+	if o.Task != Infer && o.Task != Generate && o.Task != LoRA {
+		return refuse("the task is %s: they are for %s and %s, and next to a GPU for %s", o.Task, Infer, Generate, LoRA)
 	}
 	d, err := o.withDefaults(m)
 	if err != nil {
@@ -118,6 +118,8 @@ func (m *Model) refusesCompression(o Options) (onCPU bool, err error) {
 	}
 	onCPU = d.computesOnCPU()
 	switch {
+	case onCPU && o.Task == LoRA:
+		return refuse("the task is %s: a CPU has them for %s and %s", o.Task, Infer, Generate)
 	case m.shared:
 		return refuse("the weights of %s are read and written between passes", m.Name)
 	case !onCPU && o.CompressWeights == CompressAuto:
@@ -162,7 +164,7 @@ func (m *Model) compressible(o Options) (names map[string]bool, stay string, err
 	var other, shapes, escapes, head []string
 	for id, p := range s.Params {
 		switch {
-		case !linear[p.Name]:
+		case !linear[p.Name] || o.Task.Trains() && !p.Frozen:
 		case slices.Contains(last, id):
 			head = append(head, p.Name)
 		case p.Type.DType != dtype.BF16 && p.Type.DType != quant.BF16x32:

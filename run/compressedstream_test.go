@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,8 +15,11 @@ import (
 	"spillway/device/sim"
 	"spillway/dtype"
 	"spillway/hf"
+	"spillway/lora"
 	"spillway/plan"
+	"spillway/quant"
 	"spillway/run"
+	"spillway/train"
 )
 
 // randomLlama is a folder of a random Llama in bf16.
@@ -176,5 +180,52 @@ func TestStreamedWeightsThatDoNotFitAreHeldAsTheyAre(t *testing.T) {
 	defer job.Close()
 	if before == 0 || compressedParams(job) != 0 || !strings.Contains(fmt.Sprint(said), "held in bf16 instead of 12 bits") {
 		t.Errorf("%d weights were planned in 12 bits, %d are; it says %q", before, compressedParams(job), said)
+	}
+}
+
+// Adapters train next to frozen weights in bf16 that stream in 12 bits, with the losses and evaluations that they have in memory, to the last bit:
+// with magnitudes (DoRA) too, and next to a module that is trained in full, which is not compressed.
+func TestAdaptersTrainNextToCompressedWeights(t *testing.T) {
+	dir := randomLlama(t, 8, 64)
+	ids := make([]int32, 4*24)
+	for i := range ids {
+		ids[i] = int32(i*37+5) % 512
+	}
+	feed := tokens(ids, ids, 24)
+	for _, adapters := range []lora.Options{{Targets: []string{lora.AllLinear}, Rank: 4, Alpha: 8}, {Targets: []string{"q_proj", "up_proj"}, Rank: 2, Alpha: 4, DoRA: true, ModulesToSave: []string{"down_proj"}}} {
+		losses := func(machine string, budget int64, c run.Compression) (list []float64, job *spillway.Run) {
+			dev := sim.NewCapped(cpu.Open(cpu.Options{}), budget, sim.Faults{})
+			defer dev.Close()
+			job, err := open(t, dir).Plan(spillway.Options{Task: spillway.LoRA, Adapters: adapters, Precision: dtype.BF16, MicroBatchSize: 2, MicroBatches: 2, Seq: 24, CompressWeights: c, Evaluates: true,
+				Machine: parse(t, machine), Budget: budget, On: []device.Device{dev}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			job.Options.Optimizer.LR = 0.02
+			if _, err := train.Run(context.Background(), job, feed, train.Config{Iterations: 4, Report: func(r train.Report) { list = append(list, r.Loss) }}); err != nil {
+				t.Fatal(err)
+			}
+			return list, job
+		}
+		want, _ := losses("gpu:1GiB,host:4GiB", 1<<30, run.CompressOff)
+		got, job := losses("gpu:1GiB@25GB/s,host:4GiB@update=1MB/s", 1<<20, run.CompressOn)
+		if !slices.Equal(got, want) || want[3] == want[0] {
+			t.Errorf("DoRA %v: the losses are %v, in memory %v", adapters.DoRA, got, want)
+		}
+		var compressed, trained int
+		for _, p := range job.Spec.Params {
+			switch down := strings.HasSuffix(p.Name, "down_proj.weight"); {
+			case p.Type.DType == quant.CompressedBF16:
+				compressed++
+			case down && !p.Frozen:
+				trained++
+			}
+		}
+		if most := 8 * 7; compressed+trained != most || (trained > 0) != adapters.DoRA {
+			t.Errorf("DoRA %v: of %d linear weights %d are compressed, and %d trained", adapters.DoRA, most, compressed, trained)
+		}
+		if !slices.Contains(job.Plan.Strategies, "cpu-offload") {
+			t.Errorf("nothing streams: %s", job.Plan.Strategy)
+		}
 	}
 }
