@@ -69,7 +69,10 @@ func (m *Model) planCompressed(o Options) (*Run, *lacking, error) {
 	if err == nil && len(packed.compressedWeights) == 0 {
 		err = &SettingError{Err: fmt.Errorf("compressed weights: %s has none that can be: %s; leave the setting out", m.Name, stay)}
 	}
-	var r *Run
+	var plain, r *Run
+	if err == nil && !onCPU {
+		plain, err = m.planPlain(o, packed.compressedWeights)
+	}
 	if err == nil {
 		r, err = packed.withinDriver(m.plan)
 	}
@@ -78,7 +81,7 @@ func (m *Model) planCompressed(o Options) (*Run, *lacking, error) {
 	}
 	streams := ""
 	if err == nil && !onCPU {
-		streams, err = r.streamsLess(o)
+		streams, err = r.comparedWith(plain)
 	}
 	switch {
 	case err == nil:

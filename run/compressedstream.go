@@ -14,19 +14,27 @@ import (
 // bring over the link, for the CPU that computes some blocks a quarter less to read, and of the GPU's own memory they
 // take less too. The GPU decodes them right before it multiplies by them, see graph.Decoded.
 
-// streamsLess says what a plan with compressed weights gains over one with weights in bf16. It is an error where that one
-// has all weights on the device, so that decoding them would be all there is to it.
-func (r *Run) streamsLess(o Options) (string, error) {
+// planPlain is the plan with weights in bf16 that one with compressed weights is compared with; nil where none fits. It is an error where all that could
+// be compressed stay on the device. It is made first, so that kernels it asks for count when the other one is.
+func (m *Model) planPlain(o Options, names map[string]bool) (*Run, error) {
 	o.CompressWeights, o.tries = CompressOff, true
-	plain, err := r.Model.Plan(o)
+	plain, err := m.Plan(o)
 	var lacks *planner.FitError
 	switch {
 	case errors.As(err, &lacks):
-		return "; in bf16 the model does not fit", nil
+		return nil, nil
 	case err != nil:
-		return "", err
-	case !offDevice(plain.Plan, r.Options.compressedWeights):
-		return "", &SettingError{Err: fmt.Errorf("compressed weights, and all that could be of %s stay on %s in bf16, where to decode them for every step would only take longer; leave the setting out", r.Model.Name, r.Options.Device)}
+		return nil, err
+	case !offDevice(plain.Plan, names):
+		return nil, &SettingError{Err: fmt.Errorf("compressed weights, and all that could be of %s stay on %s in bf16, where to decode them for every step would only take longer; leave the setting out", m.Name, plain.Options.Device)}
+	}
+	return plain, nil
+}
+
+// comparedWith says what a step of a plan with compressed weights is forecast to take next to one with weights in bf16.
+func (r *Run) comparedWith(plain *Run) (string, error) {
+	if plain == nil {
+		return "; in bf16 the model does not fit", nil
 	}
 	before, err := plain.usualStep()
 	if err != nil {
