@@ -81,7 +81,8 @@ func (m *Model) planCompressed(o Options) (*Run, *lacking, error) {
 	}
 	streams := ""
 	if err == nil && !onCPU {
-		streams, err = r.comparedWith(plain)
+		r = m.decodesLess(packed, r)
+		streams, err = r.comparedWith(plain, len(packed.compressedWeights))
 	}
 	switch {
 	case err == nil:

@@ -3,8 +3,10 @@ package run
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
+	"spillway/dtype"
 	"spillway/plan"
 	"spillway/planner"
 	"spillway/units"
@@ -31,10 +33,13 @@ func (m *Model) planPlain(o Options, names map[string]bool) (*Run, error) {
 	return plain, nil
 }
 
-// comparedWith says what a step of a plan with compressed weights is forecast to take next to one with weights in bf16.
-func (r *Run) comparedWith(plain *Run) (string, error) {
+// comparedWith says what a step of a plan with compressed weights, of so many that could be, is forecast to take next to one with weights in bf16.
+func (r *Run) comparedWith(plain *Run, could int) (said string, err error) {
+	if more := could - len(r.Options.compressedWeights); more > 0 {
+		said = fmt.Sprintf(", and %d of the blocks before it, for which %s has room", more, r.Options.Device)
+	}
 	if plain == nil {
-		return "; in bf16 the model does not fit", nil
+		return said + "; in bf16 the model does not fit", nil
 	}
 	before, err := plain.usualStep()
 	if err != nil {
@@ -44,7 +49,7 @@ func (r *Run) comparedWith(plain *Run) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("; a step is forecast to take %s instead of %s", units.Seconds(after), units.Seconds(before)), nil
+	return said + fmt.Sprintf("; a step is forecast to take %s instead of %s", units.Seconds(after), units.Seconds(before)), nil
 }
 
 // offDevice says whether a plan stores some of the params off the device.
@@ -61,4 +66,37 @@ func (r *Run) usualStep() (float64, error) {
 	}
 	f, err := r.ForecastStep(r.Options.Generation.Streams, r.Options.Generation.Context)
 	return f.Seconds, err
+}
+
+// decodesLess is a plan with fewer weights compressed where all of them are on the device and it has memory left: those of its last
+// blocks need not be decoded for every step then.
+func (m *Model) decodesLess(packed Options, r *Run) *Run {
+	names, spare := packed.compressedWeights, r.site.DeviceBudget(0)-r.Plan.Peak()[plan.OnDevice]
+	if r.site.Devices > 1 || offDevice(r.Plan, names) {
+		return r
+	}
+	plain := []map[string]bool{maps.Clone(names)} // by how many blocks are not compressed: what still is
+	for _, b := range slices.Backward(r.Spec.Blocks) {
+		rest := maps.Clone(plain[len(plain)-1])
+		for _, id := range b.Params {
+			if p := r.Spec.Params[id]; rest[p.Name] {
+				delete(rest, p.Name)
+				spare -= dtype.BF16.Bytes(p.Type.Shape.Elements()) - p.Type.Bytes()
+			}
+		}
+		if spare < 0 || len(rest) == 0 {
+			break
+		}
+		if len(rest) < len(plain[len(plain)-1]) {
+			plain = append(plain, rest)
+		}
+	}
+	const tries = 3 // what a block takes in a plan is a little more than its weights
+	for n := len(plain) - 1; n > max(0, len(plain)-1-tries); n-- {
+		packed.compressedWeights, packed.tries = plain[n], true
+		if fewer, err := packed.withinDriver(m.plan); err == nil && !offDevice(fewer.Plan, names) && !readsDisk(fewer.Plan) {
+			return fewer
+		}
+	}
+	return r
 }

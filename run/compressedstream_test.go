@@ -96,6 +96,36 @@ func TestCompressedWeightsStream(t *testing.T) {
 	}
 }
 
+// Where all weights are on the device in 12 bits and it has memory left, those of some blocks stay in bf16, which need not be decoded: no
+// block streams, and the bits are those of the model in memory.
+func TestCompressedWeightsThatAllFit(t *testing.T) {
+	dir := randomLlama(t, 8, 64)
+	const machine = "gpu:1GiB@1MB/s,host:4GiB@update=1MB/s"
+	resident, _ := start(t, open(t, dir), spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, CompressWeights: run.CompressOff, Generation: run.Generation{Context: 96, Streams: 5}})
+	want := logitBits(t, resident, 512)
+	o, dev := streaming(t, machine, 1<<30, run.CompressOff)
+	whole := planned(t, open(t, dir), o).Plan.Peak()[plan.OnDevice]
+	if err := dev.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o, dev = streaming(t, machine, whole-60<<10, run.CompressOn) // so that three blocks have to be compressed
+	defer dev.Close()
+	job := planned(t, open(t, dir), o)
+	if n := compressedParams(job); n == 0 || n >= 8*7 || bytesOfWeights(job.Plan, plan.Pinned) > 1<<16 {
+		t.Errorf("%d weights are compressed, %d bytes are off the device", n, bytesOfWeights(job.Plan, plan.Pinned))
+	}
+	if said := strings.Join(job.Notices, "\n"); !strings.Contains(said, "of the blocks before it, for which gpu0 has room") {
+		t.Errorf("it says %q", said)
+	}
+	if err := job.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer job.Close()
+	if got := logitBits(t, job, 512); !slices.Equal(got, want) {
+		t.Error("other logits than in memory")
+	}
+}
+
 // again is the run of a plan that went through a file.
 func again(t *testing.T, dir string, job *spillway.Run, o spillway.Options) *spillway.Run {
 	t.Helper()
