@@ -33,8 +33,11 @@ func gpuKernels(rows, cols, params int64) (list []*GPUKernel, err error) {
 		err = errors.Join(err, bad)
 		list = append(list, &GPUKernel{Name: name, call: call})
 	}
+	formats := []dtype.Type{quant.CompressedBF16}
 	for _, c := range quant.Weights() {
-		t := c.Type
+		formats = append(formats, c.Type)
+	}
+	for _, t := range formats {
 		add(fmt.Sprintf("kernel: %v weights dequantized to bf16", t), op.Dequantize, op.Attr{To: dtype.BF16}, op.Type{DType: t, Shape: shape.Shape{rows, cols}})
 	}
 	adamw, clip := op.Attr{To: dtype.BF16}, op.Type{DType: dtype.F32, Shape: shape.Shape{2}}

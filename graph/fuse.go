@@ -37,11 +37,8 @@ func Fuse(p *Program, has func(op.Call) bool) *Program {
 }
 
 func newFuser(p *Program, has func(op.Call) bool) *fuser {
-	f := &fuser{Program: *p, has: has, maker: map[Value]int{}, uses: map[Value]int{}, params: map[Value]bool{}}
+	f := &fuser{Program: *p, has: has, maker: map[Value]int{}, uses: map[Value]int{}, weights: p.weights()}
 	f.Nodes = slices.Clone(p.Nodes)
-	for _, in := range p.Inputs {
-		f.params[in.Value] = in.Role == Param
-	}
 	for _, out := range p.Outputs {
 		f.uses[out.Value]++
 	}
@@ -58,12 +55,9 @@ func newFuser(p *Program, has func(op.Call) bool) *fuser {
 
 // constant says of matmuls with weights that they are, in a program that nobody else has.
 func constant(p *Program) *Program {
-	params := map[Value]bool{}
-	for _, in := range p.Inputs {
-		params[in.Value] = in.Role == Param
-	}
+	weights := p.weights()
 	for i := range p.Nodes {
-		if n := &p.Nodes[i]; n.Kind == op.MatMul && params[n.In[1]] {
+		if n := &p.Nodes[i]; n.Kind == op.MatMul && weights[n.In[1]] {
 			n.Attr.Constant = true
 		}
 	}
@@ -81,11 +75,11 @@ func Constant(p *Program) *Program {
 // fuser changes a copy of a program. Nodes that are no longer wanted have no kind.
 type fuser struct {
 	Program
-	has    func(op.Call) bool
-	maker  map[Value]int // the node that makes a value
-	uses   map[Value]int
-	params map[Value]bool
-	extra  map[int]Node // nodes that follow a node
+	has     func(op.Call) bool
+	maker   map[Value]int // the node that makes a value
+	uses    map[Value]int
+	weights map[Value]bool
+	extra   map[int]Node // nodes that follow a node
 }
 
 // made is the node of a kind that makes a value which nothing else uses.
@@ -107,7 +101,7 @@ func (f *fuser) product(v Value) (Node, bool) {
 		a = n.Attr
 		plain = a.OutlierThreshold == 0
 	}
-	return n, ok && plain && f.params[n.In[1]] && (!a.Bias || f.params[n.In[2]])
+	return n, ok && plain && f.weights[n.In[1]] && (!a.Bias || f.weights[n.In[2]])
 }
 
 // normed is the norm of rows that so many matmuls use, and nothing else.
@@ -118,7 +112,7 @@ func (f *fuser) normed(matmuls ...Node) (Node, bool) {
 		}
 	}
 	n, ok := f.made(matmuls[0].In[0], op.RMSNorm, len(matmuls))
-	return n, ok && f.params[n.In[1]] && (f.Types[n.In[0]].Shape.Rows() <= FewRows || matmuls[0].Attr.Exact)
+	return n, ok && f.weights[n.In[1]] && (f.Types[n.In[0]].Shape.Rows() <= FewRows || matmuls[0].Attr.Exact)
 }
 
 // drop takes nodes out.

@@ -12,8 +12,8 @@ import (
 	"spillway/shape"
 )
 
-// layer is a block of the Llama family by hand, as a program of a step.
-func layer(t *testing.T, rows int64, bias, packed bool) *graph.Program {
+// layer is a block of the Llama family by hand, as a program of a step, with weights held in a type.
+func layer(t *testing.T, rows int64, bias bool, held dtype.Type) *graph.Program {
 	t.Helper()
 	p := &graph.Program{Name: "layer", Types: make([]op.Type, 1)}
 	value := func(d dtype.Type, dims ...int64) graph.Value {
@@ -54,9 +54,9 @@ func layer(t *testing.T, rows int64, bias, packed bool) *graph.Program {
 	keys, values := half(graph.Cache, "keys", 12, kv, 8, d), half(graph.Cache, "values", 12, kv, 8, d)
 	freq := input(graph.Const, "rope", dtype.F32, d/2)
 	line := func(x graph.Value, name string, out, in int64, bias bool) graph.Value {
-		kind, a, held := op.MatMul, op.Attr{TransB: true, Bias: bias}, dtype.BF16
-		if packed {
-			kind, a, held = op.QuantizedMatmul, op.Attr{Bias: bias}, quant.NF4
+		kind, a := op.MatMul, op.Attr{TransB: true, Bias: bias}
+		if held.Block() {
+			kind, a = op.QuantizedMatmul, op.Attr{Bias: bias}
 		}
 		operands := []graph.Value{x, input(graph.Param, name, held, out, in)}
 		if bias {
@@ -140,9 +140,12 @@ func run(t *testing.T, p *graph.Program) map[string][]float64 {
 // a matmul saves.
 func TestFuse(t *testing.T) {
 	all := func(op.Call) bool { return true }
-	for _, c := range []struct{ bias, packed bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
-		p, sum := layer(t, 3, c.bias, c.packed), op.MatMul
-		if c.packed {
+	for _, c := range []struct {
+		bias bool
+		held dtype.Type
+	}{{false, dtype.BF16}, {true, dtype.BF16}, {false, quant.NF4}, {true, quant.NF4}} {
+		p, sum := layer(t, 3, c.bias, c.held), op.MatMul
+		if c.held.Block() {
 			sum = op.QuantizedPlus
 		}
 		before := kinds(p)
@@ -175,13 +178,13 @@ func TestFuse(t *testing.T) {
 // Without kernels, with many rows, and where a value is used elsewhere, programs stay as they are.
 func TestFuseLeavesAlone(t *testing.T) {
 	all := func(op.Call) bool { return true }
-	if p := layer(t, 3, false, false); graph.Fuse(p, func(op.Call) bool { return false }) != p {
+	if p := layer(t, 3, false, dtype.BF16); graph.Fuse(p, func(op.Call) bool { return false }) != p {
 		t.Error("fused without kernels")
 	}
-	if p := layer(t, graph.FewRows+1, false, false); graph.Fuse(p, all) != p {
+	if p := layer(t, graph.FewRows+1, false, dtype.BF16); graph.Fuse(p, all) != p {
 		t.Error("fused many rows")
 	}
-	p := layer(t, 3, false, false)
+	p := layer(t, 3, false, dtype.BF16)
 	for _, n := range p.Nodes {
 		if n.Kind == op.RMSNorm { // somebody else wants the norms
 			p.Outputs = append(p.Outputs, graph.Port{Value: n.Out[0], Role: graph.Result, Index: len(p.Outputs)})

@@ -60,8 +60,8 @@ type Attr struct {
 	Bias bool `json:"bias,omitempty"`
 	// Plus: a last operand of the output's type is added to the matmul.
 	Plus bool `json:"plus,omitempty"`
-	// Constant: B of the matmul is a weight that nothing writes during a program, so that a
-	// kernel may read it before what precedes it is done.
+	// Constant: B of the matmul is a weight that nothing writes during a program but Dequantize, behind which nothing
+	// begins before it has ended: so a kernel may read it before what precedes it is done.
 	Constant bool `json:"constant,omitempty"`
 	// Exact: a row of the matmul, or of attention over a cache, has the same bits whatever rows are
 	// computed with it. Kernels of CPUs give that anyway.

@@ -7,6 +7,7 @@ import (
 
 	"spillway/dtype"
 	"spillway/quant"
+	"spillway/shape"
 )
 
 func init() {
@@ -18,7 +19,26 @@ func init() {
 				l.Add(fmt.Sprint(kind, dims), Dequantize, Attr{To: l.DType}, SpreadAs(kind, dims...)).Large = len(dims) == 2 && dims[0] > 100
 			}
 		}
+		l.decompressed()
 	}})
+}
+
+// decompressed has weights in 12 bits, which are decoded to bf16: of one tile and of some, an odd number of them in a row, with upper
+// bytes of other sizes here and there.
+func (l *CaseList) decompressed() {
+	if l.DType != dtype.BF16 {
+		return
+	}
+	for _, dims := range [][]int{{32, 32}, {64, 96}, {32, 1056}, {288, 512}} {
+		c := l.Add(fmt.Sprint(quant.CompressedBF16, dims), Dequantize, Attr{To: l.DType}, Operand{Type{quant.CompressedBF16, shape.Of(dims...)}, fillBy(func(i int, u float64) float64 {
+			x := 2*u - 1
+			if i%150 == 7 {
+				x = math.Ldexp(x, -20-i/150%60)
+			}
+			return x
+		})})
+		c.Large = dims[0] > 100
+	}
 }
 
 // QuantizedMatmul: y = x·Wᵀ (+ bias) of a weight in a block format, which is never decoded

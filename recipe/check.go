@@ -64,12 +64,16 @@ func (p *Plan) CheckEffects(given func(string) bool, task string) error {
 	if err := refuse(given, idle{[]string{"llm-int8-threshold", "no-quantize"}, p.Mixture == "", "the types of a GGUF file are fixed by " + p.Mixture + "; name another --quantization"}); err != nil {
 		return err
 	}
+	frozen := "infer, generate or lora"
+	if task == "method" {
+		frozen = "lora"
+	}
 	return refuse(given,
 		idle{trainSettings, p.Task.Trains(), "nothing is trained; give --" + task + " train, lora or qlora"},
 		idle{adapterSettings, p.Task == spillway.LoRA || p.Task == spillway.QLoRA, "it is for adapters; give --" + task + " lora or qlora"},
 		idle{qloraSettings, p.Task == spillway.QLoRA || given("quantization") && (p.Task == spillway.Infer || p.Task == spillway.Generate), "it is for quantized frozen weights; give --" + task + " qlora"},
 		idle{[]string{"all-logits"}, p.Task == spillway.Infer, "logits are what an inference gives; give --" + task + " infer"},
-		idle{[]string{"compress-weights"}, p.Task == spillway.Infer || p.Task == spillway.Generate, "weights are compressed to infer or to generate; give --" + task + " infer or generate"},
+		idle{[]string{"compress-weights"}, p.Task == spillway.Infer || p.Task == spillway.Generate || p.Task == spillway.LoRA, "frozen weights are compressed; give --" + task + " " + frozen},
 		idle{generationSettings, p.Task == spillway.Generate, "nothing is generated; give --" + task + " generate"},
 		idle{batchSettings, p.Task != spillway.Generate, "--context and --streams say how long and how many sequences are"},
 	)

@@ -31,13 +31,16 @@ func generationFlags(f *flag.FlagSet, g *run.Generation) {
 	}, cacheTypeNames()...)
 }
 
-// CompressionFlag declares --compress-weights.
-func CompressionFlag(f *flag.FlagSet, to *run.Compression) {
-	parsed(f, "", "compress-weights", "hold linear weights in bf16 in 12 bits each, exactly, where a CPU infers or generates: `"+strings.Join(run.Compressions, "|")+"`. Every bit of what is\ncomputed stays as it is (default: auto, on CPUs with AVX-512 VBMI2, which read a quarter less)", func(text string) (err error) {
+// compressionFlag declares --compress-weights.
+func compressionFlag(f *flag.FlagSet, to *run.Compression) {
+	parsed(f, "", "compress-weights", CompressionHelp, func(text string) (err error) {
 		*to, err = run.ParseCompression(text)
 		return err
 	}, run.Compressions...)
 }
+
+// CompressionHelp says what the setting is for.
+const CompressionHelp = "hold frozen linear weights in bf16 in 12 bits each, `auto|on|off`; every bit of what is computed stays as it is. auto: on CPUs with\nAVX-512 VBMI2 that infer or generate, which read a quarter less. on: also those that stream to a GPU, over its link and for the CPU\nnext to it, which was not measured on a GPU yet (default: auto)"
 
 // cacheTypes are the types of a cache by the names that users know, largest first.
 var cacheTypes = []struct {

@@ -74,7 +74,6 @@ func (p *Plan) PlanFlags() *flag.FlagSet {
 	atLeast(f, &p.Document, 0, "document-len", "forecast for documents of `N` tokens, packed into sequences (default: a document as long as a sequence; train looks at the data)")
 	f.BoolVar(&p.AllLogits, "all-logits", false, "with --task infer: send the logits of every position to the host, instead of those of one position of each sequence")
 	generationFlags(f, &p.Generation)
-	CompressionFlag(f, &p.CompressWeights)
 	p.Flags(f)
 	addAliases(f)
 	return f
@@ -106,6 +105,7 @@ func (p *Plan) Flags(f *flag.FlagSet) {
 	within(f, &o.Clip, 0, math.Inf(1), "max-grad-norm", "clip gradients to a global norm of `X`; inf clips nothing and reports the norm (default: no clipping, no norm)")
 	p.paramFlags(f)
 	p.adapterFlags(f)
+	compressionFlag(f, &p.CompressWeights)
 
 	f.StringVar(&p.DeepSpeed, "deepspeed", "", "take batch sizes, precision, optimizer, schedule and offloading from the DeepSpeed configuration in `FILE`")
 	parsed(f, "", "device-map", "where weights are stored: `auto|balanced|balanced_low_0|sequential`, or a JSON object of modules with device numbers, cpu or disk,\nor a file that has one: {\"model.layers\": 0, \"\": \"cpu\"} (default: what is fastest)", p.readDeviceMap, placement.Words...)

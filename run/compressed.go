@@ -24,7 +24,7 @@ type Compression string
 // The choices.
 const (
 	CompressAuto Compression = ""    // on CPUs that multiply by them faster
-	CompressOn   Compression = "on"  // or it is an error
+	CompressOn   Compression = "on"  // there, and where they stream to a GPU, or it is an error
 	CompressOff  Compression = "off" // as bf16
 )
 
@@ -57,30 +57,38 @@ func (l *lacking) less(than *planner.FitError) bool {
 // is memory.
 func (m *Model) planCompressed(o Options) (*Run, *lacking, error) {
 	on := o.CompressWeights == CompressOn
-	if o.CompressWeights == CompressOff || o.interleaved {
+	if o.CompressWeights == CompressOff || o.interleaved || len(o.compressedWeights) > 0 {
 		return nil, nil, nil
 	}
-	err := m.refusesCompression(o)
-	woven, stay := o, ""
+	onCPU, err := m.refusesCompression(o)
+	packed, stay := o, ""
 	if err == nil {
-		woven.interleaved, woven.decoded, woven.tries = true, true, o.tries || !on
-		woven.compressedWeights, stay, err = m.compressible(woven)
+		packed.interleaved, packed.decoded, packed.tries = onCPU, onCPU, o.tries || !on
+		packed.compressedWeights, stay, err = m.compressible(packed)
 	}
-	if err == nil && len(woven.compressedWeights) == 0 {
+	if err == nil && len(packed.compressedWeights) == 0 {
 		err = &SettingError{Err: fmt.Errorf("compressed weights: %s has none that can be: %s; leave the setting out", m.Name, stay)}
 	}
-	var r *Run
+	var plain, r *Run
+	if err == nil && !onCPU {
+		plain, err = m.planPlain(o, packed.compressedWeights)
+	}
 	if err == nil {
-		r, err = woven.withinDriver(m.plan)
+		r, err = packed.withinDriver(m.plan)
 	}
 	if err == nil && readsDisk(r.Plan) {
 		err = fmt.Errorf("compressed weights, and %s reads weights from disk, where they are not: allow more memory, or leave the setting out", m.Name)
+	}
+	streams := ""
+	if err == nil && !onCPU {
+		r = m.decodesLess(packed, r)
+		streams, err = r.comparedWith(plain, len(packed.compressedWeights))
 	}
 	switch {
 	case err == nil:
 		r.Options.tries = o.tries
 		if on {
-			r.Notices = append(slices.Clone(r.Notices), r.aboutCompressed(stay))
+			r.Notices = append(slices.Clone(r.Notices), r.aboutCompressed(stay)+streams)
 		}
 		return r, nil, nil
 	case on:
@@ -88,42 +96,46 @@ func (m *Model) planCompressed(o Options) (*Run, *lacking, error) {
 	}
 	var fit *planner.FitError
 	if errors.As(err, &fit) {
-		woven.tries = o.tries
-		return nil, &lacking{fit, woven}, nil
+		packed.tries = o.tries
+		return nil, &lacking{fit, packed}, nil
 	}
 	return nil, nil, nil
 }
 
-// refusesCompression says why compressed weights would have no effect; nil where they may have one.
-func (m *Model) refusesCompression(o Options) error {
-	refuse := func(format string, args ...any) error {
-		return &SettingError{Err: fmt.Errorf("compressed weights, and "+format+"; leave the setting out", args...)}
+// refusesCompression says why compressed weights would have no effect; nil where they may have one, with whether a CPU multiplies
+// by them.
+func (m *Model) refusesCompression(o Options) (onCPU bool, err error) {
+	refuse := func(format string, args ...any) (bool, error) {
+		return false, &SettingError{Err: fmt.Errorf("compressed weights, and "+format+"; leave the setting out", args...)}
 	}
-	if o.Task != Infer && o.Task != Generate {
-		return refuse("the task is %s: they are for %s and %s", o.Task, Infer, Generate)
+	if o.Task != Infer && o.Task != Generate && o.Task != LoRA {
+		return refuse("the task is %s: they are for %s and %s, and next to a GPU for %s", o.Task, Infer, Generate, LoRA)
 	}
 	d, err := o.withDefaults(m)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var fast bool
 	for _, on := range o.On {
 		c, has := on.(device.Decompressor)
 		fast = has && c.Decompresses()
 	}
+	onCPU = d.computesOnCPU()
 	switch {
+	case onCPU && o.Task == LoRA:
+		return refuse("the task is %s: a CPU has them for %s and %s", o.Task, Infer, Generate)
 	case m.shared:
 		return refuse("the weights of %s are read and written between passes", m.Name)
-	case !d.computesOnCPU():
-		return refuse("%s is no CPU: they are for memory that a CPU reads", d.Device)
+	case !onCPU && o.CompressWeights == CompressAuto:
+		return refuse("%s is no CPU, and what they are worth elsewhere is not measured yet", d.Device)
 	case d.Precision != dtype.BF16:
 		return refuse("%s is computed in %v: weights in bf16 are compressed", m.Name, d.Precision)
-	case len(o.On) > 0 && !fast:
+	case onCPU && len(o.On) > 0 && !fast:
 		return refuse("this CPU has no AVX-512 VBMI2, with which they are read fast")
 	case len(o.On) == 0 && o.CompressWeights == CompressAuto:
 		return refuse("it is not known what the CPU can do")
 	}
-	return nil
+	return onCPU, nil
 }
 
 // sampled is how many numbers of weights that are made at random are looked at; all of them are alike.
@@ -148,14 +160,20 @@ func (m *Model) compressible(o Options) (names map[string]bool, stay string, err
 	if err != nil {
 		return nil, "", err
 	}
+	var last []int // on a GPU the head stays as it is: it is among the first to be stored there, and decoding it would take room for all of it
+	if !o.interleaved {
+		last = s.Blocks[len(s.Blocks)-1].Params
+	}
 	names = map[string]bool{}
-	var other, shapes, escapes []string
-	for _, p := range s.Params {
+	var other, shapes, escapes, head []string
+	for id, p := range s.Params {
 		switch {
-		case !linear[p.Name]:
+		case !linear[p.Name] || o.Task.Trains() && !p.Frozen:
+		case slices.Contains(last, id):
+			head = append(head, p.Name)
 		case p.Type.DType != dtype.BF16 && p.Type.DType != quant.BF16x32:
 			other = append(other, p.Name)
-		case p.Type.DType == dtype.BF16 || !quant.CompressedShape(p.Type.Shape.Rows(), p.Type.Shape.Last()):
+		case o.interleaved && p.Type.DType == dtype.BF16 || !quant.CompressedShape(p.Type.Shape.Rows(), p.Type.Shape.Last()):
 			shapes = append(shapes, p.Name)
 		default:
 			fits, err := m.compresses(from, p)
@@ -168,7 +186,7 @@ func (m *Model) compressible(o Options) (names map[string]bool, stay string, err
 			}
 		}
 	}
-	return names, staying(other, shapes, escapes), nil
+	return names, staying(other, shapes, escapes, head), nil
 }
 
 // linearNames are the weights of linear layers.
@@ -200,12 +218,12 @@ func (m *Model) compresses(from weights.Values, p spec.Param) (bool, error) {
 }
 
 // staying says which weights are not compressed, and why.
-func staying(other, shapes, escapes []string) string {
+func staying(other, shapes, escapes, head []string) string {
 	var parts []string
 	for _, list := range []struct {
 		names []string
 		why   string
-	}{{other, "in other types"}, {shapes, "of shapes that are not whole blocks of 32 by 32"}, {escapes, "with too many exponents"}} {
+	}{{other, "in other types"}, {shapes, "of shapes that are not whole blocks of 32 by 32"}, {escapes, "with too many exponents"}, {head, "of the last block, which has a step's logits"}} {
 		if n := len(list.names); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s (%s)", n, list.why, shortNames(list.names)))
 		}
@@ -238,13 +256,21 @@ func (r *Run) aboutCompressed(stay string) string {
 		count, 8*float64(bytes)/float64(max(elements, 1)), units.Bytes(bytes), units.Bytes(dtype.BF16.Bytes(elements)), stay)
 }
 
-// holdCompressed has some of the weights held compressed that are interleaved.
-func holdCompressed(net nn.Model, names map[string]bool) error {
+// holdCompressed has some of the linear weights held compressed. Where nothing is trained the other params of a block that streams are frozen
+// too, so that all of it is one buffer.
+func (o Options) holdCompressed(net nn.Model) error {
 	linears, err := onlyLinears(net)
 	for _, p := range linears {
-		if names[p.Name] && p.Storage == quant.BF16x32 {
-			p.Storage = quant.CompressedBF16
+		if o.compressedWeights[p.Name] && (p.Storage == quant.BF16x32 || p.Storage == dtype.Invalid) {
+			p.Storage, p.Frozen = quant.CompressedBF16, true
 		}
+	}
+	if err != nil || o.interleaved || o.Task.Trains() || len(o.compressedWeights) == 0 {
+		return err
+	}
+	all, err := nn.Bind(net)
+	for _, p := range all {
+		p.Frozen = true
 	}
 	return err
 }
@@ -270,7 +296,7 @@ func (r *Run) asBF16(failed error) (bool, error) {
 		return false, failed
 	}
 	o := r.Options
-	o.compressedWeights = nil
+	o.compressedWeights, o.CompressWeights = nil, CompressOff
 	again, err := r.Model.Plan(o)
 	if err != nil {
 		return false, errors.Join(failed, err)

@@ -141,7 +141,7 @@ func TestCompressingIsRefusedWhereItHasNoEffect(t *testing.T) {
 		{llama, func(o *spillway.Options) {
 			*o = spillway.Options{Task: spillway.Eval, Precision: dtype.BF16, CompressWeights: run.CompressOn}
 		}, "the task is eval"},
-		{llama, func(o *spillway.Options) { o.Machine = parse(t, "h200") }, "no CPU"},
+		{llama, func(o *spillway.Options) { o.Machine = parse(t, "h200") }, "stay on gpu0 in bf16"},
 		{quantizedLlama(t, convert.Options{Linear: quant.NF4}), func(*spillway.Options) {}, "in other types"},
 	} {
 		o := compressing(run.CompressOn)

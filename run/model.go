@@ -214,9 +214,9 @@ func (m *Model) network(o Options) (nn.Model, error) {
 		}
 	}
 	if o.interleaved {
-		err = errors.Join(interleaveLinears(net, o.Precision), holdCompressed(net, o.compressedWeights))
+		err = interleaveLinears(net, o.Precision)
 	}
-	return net, err
+	return net, errors.Join(err, o.holdCompressed(net))
 }
 
 // freeze marks the params that the options freeze. A network that several plans share has marks of

@@ -172,7 +172,8 @@ type Options struct {
 	// Watch hears of all that is tried while a plan is looked for, see planner.Goal; an error ends that.
 	Watch func(tried string) error
 
-	// CompressWeights: linear weights in bf16 are held in 12 bits each, exactly, by a CPU that infers or generates.
+	// CompressWeights: frozen linear weights in bf16 are held in 12 bits each, exactly, by a CPU that infers or generates, and
+	// where it is On next to a GPU that they stream to.
 	CompressWeights Compression
 
 	layers     optim.Layers // of the model's params

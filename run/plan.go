@@ -193,7 +193,7 @@ func (m *Model) UsePlan(p *plan.Plan, o Options) (*Run, error) {
 			return slices.ContainsFunc(s.Params, func(q plan.SlabParam) bool { return some(q.Type.DType) })
 		})
 	}
-	o.interleaved = holds(func(t dtype.Type) bool { return quant.InterleavedOf(t) != dtype.Invalid })
+	o.interleaved = o.computesOnCPU() && holds(func(t dtype.Type) bool { return quant.InterleavedOf(t) != dtype.Invalid })
 	o.compressedWeights = compressedIn(p)
 	o.decoded = !holds(func(t dtype.Type) bool { return t.Block() && quant.InterleavedOf(t) == dtype.Invalid })
 	q, err := m.ask(o)

@@ -40,16 +40,38 @@ func TestCompressWeightsFlag(t *testing.T) {
 		t.Errorf("it does not say what a weight takes: %s", r.err)
 	}
 	for want, args := range map[string][]string{
-		"it is auto, on, off":                 {"generate", model, "--tokens", "1", "--compress-weights", "lossy"},
-		"is computed in f32":                  {"generate", model, "--tokens", "1", "--dtype", "f32", "--compress-weights", "on"},
-		"has no effect on --data":             {"eval", model, "--data", "x.txt", "--compress-weights", "on"},
-		"have no effect with --random":        {"bench", "generate", "--random", "1", "--compress-weights", "on"},
-		"is no CPU":                           {"plan", model, "--task", "generate", "--machine", "h200", "--compress-weights", "on"},
-		"weights are compressed to infer":     {"plan", model, "--task", "train", "--compress-weights", "off"},
-		"there is no flag --compress-weights": {"train", model, "--compress-weights", "on"},
+		"it is auto, on, off":              {"generate", model, "--tokens", "1", "--compress-weights", "lossy"},
+		"is computed in f32":               {"generate", model, "--tokens", "1", "--dtype", "f32", "--compress-weights", "on"},
+		"has no effect on --data":          {"eval", model, "--data", "x.txt", "--compress-weights", "on"},
+		"have no effect with --random":     {"bench", "generate", "--random", "1", "--compress-weights", "on"},
+		"stay on gpu0 in bf16":             {"plan", model, "--task", "generate", "--machine", "h200", "--compress-weights", "on"},
+		"frozen weights are compressed":    {"plan", model, "--task", "train", "--compress-weights", "off"},
+		"the task is lora: a CPU has them": {"plan", model, "--task", "lora", "--machine", "cpu:4GiB,host:8GiB", "--dtype", "bf16", "--compress-weights", "on"},
+		"give --method lora":               {"train", model, "--data", "x.txt", "--compress-weights", "on"},
 	} {
 		if r := command(t, args...); r.code == exitOK || !strings.Contains(r.err, want) {
 			t.Errorf("%v should say %q: %s", args, want, r.err)
 		}
+	}
+}
+
+// Next to a GPU that a model is larger than, asking for weights in 12 bits saves host memory, and each token is forecast to take less; without being
+// asked nothing changes.
+func TestCompressWeightsNextToAGPU(t *testing.T) {
+	forecast := func(flags ...string) (tokens, link, cpu, pinned float64) {
+		t.Helper()
+		v := command(t, append([]string{"plan", "llama-3-8b", "--task", "generate", "--context", "1024", "--machine", "h200", "--max-memory", "4GiB", "--json"}, flags...)...).object(t)
+		step := at(t, v, "generation").(map[string]any)
+		division := step["division"].(map[string]any)
+		decode := step["decode"].([]any)[0].(map[string]any)["full_context"].(map[string]any)
+		return decode["tokens_per_second"].(float64), division["streamed_bytes"].(float64), division["cpu_bytes"].(float64), at(t, v, "at_peak").(map[string]any)["weight"].(map[string]any)["pinned"].(float64)
+	}
+	plain, link, cpu, pinned := forecast("--compress-weights", "off")
+	if tokens, l, c, p := forecast(); tokens != plain || l != link || c != cpu || p != pinned {
+		t.Errorf("by default %v tokens/s, without %v", tokens, plain)
+	}
+	tokens, lessLink, lessCPU, lessPinned := forecast("--compress-weights", "on")
+	if tokens < 1.3*plain || lessLink+lessCPU > 0.76*(link+cpu) || lessPinned > 0.77*pinned {
+		t.Errorf("%.1f tokens/s, off the device %v and %v bytes, %v in host memory; in bf16 %.1f, %v, %v and %v", tokens, lessLink, lessCPU, lessPinned, plain, link, cpu, pinned)
 	}
 }

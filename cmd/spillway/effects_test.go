@@ -52,7 +52,7 @@ func TestPlanFlagsHaveAnEffect(t *testing.T) {
 func TestTrainFlagsHaveAnEffect(t *testing.T) {
 	idle := map[string]bool{}
 	for _, name := range strings.Fields(`lora-rank lora-alpha lora-dropout target-modules exclude-modules layers-to-transform rank-pattern alpha-pattern modules-to-save use-rslora use-dora
-		lora-bias init-lora-weights quantization llm-int8-threshold no-quantize adapter format fields prompt-separator token-bytes eval-batches patience keep-best journal-every allow-changes`) {
+		lora-bias init-lora-weights quantization llm-int8-threshold no-quantize compress-weights adapter format fields prompt-separator token-bytes eval-batches patience keep-best journal-every allow-changes`) {
 		idle[name] = true
 	}
 	recipe.New().Flags().VisitAll(func(f *flag.Flag) {

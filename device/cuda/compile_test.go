@@ -65,7 +65,7 @@ func flashUnits(t dtype.Type) (units []unit) {
 
 // fewRowsUnits are those for few rows, which have nothing for f32.
 func fewRowsUnits() []unit {
-	list := []unit{unitFor("decode", dtype.BF16), unitFor("decode", dtype.F16), {file: "packed", element: dtype.BF16, codec: "q4_k", other: "q6_k", rows: 1, warps: 16}}
+	list := []unit{unitFor("decode", dtype.BF16), unitFor("decode", dtype.F16), unitFor("compressed", dtype.BF16), {file: "packed", element: dtype.BF16, codec: "q4_k", other: "q6_k", rows: 1, warps: 16}}
 	list = append(list, unit{file: "packed", element: dtype.F16, codec: "q2_k", rows: 4, warps: 8}) // warps with two sums
 	for _, f := range []dtype.Type{quant.Q4_0, quant.NF4, quant.RowF8} {                            // one of each way to multiply
 		list = append(list, unit{file: "packed", element: dtype.F16, codec: f.String(), rows: 2, warps: 16})

@@ -10,6 +10,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/op"
+	"spillway/quant"
 	"spillway/shape"
 )
 
@@ -144,7 +145,7 @@ func TestRowsOfAttentionAreIndependent(t *testing.T) {
 	}
 }
 
-// Kernels that wait by themselves are launched early right behind a kernel, and only there.
+// Kernels that wait by themselves are launched early right behind a kernel, but for one that decodes a weight, and only there.
 func TestEarlyLaunches(t *testing.T) {
 	f := newFake()
 	d := openFake(t, f, Options{})
@@ -162,6 +163,8 @@ func TestEarlyLaunches(t *testing.T) {
 	row := op.Type{DType: dtype.BF16, Shape: shape.Of(1, 1, 64)}
 	square := op.Type{DType: dtype.BF16, Shape: shape.Of(64, 64)}
 	product, scale := call(op.MatMul, op.Attr{TransB: true, Constant: true}, row, square), call(op.Scale, op.Attr{Scale: 2}, row)
+	packed := op.Type{DType: quant.CompressedBF16, Shape: square.Shape}
+	decode := call(op.Dequantize, op.Attr{To: dtype.BF16}, packed)
 	tens := call(op.MatMul, op.Attr{TransB: true, Constant: true}, op.Type{DType: dtype.BF16, Shape: shape.Of(1, 16, 64)}, square) // by the copy engine's tiles
 	m, err := d.Alloc(1 << 20)
 	if err != nil {
@@ -182,6 +185,9 @@ func TestEarlyLaunches(t *testing.T) {
 		if k == product {
 			l.Buffers = []device.Buffer{at(0, 128), at(65536, 8192), at(4096, 128)}
 		}
+		if k == decode {
+			l.Buffers = []device.Buffer{at(131072, packed.Bytes()), at(65536, 8192)}
+		}
 		if k == tens {
 			l.Buffers = []device.Buffer{at(0, 2048), at(65536, 8192), at(4096, 2048)}
 		}
@@ -201,7 +207,7 @@ func TestEarlyLaunches(t *testing.T) {
 	if err := q.Wait(e); err != nil {
 		t.Fatal(err)
 	}
-	got += ", wait " + run(product) + " " + run(product) + ", tens " + run(tens) + " " + run(tens)
+	got += ", wait " + run(product) + " " + run(product) + ", tens " + run(tens) + " " + run(tens) + ", decoded " + run(decode) + " " + run(product) + " " + run(product)
 	host, err := d.HostAlloc(64)
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +224,7 @@ func TestEarlyLaunches(t *testing.T) {
 		}
 		got += ", " + c.name + " " + fmt.Sprint(f.last.Early) + " " + run(product)
 	}
-	if want := "false true false true, copy false true, wait false true, tens true true, there true false, back true true"; got != want {
+	if want := "false true false true, copy false true, wait false true, tens true true, decoded false false true, there true false, back true true"; got != want {
 		t.Errorf("launched early: %s, want %s", got, want)
 	}
 }

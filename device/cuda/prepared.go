@@ -61,6 +61,8 @@ type kernelLaunch struct {
 	// early: the kernel calls awaitPrevious (kernels/decode.h), so it may begin while the one
 	// before it still runs.
 	early bool
+	// writesWeight: it writes what kernels that begin early read before they wait, so the next one begins once it has ended.
+	writesWeight bool
 	// cluster is how many blocks share a cluster; 0 where there are none.
 	cluster uint32
 }
@@ -68,7 +70,7 @@ type kernelLaunch struct {
 func (k *kernelLaunch) run(q *queue, l *device.Launch) error {
 	k.fill(q, l)
 	q.launch.Early = k.early && q.follows && q.device.gpu.major >= 9 && !q.device.plainly.launches
-	q.follows = true
+	q.follows = !k.writesWeight
 	if err := q.device.lib.CUDA.Launch(&q.launch); err != nil {
 		return fmt.Errorf("kernel %s: %w", k.function.name, err)
 	}

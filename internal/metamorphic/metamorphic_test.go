@@ -12,6 +12,7 @@ import (
 	"spillway/dtype"
 	"spillway/graph"
 	"spillway/internal/tiny"
+	"spillway/lora"
 	"spillway/nn"
 	"spillway/op"
 	"spillway/optim"
@@ -105,7 +106,8 @@ func subjects(t testing.TB) (list []subject) {
 				newSubject(t, tiny.Untied, graph.Config{MicroBatchSize: 2, Seq: 7}, adafactor, false, nil),
 				newSubject(t, encoder, graph.Config{MicroBatchSize: 2, Seq: 7}, lion, false, nil),
 				half(t, dtype.BF16, mixed, true), half(t, dtype.BF16, mixed, false), half(t, dtype.F16, adamw, true),
-				withExceptions(t, tiny.Untied, mixed, true), withExceptions(t, tiny.Llama, adamw, true), withExceptions(t, tiny.Untied, adamw, false))
+				withExceptions(t, tiny.Untied, mixed, true), withExceptions(t, tiny.Llama, adamw, true), withExceptions(t, tiny.Untied, adamw, false),
+				adapters(t, mixed))
 		}
 	}
 	return list
@@ -125,6 +127,24 @@ func withExceptions(t testing.TB, config string, goal planner.Goal, masters bool
 	return newSubject(t, config, graph.Config{MicroBatchSize: 1, Seq: 12, DType: dtype.BF16}, goal, config == tiny.Llama, func(m nn.Model) error {
 		_, err := nn.Except(m, func(module string) bool { return exceptions.FindString(module) == module }, dtype.F32)
 		return err
+	})
+}
+
+// adapters trains LoRA next to frozen weights that are held in 12 bits, in bf16.
+func adapters(t testing.TB, goal planner.Goal) subject {
+	const config = `{"model_type":"llama","vocab_size":61,"hidden_size":64,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":96,
+"rms_norm_eps":1e-5,"tie_word_embeddings":false,"max_position_embeddings":64}`
+	goal.Master, goal.Grad = true, dtype.BF16
+	return newSubject(t, config, graph.Config{MicroBatchSize: 1, Seq: 12, DType: dtype.BF16}, goal, false, func(m nn.Model) error {
+		if _, err := lora.Attach(m, lora.Options{Targets: []string{lora.AllLinear}, Rank: 4, Alpha: 8}); err != nil {
+			return err
+		}
+		return nn.Walk(m, func(_ string, part any) error {
+			if l, ok := part.(*nn.Linear); ok && quant.CompressedShape(l.Weight.Shape.Rows(), l.Weight.Shape.Last()) {
+				l.Weight.Storage = quant.CompressedBF16
+			}
+			return nil
+		})
 	})
 }
 

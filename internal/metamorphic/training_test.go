@@ -17,7 +17,6 @@ import (
 	"spillway/autograd"
 	"spillway/device"
 	"spillway/device/cpu"
-	"spillway/dtype"
 	"spillway/executor"
 	"spillway/op"
 	"spillway/optim"
@@ -215,29 +214,15 @@ func (o *Outcome) collect(e *executor.Executor) error {
 			return err
 		}
 		if t.State == "" {
-			o.Weights[t.Param.Name] = numbersOf(raw, t.Type.DType)
+			a, err := op.Decode(t.Type, raw)
+			if err != nil {
+				return err
+			}
+			o.Weights[t.Param.Name] = a.F
 		}
 		o.Hash += op.Key(hash(raw), hash([]byte(t.Param.Name+" "+t.State))) // a sum: order does not matter
 	}
 	return nil
-}
-
-// numbersOf decodes weights; the models of this package have them in these types.
-func numbersOf(raw []byte, t dtype.Type) (list []float64) {
-	size := int(t.Bytes(1))
-	for ; len(raw) >= size; raw = raw[size:] {
-		var v float32
-		switch t {
-		case dtype.BF16:
-			v = dtype.FromBF16(binary.LittleEndian.Uint16(raw))
-		case dtype.F16:
-			v = dtype.FromF16(binary.LittleEndian.Uint16(raw))
-		default:
-			v = math.Float32frombits(binary.LittleEndian.Uint32(raw))
-		}
-		list = append(list, float64(v))
-	}
-	return list
 }
 
 func hash(b []byte) uint64 {

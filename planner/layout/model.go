@@ -64,7 +64,8 @@ type packed[T any] struct {
 type programs struct {
 	joints  map[jointKey]*autograd.Joint
 	laid    map[programKey]*LaidProgram
-	layouts []int // by block: equal where params lie in their slabs alike
+	layouts []int                             // by block: equal where params lie in their slabs alike
+	decoded map[*graph.Program]*graph.Program // see Computed
 	seconds map[*graph.Program]float64
 	kernels *kernelCache
 	// cpuKernels are those of the CPU next to a GPU.
@@ -117,7 +118,7 @@ func New(m *spec.Model, g goal.Goal, site goal.Site) (*Layout, error) {
 		Batch:  packed[plan.BatchTensor]{at: map[string]plan.BatchTensor{}},
 		Consts: packed[plan.Const]{at: map[string]plan.Const{}},
 		pieces: pieces{cuts: map[pieceSizes][]Piece{}, scratches: map[string]int64{}},
-		programs: programs{joints: map[jointKey]*autograd.Joint{}, laid: map[programKey]*LaidProgram{}, seconds: map[*graph.Program]float64{},
+		programs: programs{joints: map[jointKey]*autograd.Joint{}, laid: map[programKey]*LaidProgram{}, decoded: map[*graph.Program]*graph.Program{}, seconds: map[*graph.Program]float64{},
 			kernels: &kernelCache{from: site.Kernels, made: map[string]int64{}}, cpuKernels: &kernelCache{from: site.CPUKernels, made: map[string]int64{}}}}
 	if o := g.Optimizer; o != nil {
 		l.Optimizer = &plan.Optimizer{Rule: o.Rule, GradType: g.Grad, Clip: o.Clip, Held: o.Held, Averaged: o.Averaged, Outputs: m.Config.Outputs, Centralized: m.Config.Centralize}

@@ -8,6 +8,7 @@ import (
 	"spillway/device"
 	"spillway/dtype"
 	"spillway/graph"
+	"spillway/machine"
 	"spillway/op"
 	"spillway/plan"
 	"spillway/planner/pass"
@@ -78,7 +79,7 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 	kernels := l.programs.kernels
 	switch ph {
 	case ForwardOnly:
-		g = l.fused(l.Model.Program(block))
+		g = l.fused(l.Computed(block))
 	case CPUForward:
 		g, kernels = anyOrder(l.Model.Program(block)), l.programs.cpuKernels
 	case Squares:
@@ -88,7 +89,7 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 		j, ok := l.programs.joints[key]
 		var err error
 		if !ok {
-			if j, err = autograd.Differentiate(l.fused(l.Model.Program(block)), autograd.Options{InputGrad: key.inputGrad, Outputs: l.Model.Config.Outputs, Centralize: l.Model.Config.Centralize}); err != nil {
+			if j, err = autograd.Differentiate(l.fused(l.Computed(block)), autograd.Options{InputGrad: key.inputGrad, Outputs: l.Model.Config.Outputs, Centralize: l.Model.Config.Centralize}); err != nil {
 				return nil, fmt.Errorf("differentiating block %s: %w", lay.block.Name, err)
 			}
 			if l.fuses() {
@@ -127,6 +128,19 @@ func (l *Layout) makeProgram(block int, ph Phase, level strategy.Level, fresh []
 		laid.Binds, laid.Bytes = append(laid.Binds, plan.Binding{Region: plan.InFrame}), append(laid.Bytes, 0)
 	}
 	return laid, nil
+}
+
+// Computed is the program of a block as its device computes it, before ops are fused: only a CPU multiplies by
+// compressed weights as they are stored.
+func (l *Layout) Computed(block int) *graph.Program {
+	p := l.Model.Program(block)
+	if l.Site.Device.Kind == machine.CPU {
+		return p
+	}
+	if l.programs.decoded[p] == nil {
+		l.programs.decoded[p] = graph.Decoded(p)
+	}
+	return l.programs.decoded[p]
 }
 
 // anyOrder is a program whose matmuls may sum in any order: those of a CPU next to a GPU, which rounds

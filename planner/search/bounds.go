@@ -194,7 +194,7 @@ func LeastSeconds(b *layout.Layout) (float64, error) {
 		key := b.BlockKey(i, strategy.SaveAll)
 		seconds, ok := known[key]
 		if !ok {
-			program := b.Model.Program(i)
+			program := b.Computed(i)
 			if b.Training() && key.Trained {
 				joint, err := autograd.Differentiate(program, autograd.Options{InputGrad: i > b.FirstTrained, Outputs: b.Model.Config.Outputs})
 				if err != nil {

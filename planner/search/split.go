@@ -15,7 +15,7 @@ func (b *target) blockLoads() []float64 {
 	var time, bytes float64
 	times, sizes := make([]float64, len(loads)), make([]float64, len(loads))
 	for i := range loads {
-		times[i] = b.Seconds(b.Model.Program(i))
+		times[i] = b.Seconds(b.Computed(i))
 		for _, k := range b.Slabs.OfBlock[i] {
 			if b.Slabs.Owner[k] == i {
 				sizes[i] += float64(b.Slabs.HomeBytes[k])
