@@ -3,7 +3,7 @@ package nn
 // NormParams are the weights and biases of a model's norms, those without a name left out. Running statistics are
 // none.
 func NormParams(m Model) []*Param {
-	return paramsOf(m, func(part any) []*Param {
+	return namedParams(m, func(part any) []*Param {
 		switch n := part.(type) {
 		case *RMSNorm:
 			return []*Param{n.Weight}
@@ -20,7 +20,7 @@ func NormParams(m Model) []*Param {
 
 // EmbeddingParams are the tables of a model's embeddings.
 func EmbeddingParams(m Model) []*Param {
-	return paramsOf(m, func(part any) []*Param {
+	return namedParams(m, func(part any) []*Param {
 		if e, ok := part.(*Embedding); ok {
 			return []*Param{e.Weight}
 		}
@@ -28,8 +28,8 @@ func EmbeddingParams(m Model) []*Param {
 	})
 }
 
-// paramsOf collects the params that have names of all parts of a model.
-func paramsOf(m Model, of func(part any) []*Param) (params []*Param) {
+// namedParams collects the params that have names of all parts of a model.
+func namedParams(m Model, of func(part any) []*Param) (params []*Param) {
 	// What Bind accepted is walked without an error.
 	_ = Walk(m, func(_ string, part any) error {
 		for _, p := range of(part) {
