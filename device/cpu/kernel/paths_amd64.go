@@ -51,7 +51,7 @@ func avx512() *routines {
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX512, columnExpAVX512, columnGradAVX512
 	r.drop, r.dropLine, r.roundStates, r.roundWeights = dropAVX512, dropLineAVX2, roundStatesAVX512, roundWeightsAVX512
 	r.touch, r.adam, r.sgd, r.sgdBare, r.lion, r.rmsprop = touchAVX512, adamAVX512, sgdAVX512, sgdBareAVX512, lionAVX512, rmspropAVX512
-	r.fourBit, r.fromDynamic = fourBitAVX512, fromDynamicAVX512
+	r.fourBit, r.fromDynamic, r.dots, r.wideDots = fourBitAVX512, fromDynamicAVX512, true, true
 	return r
 }
 
@@ -81,7 +81,7 @@ func avx2() *routines {
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX2, columnExpAVX2, columnGradAVX2
 	r.drop, r.dropLine, r.roundStates, r.roundWeights = dropGo, dropLineAVX2, roundStatesAVX2, roundWeightsAVX2
 	r.touch, r.adam, r.sgd, r.sgdBare, r.lion, r.rmsprop = touchAVX2, adamAVX2, sgdAVX2, sgdBareAVX2, lionAVX2, rmspropAVX2
-	r.fourBit, r.fromDynamic = fourBitAVX2, fromDynamicGo
+	r.fourBit, r.fromDynamic, r.dots = fourBitAVX2, fromDynamicGo, true
 	return r
 }
 
