@@ -33,7 +33,7 @@ func generationFlags(f *flag.FlagSet, g *run.Generation) {
 
 // CompressionFlag declares --compress-weights.
 func CompressionFlag(f *flag.FlagSet, to *run.Compression) {
-	parsed(f, "", "compress-weights", "hold linear weights in bf16 in 12 bits each, exactly, where a CPU infers or generates: `"+strings.Join(run.Compressions, "|")+"`. Every bit of what is\ncomputed stays as it is (default: auto, on CPUs with AVX-512 VBMI2, which read a quarter less)", func(text string) (err error) {
+	parsed(f, "", "compress-weights", "hold linear weights in bf16 in 12 bits each, exactly, where a CPU infers or generates: `"+strings.Join(run.Compressions, "|")+"`. Every bit of what is\ncomputed stays as it is (default: auto, on CPUs with AVX2, which read a quarter less)", func(text string) (err error) {
 		*to, err = run.ParseCompression(text)
 		return err
 	}, run.Compressions...)

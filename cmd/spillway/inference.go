@@ -64,7 +64,7 @@ func bindModel(cmd *cobra.Command, o *modelFlags) {
 
 // bindCompression adds the flag that says whether weights are compressed.
 func bindCompression(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "compress-weights", "", "hold linear weights in bf16 in 12 bits each, exactly, on a CPU: `auto|on|off` (default: auto, on CPUs with AVX-512 VBMI2, which read a quarter less)")
+	cmd.Flags().StringVar(to, "compress-weights", "", "hold linear weights in bf16 in 12 bits each, exactly, on a CPU: `auto|on|off` (default: auto, on CPUs with AVX2, which read a quarter less)")
 	complete(cmd, "compress-weights", spillwayrun.Compressions)
 }
 

@@ -65,7 +65,8 @@ func avx2() *routines {
 	r.packCopy, r.packTranspose = packCopyAVX2, packStrips(8, packTransposeAVX2)
 	r.planes[0], r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
 	r.depthwiseWeights, r.strided, r.nonTemporal, r.largest = depthwiseWeightsAVX2(), stridedAVX2(), nonTemporalAVX2, largestAVX2
-	r.bf16, r.f16, r.packed, r.pairs, r.compressed = bf16AVX2(), f16AVX2(), packedAVX2(), portablePairs(), portableCompressed()
+	r.bf16, r.f16, r.packed, r.pairs, r.compressed = bf16AVX2(), f16AVX2(), packedAVX2(), portablePairs(), compressedAVX2()
+	r.bf16.together, r.f16.together = togetherBF16AVX2, togetherF16AVX2
 	r.activations = [funcs]activation{
 		op.ReLU:     {reluAVX2, reluTimesAVX2, reluSlopeAVX2, reluGatedAVX2},
 		op.GELU:     {geluAVX2, geluTimesAVX2, geluSlopeAVX2, geluGatedAVX2},
