@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"spillway/device/cpu/kernel"
 )
 
 // The baselines, as the table calls them.
@@ -127,12 +129,25 @@ func (p *baselines) once(ctx context.Context, r *CPUReport, show func(string)) {
 	}
 }
 
+// instructionsOf is what tells the libraries of the baselines to use no other instructions than a set of our kernels does; "" is
+// the best set.
+func instructionsOf(kernels string) []string {
+	switch kernels {
+	case "avx2":
+		return []string{"ATEN_CPU_CAPABILITY=avx2", "ONEDNN_MAX_CPU_ISA=AVX2", "MKL_ENABLE_INSTRUCTIONS=AVX2", "OPENBLAS_CORETYPE=Haswell"}
+	case "portable":
+		return []string{"ATEN_CPU_CAPABILITY=default", "ONEDNN_MAX_CPU_ISA=SSE41", "MKL_ENABLE_INSTRUCTIONS=SSE4_2", "OPENBLAS_CORETYPE=Prescott"}
+	}
+	return nil
+}
+
 func (p *baselines) run(ctx context.Context, program baselineProgram) (answer baselineAnswer, err error) {
 	path := filepath.Join(p.Baselines, program.file)
 	if _, err := os.Stat(path); err != nil {
 		return answer, fmt.Errorf("%w; run from the source folder, or name it with --baselines", err)
 	}
 	cmd := exec.CommandContext(ctx, p.Python, append([]string{path, "--threads", strconv.Itoa(runtime.GOMAXPROCS(0))}, program.args...)...)
+	cmd.Env = append(os.Environ(), instructionsOf(kernel.Chosen())...)
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 
 	"spillway/device/cpu/kernel"
 	"spillway/rig"
@@ -39,12 +40,17 @@ type CPURow struct {
 	done    float64                 // share of the counted operations that are really computed; 0 for all
 }
 
+// IsCPU says that a device of Options is the CPU, with options of its own or without.
+func IsCPU(name string) bool {
+	return name == "cpu" || strings.HasPrefix(name, "cpu:") || strings.HasPrefix(name, "cpu,")
+}
+
 // CPU measures the CPU, in turns with the baselines.
 func CPU(ctx context.Context, o Options) (r *CPUReport, err error) {
 	o.report("measuring copies and matmuls")
 	fresh := o.Rig
 	fresh.Calibrate = true
-	at, err := rig.Open("cpu", fresh)
+	at, err := rig.Open(cmp.Or(o.Device, "cpu"), fresh)
 	if err != nil {
 		return nil, err
 	}

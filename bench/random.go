@@ -199,7 +199,7 @@ const randomTries = 40
 // randomRow draws a run until one fits and its steps are neither too short nor too long to be
 // measured, and carries it out.
 func randomRow(ctx context.Context, i int, seed uint64, o Options) (*RandomRow, error) {
-	d := drawing{Rand: rand.New(rand.NewPCG(seed, uint64(i))), gpu: o.Device != "cpu"}
+	d := drawing{Rand: rand.New(rand.NewPCG(seed, uint64(i))), gpu: !IsCPU(o.Device)}
 	dir, remove, err := vfs.TempDir("spillway-random")
 	if err != nil {
 		return &RandomRow{Name: strconv.Itoa(i)}, err
@@ -316,7 +316,7 @@ func (r *RandomRow) train(ctx context.Context, run *finetune.Run, d drawing, o O
 	}
 	r.Run = stopwatch.Since(start).Seconds()
 	times := clock.times[warm:end]
-	if o.Device == "cpu" {
+	if IsCPU(o.Device) {
 		times = undisturbed(times, clock.cores[warm:end])
 	}
 	if end > warm+1 && end <= len(r.issued) {

@@ -40,7 +40,7 @@ func compressionFlag(f *flag.FlagSet, to *run.Compression) {
 }
 
 // CompressionHelp says what the setting is for.
-const CompressionHelp = "hold frozen linear weights in bf16 in 12 bits each, `auto|on|off`; every bit of what is computed stays as it is. auto: on CPUs with\nAVX-512 VBMI2 that infer or generate, which read a quarter less. on: also those that stream to a GPU, over its link and for the CPU\nnext to it, which was not measured on a GPU yet (default: auto)"
+const CompressionHelp = "hold frozen linear weights in bf16 in 12 bits each, `auto|on|off`; every bit of what is computed stays as it is. auto: on CPUs with\nAVX2 that infer or generate, which read a quarter less. on: also those that stream to a GPU, over its link and for the CPU\nnext to it, which was not measured on a GPU yet (default: auto)"
 
 // cacheTypes are the types of a cache by the names that users know, largest first.
 var cacheTypes = []struct {

@@ -408,4 +408,4 @@ func (r *Recipe) keys() (known []*flag.Flag) {
 }
 
 // DeviceHelp explains --device where devices are opened.
-const DeviceHelp = "run on `NAME`: cpu, cuda:0, part of a GPU such as cuda:0/2 (one half), or several equal devices, separated by commas;\ntf32 at the end lets GPUs compute f32 matmuls and attention in TF32 (default: the first GPU that opens, else the CPU)"
+const DeviceHelp = "run on `NAME`: cpu, cpu:avx2 (without AVX-512), cuda:0, part of a GPU such as cuda:0/2 (one half), or several equal devices, separated by commas;\ntf32 at the end lets GPUs compute f32 matmuls and attention in TF32 (default: the first GPU that opens, else the CPU)"

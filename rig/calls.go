@@ -102,7 +102,7 @@ func callKey(dev device.Device) string {
 			program = fmt.Sprintf("%d bytes of %v", info.Size(), info.ModTime().UTC())
 		}
 	}
-	return strings.Join([]string{"calls", deviceKey(dev), program}, "|")
+	return strings.Join([]string{"calls", deviceKey(dev), program}, "|") + chosenKernels()
 }
 
 // within is callTimes for whoever may take so many bytes of the device, and reads so many in turn, 0 where that is not known: a

@@ -6,9 +6,11 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"spillway/device"
+	"spillway/device/cpu/kernel"
 	"spillway/internal/cores"
 	"spillway/internal/vfs"
 	"spillway/machine"
@@ -31,7 +33,7 @@ func Describe(devices []device.Device, o Options) (m machine.Machine, err error)
 		return m, fmt.Errorf("asking for this computer's name: %w", err)
 	}
 	m.Notes = facts.notes
-	m.Host = machine.Host{CPU: facts.cpu, Features: facts.features}
+	m.Host = machine.Host{CPU: facts.cpu, Features: usedFeatures(facts.features, kernel.Chosen())}
 	onHost := len(devices) > 0 && devices[0].Info().OnHost
 	if len(devices) > 0 && !onHost {
 		facts.usable = lessForGPUs(facts.usable)
@@ -72,6 +74,17 @@ func Describe(devices []device.Device, o Options) (m machine.Machine, err error)
 		m.Devices = share(m.Devices[0], len(devices))
 	}
 	return m, m.Check()
+}
+
+// usedFeatures are the instruction sets of a CPU that kernels use, where a set of them was chosen; "" is the best.
+func usedFeatures(features []string, chosen string) []string {
+	switch chosen {
+	case "avx2":
+		return slices.DeleteFunc(features, func(name string) bool { return strings.HasPrefix(name, "avx512") || strings.HasPrefix(name, "amx") })
+	case "portable":
+		return nil
+	}
+	return features
 }
 
 // describeDisk reads the free space of the folder.

@@ -73,7 +73,7 @@ func (o Options) withDefaults() Options {
 // calibrateHost fills the rates of the host and the disk and returns the CPU's tables and what its copies reach. It
 // fails when it is stopped: a rate can be assumed, with a note.
 func (o Options) calibrateHost(m *machine.Machine) (cpu machine.Device, err error) {
-	e, _ := o.cached(hostKey(*m), nil, func(e *entry) error { return o.measureHost(e, m.Host) })
+	e, _ := o.cached(ratesKey(*m), nil, func(e *entry) error { return o.measureHost(e, m.Host) })
 	o.raiseHost(&e, m.Host)
 	if err := o.Stop(); err != nil {
 		return cpu, err
@@ -105,7 +105,18 @@ func (o Options) calibrateHost(m *machine.Machine) (cpu machine.Device, err erro
 // diskKey names the disk of a folder.
 func diskKey(m machine.Machine, o Options) string { return hostKey(m) + "|disk|" + o.Disk }
 
-// hostKey names what the rates of a host depend on.
+// ratesKey names what the rates of a host's CPU depend on: its kernels too.
+func ratesKey(m machine.Machine) string { return hostKey(m) + chosenKernels() }
+
+// chosenKernels is part of what is cached of a CPU whose best kernels are not in use.
+func chosenKernels() string {
+	if name := kernel.Chosen(); name != "" {
+		return "|" + name
+	}
+	return ""
+}
+
+// hostKey names a computer.
 func hostKey(m machine.Machine) string {
 	return strings.Join([]string{m.Name, m.Host.CPU, strconv.Itoa(m.Host.Cores) + " cores", "host"}, "|")
 }

@@ -24,6 +24,7 @@ import (
 
 	"spillway/device"
 	_ "spillway/device/cpu" // every computer has one, and measuring GPUs needs it too
+	"spillway/device/cpu/kernel"
 	"spillway/machine"
 )
 
@@ -80,7 +81,7 @@ type Rig struct {
 	Machine machine.Machine // its first devices are Devices, in the same order
 	Devices []device.Device
 	// Reason says why these devices were chosen where nobody named any: "no NVIDIA driver
-	// found". It is also among the machine's notes.
+	// found", or what kernels of the CPU were asked for: "kernels of avx2". It is also among the machine's notes.
 	Reason string
 
 	names []string // of the devices, for Reopen
@@ -211,6 +212,9 @@ func (r *Rig) openNamed(names []string) error {
 			return fmt.Errorf("device %s: %w", name, err)
 		}
 	}
+	if chosen := kernel.Chosen(); chosen != "" && r.Devices[0].Info().OnHost {
+		r.Reason = "kernels of " + chosen
+	}
 	return nil
 }
 
@@ -328,7 +332,7 @@ func (r *Rig) Close() error {
 // Forget removes what is cached of this computer's rates, so that they are measured again the
 // next time it is opened: a run was faster than they allow.
 func (r *Rig) Forget() error {
-	errs := []error{r.o.forget(hostKey(r.Machine))}
+	errs := []error{r.o.forget(ratesKey(r.Machine))}
 	for i, d := range r.Devices {
 		errs = append(errs, r.o.forget(deviceKey(d)))
 		if i < len(r.calls) {

@@ -12,6 +12,7 @@ import (
 
 	"spillway/device"
 	"spillway/device/cpu"
+	"spillway/device/cpu/kernel"
 	"spillway/machine"
 	"spillway/units"
 )
@@ -98,6 +99,7 @@ func TestSplitNames(t *testing.T) {
 		"fake:0/2,fake:0/2":        {"fake:0/2", "fake:0/2"},
 		"fake:0,fake:1,tf32":       {"fake:0,tf32", "fake:1,tf32"},
 		"fake,tf32":                {"fake:,tf32"},
+		"cpu,avx2":                 {"cpu:,avx2"},
 	} {
 		if got := splitNames(text); !slices.Equal(got, want) {
 			t.Errorf("%q is split into %q, want %q", text, got, want)
@@ -234,6 +236,38 @@ func TestSharedCPU(t *testing.T) {
 	a, b := one.Machine.Devices, two.Machine.Devices
 	if len(a) != 1 || len(b) != 2 || b[1].Name != "cpu1" || b[0].Compute.F32 != a[0].Compute.F32/2 || !b[0].Shared {
 		t.Errorf("%+v and %+v", a, b)
+	}
+}
+
+// Kernels that were asked for are shown, with the instruction sets they use, and their rates are cached by themselves.
+func TestChosenKernels(t *testing.T) {
+	plain, err := Open("cpu", quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rates := callKey(plain.Devices[0]), ratesKey(plain.Machine)
+	if err := plain.Close(); err != nil || plain.Reason != "" {
+		t.Fatal(plain.Reason, err)
+	}
+	if kernel.Name() == "portable" {
+		t.Skip("this CPU has portable kernels alone")
+	}
+	r, err := Open("cpu:portable", quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if note := "device: CPU (kernels of portable)"; r.Reason != "kernels of portable" || !slices.Contains(r.Machine.Notes, note) || len(r.Machine.Host.Features) > 0 {
+		t.Errorf("reason %q, notes %q, instruction sets %q", r.Reason, r.Machine.Notes, r.Machine.Host.Features)
+	}
+	if callKey(r.Devices[0]) == before || ratesKey(r.Machine) == rates {
+		t.Error("times of other kernels are cached under the same key")
+	}
+	if err := r.Close(); err != nil || kernel.Chosen() != "" {
+		t.Errorf("after closing, kernels of %q; %v", kernel.Chosen(), err)
+	}
+	has := []string{"avx2", "fma", "avx512f", "avx512_bf16", "amx_tile"}
+	if got := usedFeatures(has, "avx2"); !slices.Equal(got, []string{"avx2", "fma"}) {
+		t.Errorf("kernels of avx2 use %q", got)
 	}
 }
 

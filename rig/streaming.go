@@ -130,7 +130,7 @@ func (m *streaming) rates(copies, reads bool) (copied, read units.Rate, err erro
 	repeat := func(to *units.Rate, failed *error, piece func(at int64) error) {
 		both.Go(func() {
 			var bytes int64
-			for stopwatch.Since(start) < streamingSpan && *failed == nil {
+			for *failed == nil && (bytes == 0 || stopwatch.Since(start) < streamingSpan) { // once also where it began late, on a busy computer
 				*failed = piece(bytes % m.part)
 				bytes += streamingPiece
 			}

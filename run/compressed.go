@@ -131,7 +131,7 @@ func (m *Model) refusesCompression(o Options) (onCPU bool, err error) {
 	case d.Precision != dtype.BF16:
 		return refuse("%s is computed in %v: weights in bf16 are compressed", m.Name, d.Precision)
 	case onCPU && len(o.On) > 0 && !fast:
-		return refuse("this CPU has no AVX-512 VBMI2, with which they are read fast")
+		return refuse("this CPU has no AVX2, with which they are read fast")
 	case len(o.On) == 0 && o.CompressWeights == CompressAuto:
 		return refuse("it is not known what the CPU can do")
 	}

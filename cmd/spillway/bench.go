@@ -52,6 +52,7 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 		Example: `  spillway bench cpu
   spillway bench cpu --python ./venv/bin/python --rounds 5
   spillway bench cpu --only matmul          rows with that word only
+  spillway bench cpu --device cpu:avx2      as on a CPU without AVX-512
   spillway bench cpu --random 20 --seed 7   are forecasts true here?
   spillway bench generate                   tokens a second
   spillway bench gpu --device cuda:0 --json`,
@@ -72,7 +73,7 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 	f.StringVar(&o.Python, "python", "python3", "run the baselines with `PROGRAM`")
 	f.StringVar(&o.Baselines, "baselines", "bench/baselines", "find the programs of the baselines in `DIR`")
 	f.IntVar(&o.Rounds, "rounds", 3, "let ours and the baselines take `N` turns each")
-	f.StringVar(&o.Device, "device", "cuda:0", "of bench gpu: measure the GPU `NAME`")
+	f.StringVar(&o.Device, "device", "cuda:0", "measure the device `NAME`: cuda:1 with bench gpu; with bench cpu, cpu:avx2 for kernels of AVX2 alone,\nalso of the baselines")
 	f.StringVar(&o.Only, "only", "", "measure rows that have one of `WORDS`, separated by commas, in their names (default: all)")
 	f.StringVar(&o.Rates, "rates", "", "of bench gpu: compare with the rates in `FILE`, which bench gpu --json wrote, instead of measuring them")
 	f.StringVar(&o.Timeline, "timeline", "", "of bench gpu: write when each instruction of the last row ran to `FILE`, which Perfetto and chrome://tracing show; with --random, a folder for those of all runs, measured and forecast")
@@ -92,9 +93,11 @@ sides, since on a shared machine it is the one that was disturbed least.`,
 			return usageErrorf("--random %d; a number of runs", *random)
 		case *random == 0 && f.Changed("seed"):
 			return usageErrorf("--seed draws the runs of --random N: say how many")
-		case args[0] == "cpu" && (f.Changed("device") || f.Changed("rates") || f.Changed("timeline") && *random == 0):
-			return usageErrorf("--device, --rates and --timeline are of bench gpu; bench cpu measures the CPU")
-		case args[0] == "cpu":
+		case args[0] == "cpu" && (f.Changed("rates") || f.Changed("timeline") && *random == 0):
+			return usageErrorf("--rates and --timeline are of bench gpu; bench cpu measures the CPU")
+		case args[0] == "cpu" && f.Changed("device") && !bench.IsCPU(o.Device):
+			return usageErrorf("--device %s, and bench cpu measures the CPU: cpu:avx2 is the CPU with kernels of AVX2", o.Device)
+		case args[0] == "cpu" && !f.Changed("device"):
 			o.Device = "cpu"
 		}
 		r, err := runBench(cmd.Context(), sh, args[0], *trained, *random, *seed, o)

@@ -13,7 +13,7 @@ import (
 // where choices are compared. Elsewhere the setting is refused.
 func TestCompressWeightsFlag(t *testing.T) {
 	if !kernel.HasCompressed() {
-		t.Skip("this CPU has no AVX-512 VBMI2: weights are not compressed")
+		t.Skip("this CPU has no AVX2: weights are not compressed")
 	}
 	model := filepath.Join(t.TempDir(), "m")
 	if r := command(t, "init", "small-llama", "--dtype", "bf16", "--out", model); r.code != exitOK {

@@ -34,14 +34,16 @@ NVIDIA GPUs you also see the link, temperature, power and the processes that hol
 memory.`,
 		Example: `  spillway devices                      this computer
   spillway devices --calibrate          measure all rates again, those of GPUs too
+  spillway devices --device cpu:avx2    the CPU with the kernels of one without AVX-512
   spillway devices --disk /mnt/nvme     with the disk of another folder`,
 		Args: noArguments,
 	}
 	asJSON := jsonFlag(cmd)
 	calibrate := cmd.Flags().Bool("calibrate", false, "measure all rates again, those of GPUs too, instead of using the cached ones")
+	on := cmd.Flags().String("device", "all", "list `NAME`: cpu:avx2 is the CPU with kernels of AVX2 alone, whose rates are measured by themselves\n(default: all GPUs, else the CPU)")
 	disk := cmd.Flags().String("disk", ".", "measure the disk of `DIR`, by writing and removing 256 MiB there")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		r, err := describeComputer(sh, rig.Options{Calibrate: *calibrate, Disk: *disk, MeasureDisk: true})
+		r, err := describeComputer(sh, *on, rig.Options{Calibrate: *calibrate, Disk: *disk, MeasureDisk: true})
 		if err != nil {
 			return err
 		}
@@ -65,14 +67,14 @@ type devicesReport struct {
 	GPUs        []gpuStatus `json:"gpus"`
 }
 
-// describeComputer opens all GPUs and describes this computer with them.
-func describeComputer(sh shell, o rig.Options) (r devicesReport, err error) {
+// describeComputer opens devices and describes this computer with them.
+func describeComputer(sh shell, on string, o rig.Options) (r devicesReport, err error) {
 	if o.Calibrate {
 		line := term.NewLine(sh.err)
 		defer line.Done()
 		o.Report = func(what string) { line.Print("measuring " + what) }
 	}
-	here, err := sh.open("all", o)
+	here, err := sh.open(on, o)
 	if err != nil {
 		return r, err
 	}

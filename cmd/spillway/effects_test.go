@@ -113,6 +113,7 @@ func TestIdleFlagsAreRefused(t *testing.T) {
 		{"--shard-size has no effect", []string{"export", adapter, filepath.Join(dir, "e"), "--shard-size", "1GB"}},
 		{"--shard-size has no effect", []string{"export", model, filepath.Join(dir, "e"), "--shard-size", "1GB", "--offload-folder"}},
 		{"of bench gpu", []string{"bench", "cpu", "--rates", "file"}},
+		{"cpu:avx2", []string{"bench", "cpu", "--device", "cuda:0"}},
 	} {
 		if r := command(t, c.args...); r.code == exitOK || !strings.Contains(r.err, c.says) {
 			t.Errorf("%q: exit code %d, %s; want %q", c.args, r.code, r.err, c.says)

@@ -115,7 +115,7 @@ func TestLibraryPaths(t *testing.T) {
 
 // The verb devices lists every GPU, and says why there is none.
 func TestDevicesListsGPUs(t *testing.T) {
-	r, err := describeComputer(fakeGPUs(t, 2), rig.Options{})
+	r, err := describeComputer(fakeGPUs(t, 2), "all", rig.Options{})
 	if err != nil || len(r.GPUs) != 2 || len(r.Devices) != 3 || r.GPUs[1].Total != fakeTotal {
 		t.Fatalf("%+v, %v", r.GPUs, err)
 	}
@@ -123,7 +123,7 @@ func TestDevicesListsGPUs(t *testing.T) {
 	if err := r.GPUs[0].write(&text); err != nil || !strings.Contains(text.String(), "RTX 4090") {
 		t.Errorf("%q, %v", text.String(), err)
 	}
-	none, err := describeComputer(fakeGPUs(t, 0), rig.Options{})
+	none, err := describeComputer(fakeGPUs(t, 0), "all", rig.Options{})
 	if err != nil || len(none.GPUs) != 0 || none.Devices[0].Kind != machine.CPU || !slices.Contains(none.Notes, "device: CPU (there are 0 GPUs)") {
 		t.Errorf("%+v, %v", none, err)
 	}

@@ -2,7 +2,8 @@
 // queues that are goroutines, and kernels that run on all cores.
 //
 // Open it as "cpu", or with a configuration: "cpu:threads=4,limit=8GiB". Several
-// devices may be open at once, each with memory and workers of its own.
+// devices may be open at once, each with memory and workers of its own. "cpu:avx2" computes
+// with the kernels of CPUs without AVX-512, see kernelSet.
 //
 // A kernel is prepared once and its scratch memory comes with the launch, so that nothing is
 // allocated while a program runs. Results have the same bits with any number of threads (see
@@ -14,6 +15,7 @@ package cpu
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,14 +37,17 @@ const unknownMemory = 1 << 46
 
 type driver struct{}
 
-// Open reads the configuration: threads=N, limit=SIZE and link=RATE, separated by
+// Open reads the configuration: threads=N, limit=SIZE, link=RATE and the name of a set of kernels, separated by
 // commas.
 func (driver) Open(config string, _ device.Options) (device.Device, error) {
 	o, err := parse(config)
 	if err != nil {
 		return nil, fmt.Errorf("configuration %q of the cpu: %w", config, err)
 	}
-	return Open(o), nil
+	if err := kernels.join(o.Kernels); err != nil {
+		return nil, fmt.Errorf("configuration %q of the cpu: %w", config, err)
+	}
+	return open(o), nil
 }
 
 // Options of a device. The zero value means all cores and all memory.
@@ -52,11 +57,23 @@ type Options struct {
 	// Link slows every copy down to this rate, as between a GPU and its host; 0 for
 	// none. Queues are slowed each by itself: both directions run at once.
 	Link units.Rate
+	// Kernels names the set of kernels that was asked for, see kernel.Paths; "" for the best of this CPU. Only devices that are
+	// opened by name ask for one.
+	Kernels string
 }
 
 func parse(config string) (o Options, err error) {
 	for _, part := range strings.FieldsFunc(config, func(r rune) bool { return r == ',' }) {
-		key, value, _ := strings.Cut(part, "=")
+		key, value, assigned := strings.Cut(part, "=")
+		switch {
+		case slices.Contains(kernel.PathNames, part) && (o.Kernels == "" || o.Kernels == part):
+			o.Kernels = part
+			continue
+		case slices.Contains(kernel.PathNames, part):
+			return o, fmt.Errorf("kernels of %s and of %s; name one of them", o.Kernels, part)
+		case !assigned:
+			return o, unknownOption(part)
+		}
 		switch key {
 		case "threads":
 			if o.Threads, err = strconv.Atoi(value); err != nil || o.Threads < 1 {
@@ -73,10 +90,14 @@ func parse(config string) (o Options, err error) {
 				return o, err
 			}
 		default:
-			return o, fmt.Errorf("unknown key %q; known are threads, limit and link", key)
+			return o, unknownOption(key)
 		}
 	}
 	return o, nil
+}
+
+func unknownOption(name string) error {
+	return fmt.Errorf("unknown option %q; known are threads=N, limit=SIZE, link=RATE and the kernels %s", name, strings.Join(kernel.PathNames, ", "))
 }
 
 // Device is the CPU and a share of its memory.
@@ -92,8 +113,13 @@ type Device struct {
 	queues map[*queue]bool
 }
 
-// Open opens a device.
+// Open opens a device that computes with the kernels in use.
 func Open(o Options) *Device {
+	kernels.count()
+	return open(o)
+}
+
+func open(o Options) *Device {
 	if o.Threads == 0 {
 		o.Threads = cores.Count()
 	}
@@ -137,6 +163,9 @@ func (d *Device) Close() error {
 		q.End()
 	}
 	d.pool.Close()
+	if live != nil { // closed once
+		kernels.leave()
+	}
 	var errs []error
 	kinds := map[bool]string{false: "device", true: "host"}
 	for m := range live {

@@ -23,13 +23,18 @@ type compressedAt struct {
 // compressed is how compressed weights are decoded and multiplied.
 type compressed struct {
 	fast bool // not in plain Go
-	// words decodes groups to words, see pairs: dst[p*step+j], p < 2·groups, j < 32; numbers to p < 4·groups.
-	words, numbers func(dst *float32, step, groups int, w compressedAt)
+	// most is up to how many rows columns are decoded again for the next ones.
+	most int
+	// words decodes groups to words, see pairs: dst[p*step+j] for columns j < 16 of those that lie together, and
+	// dst[half+p*step+j-16] for the others, p < 2·groups; numbers to p < 4·groups.
+	words, numbers decodeFunc
 	// pairs multiply words, singles numbers; by how many rows. They may be nil.
 	pairs, singles [compressedRows + 1]compressedFunc
 	// first multiplies the first compressedRows of more rows by words, and decodes them too, as words does, with a step of 32; nil for no.
 	first func(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int, words *float32)
 }
+
+type decodeFunc func(dst *float32, step, half, groups int, w compressedAt)
 
 // A compressedFunc multiplies rows of A by the 32 columns that lie together, in words or numbers:
 //
@@ -38,12 +43,8 @@ type compressed struct {
 // The sum is complete before add, which may be nil, comes to it.
 type compressedFunc func(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
 
-// compressedRows is how many rows are multiplied at once at most, compressedM up to how many rows compressed columns are
-// decoded again for the next ones.
-const (
-	compressedRows = 8
-	compressedM    = 16
-)
+// compressedRows is how many rows are multiplied at once at most.
+const compressedRows = 8
 
 // HasCompressed says whether this CPU multiplies compressed weights fast.
 func HasCompressed() bool { return active.compressed.fast }
@@ -59,7 +60,7 @@ func (m *Matrix) compressedFrom(col, p0 int) compressedAt {
 
 // multiplyCompressed multiplies all rows by columns that lie together, by so many groups of a slab at p0. It is false where no function does.
 func (g *Gemm) multiplyCompressed(functions *[compressedRows + 1]compressedFunc, col, p0, groups int, from compressedAt) bool {
-	if g.M > compressedM || functions[1] == nil {
+	if g.M > g.path.compressed.most || functions[1] == nil {
 		return false
 	}
 	for i := 0; i < g.M; {
@@ -87,33 +88,38 @@ func (g *Gemm) compressedScratch() int {
 
 // packCompressed fills panels of columns, as words or as numbers; p0 and kc count elements.
 func (m *Matrix) packCompressed(r *routines, panels []float32, step, first, n, p0, kc int, words bool) {
-	const together = quant.HalfRows
+	const together, half = quant.HalfRows, quant.HalfRows / 2
 	decode, rows := r.compressed.numbers, kc
 	if words {
 		decode, rows = r.compressed.words, kc/2
 	}
 	for i := 0; i < n; {
-		col := first + i
-		width := min(together-col%together, step-i%step, n-i)
-		panel, from := &panels[i/step*step*rows+i%step], m.compressedFrom(col, p0)
-		if width == together {
-			decode(panel, step, kc/4, from)
-		} else {
-			narrowCompressed(panel, step, kc/4, from, col%together, width, words)
+		col, panel := first+i, &panels[i/step*step*rows+i%step]
+		switch left := min(step-i%step, n-i); {
+		case col%together == 0 && left >= together:
+			decode(panel, step, half, kc/4, m.compressedFrom(col, p0))
+			i += together
+		case col%together == 0 && step == half && n-i >= together: // of two panels
+			decode(panel, step, half*rows, kc/4, m.compressedFrom(col, p0))
+			i += together
+		default:
+			width := min(together-col%together, left)
+			narrowCompressed(panel, step, kc/4, m.compressedFrom(col, p0), col%together, width, words)
+			i += width
 		}
-		i += width
 	}
 }
 
-// narrowCompressed decodes some of the columns that lie together.
+// narrowCompressed decodes some of the columns that lie together, plainly: at most those at the ends of a block.
 func narrowCompressed(dst *float32, step, groups int, w compressedAt, first, width int, words bool) {
+	const half = quant.HalfRows / 2
 	var group [4 * quant.HalfRows]float32
 	for ; groups > 0; groups-- {
 		rows := 2
 		if words {
-			w = decodeWords(&group[0], quant.HalfRows, 1, w)
+			w = decodeWords(&group[0], quant.HalfRows, half, 1, w)
 		} else {
-			w, rows = decodeNumbers(&group[0], quant.HalfRows, 1, w), 4
+			w, rows = decodeNumbers(&group[0], quant.HalfRows, half, 1, w), 4
 		}
 		for p := range rows {
 			copy(unsafe.Slice(dst, width), group[p*quant.HalfRows+first:])
@@ -126,13 +132,19 @@ func narrowCompressed(dst *float32, step, groups int, w compressedAt, first, wid
 
 func portableCompressed() compressed {
 	return compressed{
-		words:   func(dst *float32, step, groups int, w compressedAt) { decodeWords(dst, step, groups, w) },
-		numbers: func(dst *float32, step, groups int, w compressedAt) { decodeNumbers(dst, step, groups, w) },
+		words:   func(dst *float32, step, half, groups int, w compressedAt) { decodeWords(dst, step, half, groups, w) },
+		numbers: func(dst *float32, step, half, groups int, w compressedAt) { decodeNumbers(dst, step, half, groups, w) },
 	}
 }
 
+// placed is where row p of column j goes, see decodeFunc.
+func placed(p, j, step, half int) int {
+	const width = quant.HalfRows / 2
+	return p*step + j/width*half + j%width
+}
+
 // decodeWords decodes groups, and says where the next ones are.
-func decodeWords(dst *float32, step, groups int, w compressedAt) compressedAt {
+func decodeWords(dst *float32, step, half, groups int, w compressedAt) compressedAt {
 	const places = 2 * quant.HalfRows // of a pair of K
 	table := unsafe.Slice(w.table, quant.CompressedCode+1)
 	for range groups {
@@ -155,7 +167,7 @@ func decodeWords(dst *float32, step, groups int, w compressedAt) compressedAt {
 				w.escapes = (*byte)(unsafe.Add(unsafe.Pointer(w.escapes), next))
 			}
 			for j := range quant.HalfRows {
-				*at(dst, pair*step+j) = math.Float32frombits(binary.LittleEndian.Uint32(halves[2*quant.CompressedPlace(j, 1):]))
+				*at(dst, placed(pair, j, step, half)) = math.Float32frombits(binary.LittleEndian.Uint32(halves[2*quant.CompressedPlace(j, 1):]))
 			}
 		}
 		dst = at(dst, 2*step)
@@ -165,14 +177,14 @@ func decodeWords(dst *float32, step, groups int, w compressedAt) compressedAt {
 }
 
 // decodeNumbers is decodeWords to f32: the first element of a word is its upper half.
-func decodeNumbers(dst *float32, step, groups int, w compressedAt) compressedAt {
+func decodeNumbers(dst *float32, step, half, groups int, w compressedAt) compressedAt {
 	var words [2 * quant.HalfRows]float32
 	for range groups {
-		w = decodeWords(&words[0], quant.HalfRows, 1, w)
+		w = decodeWords(&words[0], quant.HalfRows, quant.HalfRows/2, 1, w)
 		for i, word := range words {
 			p, j, bits := i/quant.HalfRows*2, i%quant.HalfRows, math.Float32bits(word)
-			*at(dst, p*step+j) = math.Float32frombits(bits & 0xffff0000)
-			*at(dst, (p+1)*step+j) = math.Float32frombits(bits << 16)
+			*at(dst, placed(p, j, step, half)) = math.Float32frombits(bits & 0xffff0000)
+			*at(dst, placed(p+1, j, step, half)) = math.Float32frombits(bits << 16)
 		}
 		dst = at(dst, 4*step)
 	}

@@ -11,16 +11,20 @@ func compressedSingles1AVX512(groups int, w compressedAt, a *float32, aStep int,
 func compressedSingles2AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
 func compressedSingles4AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
 func compressedSingles8AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
-func compressedWordsAVX512(dst *float32, step, groups int, w compressedAt)
-func compressedNumbersAVX512(dst *float32, step, groups int, w compressedAt)
+func compressedSingles1AVX2(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
+func compressedSingles2AVX2(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
+func compressedWordsAVX2(dst *float32, step, half, groups int, w compressedAt)
+func compressedNumbersAVX2(dst *float32, step, half, groups int, w compressedAt)
+func compressedWordsAVX512(dst *float32, step, half, groups int, w compressedAt)
+func compressedNumbersAVX512(dst *float32, step, half, groups int, w compressedAt)
 
 // compressedAVX512 is the fast way of CPUs that have AVX-512 VBMI2 next to what the path needs.
 func compressedAVX512() compressed {
 	if !cpu.X86.HasAVX512VBMI2 {
-		return portableCompressed()
+		return compressedAVX2()
 	}
 	c := compressed{
-		fast: true, words: compressedWordsAVX512, numbers: compressedNumbersAVX512,
+		fast: true, most: 16, words: compressedWordsAVX512, numbers: compressedNumbersAVX512,
 		singles: [compressedRows + 1]compressedFunc{1: compressedSingles1AVX512, 2: compressedSingles2AVX512, 4: compressedSingles4AVX512, 8: compressedSingles8AVX512},
 	}
 	if cpu.X86.HasAVX512BF16 {
@@ -28,4 +32,13 @@ func compressedAVX512() compressed {
 		c.first = compressedFirst8AVX512
 	}
 	return c
+}
+
+// compressedAVX2 has 16 registers, which hold the sums of two rows. For more of them columns are decoded again, from the first-level cache:
+// that takes half as long as words that are written and read.
+func compressedAVX2() compressed {
+	return compressed{
+		fast: true, most: interleavedM, words: compressedWordsAVX2, numbers: compressedNumbersAVX2,
+		singles: [compressedRows + 1]compressedFunc{1: compressedSingles1AVX2, 2: compressedSingles2AVX2},
+	}
 }

@@ -158,11 +158,12 @@ put: \
 #define DECODE(PUT) \
 	MOVQ dst+0(FP), DI; \
 	MOVQ step+8(FP), R10; SHLQ $2, R10; \
-	MOVQ groups+16(FP), CX; \
-	MOVQ w_codes+24(FP), BX; \
-	MOVQ w_table+32(FP), AX; VBROADCASTI32X4 (AX), Z16; \
-	MOVQ w_escapes+40(FP), R12; \
-	MOVQ w_last+48(FP), R13; \
+	MOVQ half+16(FP), R11; SHLQ $2, R11; \
+	MOVQ groups+24(FP), CX; \
+	MOVQ w_codes+32(FP), BX; \
+	MOVQ w_table+40(FP), AX; VBROADCASTI32X4 (AX), Z16; \
+	MOVQ w_escapes+48(FP), R12; \
+	MOVQ w_last+56(FP), R13; \
 	CONSTANTS; \
 group: \
 	WORDS(escaped, whole); \
@@ -173,8 +174,9 @@ group: \
 	RET; \
 	ESCAPED(escaped, whole)
 
-#define PUTWORDS PUT2(Z24, Z25); PUT2(Z26, Z27)
-#define PUTNUMBERS WIDENED; PUT2(Z28, Z29); PUT2(Z24, Z25); PUT2(Z30, Z31); PUT2(Z26, Z27)
+#define PUTHALVES(c, d) VMOVUPS c, (DI); VMOVUPS d, (DI)(R11*1); ADDQ R10, DI
+#define PUTWORDS PUTHALVES(Z24, Z25); PUTHALVES(Z26, Z27)
+#define PUTNUMBERS WIDENED; PUTHALVES(Z28, Z29); PUTHALVES(Z24, Z25); PUTHALVES(Z30, Z31); PUTHALVES(Z26, Z27)
 
 // func compressedPairs1AVX512(groups int, w compressedAt, a *float32, aStep int, c *float32, cStep int, add *float32, addStep int)
 TEXT ·compressedPairs1AVX512(SB), NOSPLIT, $0-88
@@ -212,10 +214,10 @@ TEXT ·compressedSingles4AVX512(SB), NOSPLIT, $0-88
 TEXT ·compressedSingles8AVX512(SB), NOSPLIT, $0-88
 	MULTIPLY(ZEROS8, SINGLEROWS8, ADDS8, PUTS8)
 
-// func compressedWordsAVX512(dst *float32, step, groups int, w compressedAt)
-TEXT ·compressedWordsAVX512(SB), NOSPLIT, $0-56
+// func compressedWordsAVX512(dst *float32, step, half, groups int, w compressedAt)
+TEXT ·compressedWordsAVX512(SB), NOSPLIT, $0-64
 	DECODE(PUTWORDS)
 
-// func compressedNumbersAVX512(dst *float32, step, groups int, w compressedAt)
-TEXT ·compressedNumbersAVX512(SB), NOSPLIT, $0-56
+// func compressedNumbersAVX512(dst *float32, step, half, groups int, w compressedAt)
+TEXT ·compressedNumbersAVX512(SB), NOSPLIT, $0-64
 	DECODE(PUTNUMBERS)

@@ -129,12 +129,13 @@ func TestCompressedStorageIsDecodedAsByItsCodec(t *testing.T) {
 			}
 			for _, col := range []int{0, 32} {
 				for _, p0 := range []int{0, 8, 32, 88} {
-					words, numbers := make([]float32, (k-p0)/2*40), make([]float32, (k-p0)*40)
-					active.compressed.words(&words[0], 40, (k-p0)/4, m.compressedFrom(col, p0))
-					active.compressed.numbers(&numbers[0], 40, (k-p0)/4, m.compressedFrom(col, p0))
+					half := 16 + (k-p0)*40*(round%3) // next to each other, or in panels
+					words, numbers := make([]float32, (k-p0)/2*40+half), make([]float32, (k-p0)*40+half)
+					active.compressed.words(&words[0], 40, half, (k-p0)/4, m.compressedFrom(col, p0))
+					active.compressed.numbers(&numbers[0], 40, half, (k-p0)/4, m.compressedFrom(col, p0))
 					plain, want := make([]float32, len(words)), make([]float32, len(numbers))
-					decodeWords(&plain[0], 40, (k-p0)/4, m.compressedFrom(col, p0))
-					decodeNumbers(&want[0], 40, (k-p0)/4, m.compressedFrom(col, p0))
+					decodeWords(&plain[0], 40, half, (k-p0)/4, m.compressedFrom(col, p0))
+					decodeNumbers(&want[0], 40, half, (k-p0)/4, m.compressedFrom(col, p0))
 					if !slices.EqualFunc(words, plain, everyBit) || !slices.EqualFunc(numbers, want, everyBit) {
 						t.Fatalf("columns from %d on, from %d of K on, are decoded otherwise than plainly", col, p0)
 					}
@@ -154,7 +155,7 @@ func TestPlainDecodingIsThatOfTheCodec(t *testing.T) {
 	for col := 0; col < n; col += quant.HalfRows {
 		for p0 := 0; p0 < k; p0 += 8 {
 			numbers := make([]float32, (k-p0)*quant.HalfRows)
-			decodeNumbers(&numbers[0], quant.HalfRows, (k-p0)/4, m.compressedFrom(col, p0))
+			decodeNumbers(&numbers[0], quant.HalfRows, quant.HalfRows/2, (k-p0)/4, m.compressedFrom(col, p0))
 			for i, f := range numbers {
 				if want := dtype.FromBF16(codes[(col+i%quant.HalfRows)*k+p0+i/quant.HalfRows]); !everyBit(f, want) {
 					t.Fatalf("element %d of column %d is %v, want %v", p0+i/quant.HalfRows, col+i%quant.HalfRows, f, want)

@@ -24,7 +24,7 @@ func (g *Gemm) isDots() bool {
 
 // HasDots says whether there is this way for a matmul of so many rows and elements with a weight in bf16.
 func HasDots(m, k int, transA, transB bool) bool {
-	return hasDots && m <= dotsM && k%dotsK == 0 && transB && !transA
+	return active.dots && m <= dotsM && k%dotsK == 0 && transB && !transA
 }
 
 // shares cuts the columns, dotsRows as one.

@@ -1,19 +1,14 @@
 package kernel
 
-import "golang.org/x/sys/cpu"
-
 func dotsBF16AVX2(rows, k int, a *float32, b *uint16, bStep int, sums *float32, ahead int)
 func dotsBF16FourAVX2(rows, k int, a *float32, aStep int, b *uint16, bStep int, sums *float32, sumStep, ahead int)
 func dotsBF16AVX512(rows, k int, a *float32, b *uint16, bStep int, sums *float32, ahead int)
 func dotsBF16FourAVX512(rows, k int, a *float32, aStep int, b *uint16, bStep int, sums *float32, sumStep, ahead int)
 
-// hasDots says whether this CPU has a fast way.
-var hasDots = cpu.X86.HasAVX2 && cpu.X86.HasFMA
-
 // bf16Dots multiplies a vector by rows of a weight, bStep elements apart, and gives a sum for each. It fetches
 // memory so many bytes ahead. K is a multiple of dotsK.
 func bf16Dots(rows, k int, a *float32, b *uint16, bStep int, sums *float32, ahead int) {
-	if wideDots {
+	if active.wideDots {
 		dotsBF16AVX512(rows, k, a, b, bStep, sums, ahead)
 		return
 	}
@@ -22,7 +17,7 @@ func bf16Dots(rows, k int, a *float32, b *uint16, bStep int, sums *float32, ahea
 
 // bf16FourDots is the same of four vectors, aStep elements apart; sums of each are sumStep apart.
 func bf16FourDots(rows, k int, a *float32, aStep int, b *uint16, bStep int, sums *float32, sumStep, ahead int) {
-	if wideDots {
+	if active.wideDots {
 		dotsBF16FourAVX512(rows, k, a, aStep, b, bStep, sums, sumStep, ahead)
 		return
 	}

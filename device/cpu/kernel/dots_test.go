@@ -11,12 +11,7 @@ import (
 // Sums in any order are as near to exact ones as sums in order, and a row has the same bits whatever rows
 // are computed with it and however many workers there are.
 func TestDots(t *testing.T) {
-	t.Run("narrow", func(t *testing.T) {
-		defer func(was bool) { wideDots = was }(wideDots)
-		wideDots = false
-		testDots(t)
-	})
-	testDots(t)
+	eachPath(t, testDots)
 }
 
 func testDots(t *testing.T) {
@@ -38,7 +33,7 @@ func testDots(t *testing.T) {
 				product := func(from, m int) []float32 {
 					g := &Gemm{M: m, N: c.n, K: c.k, CStep: c.n, A: Matrix{Data: a[from*c.k:], Step: c.k}, B: Matrix{Codes: codes, Type: dtype.BF16, Step: c.k, Transposed: true},
 						C: make([]float32, m*c.n), AnyOrder: true}
-					if hasDots && !g.isDots() {
+					if active.dots && !g.isDots() {
 						t.Fatal("it is computed otherwise")
 					}
 					switch add {

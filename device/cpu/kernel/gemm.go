@@ -87,7 +87,7 @@ func (g *Gemm) Workspace(workers int) int {
 	case g.isInterleavedPairs():
 		return workers * g.compressedScratch()
 	case g.isInterleaved():
-		return workers * (interleavedScratch + g.compressedScratch())
+		return workers * g.interleavedScratch()
 	case g.isStreamed():
 		return workers * g.streamedScratch()
 	case g.isSkinny():

@@ -19,15 +19,32 @@ type interleaved struct{ *Gemm }
 // k is a multiple of 8.
 type interleavedFunc func(k int, a *float32, aStep int, b *uint16, sums *float32)
 
-// interleavedM is up to how many rows a matmul is computed this way.
+// interleavedM is up to how many rows a matmul is computed this way with weights as they are read. More rows are multiplied by numbers,
+// where a path widens all columns that lie together at once.
 const interleavedM = 12
 
-// interleavedScratch is what one worker needs: the sums of some rows.
-const interleavedScratch = maxStreamRows * quant.HalfRows
+// interleavedSums is what one worker needs for the sums of some rows.
+const interleavedSums = maxStreamRows * quant.HalfRows
 
 // isInterleaved says that a matmul is computed this way.
 func (g *Gemm) isInterleaved() bool {
-	return g.M <= interleavedM && g.B.Interleaved && !g.B.words && g.K%8 == 0 && !g.A.Transposed
+	if !g.B.Interleaved || g.B.words || g.K%8 != 0 || g.A.Transposed || g.A.Patches != nil {
+		return false
+	}
+	return g.M <= interleavedM || g.widensTogether()
+}
+
+// widensTogether says that there are so many rows that it pays to widen a slab of columns that lie together first.
+func (g *Gemm) widensTogether() bool {
+	return g.M > interleavedM && g.M <= skinnyM && active.half(g.B.Type).together != nil
+}
+
+// interleavedScratch is what one worker needs: the sums of some rows and words, or the numbers of a slab.
+func (g *Gemm) interleavedScratch() int {
+	if g.widensTogether() {
+		return g.depth() * quant.HalfRows
+	}
+	return interleavedSums + g.compressedScratch()
 }
 
 // shares cuts the columns, those that lie together as one.
@@ -36,25 +53,28 @@ func (g interleaved) shares() shares { return shares{g.N / quant.HalfRows, len(g
 // Run computes a piece.
 func (g interleaved) Run(worker, piece int) {
 	first, n := g.shares().piece(piece)
-	depth, size := g.depth(), interleavedScratch+g.compressedScratch()
+	depth, size, multiply := g.depth(), g.interleavedScratch(), g.multiply
+	if g.widensTogether() {
+		multiply = g.multiplyNumbers
+	}
 	scratch := g.Work[worker*size:][:size]
 	for col := first * quant.HalfRows; col < (first+n)*quant.HalfRows; col += quant.HalfRows {
 		for p0 := 0; p0 < g.K; p0 += depth {
-			g.multiply(col, p0, min(depth, g.K-p0), scratch)
+			multiply(col, p0, min(depth, g.K-p0), scratch)
 		}
 	}
 }
 
 // multiply adds a slab of K to columns that lie together, in all rows.
 func (g interleaved) multiply(col, p0, kc int, scratch []float32) {
-	functions, sums, b := &g.path.half(g.B.Type).interleaved, scratch[:interleavedScratch], (*uint16)(nil)
+	functions, sums, b := &g.path.half(g.B.Type).interleaved, scratch[:interleavedSums], (*uint16)(nil)
 	if g.B.isCompressed() {
 		from := g.B.compressedFrom(col, p0)
 		if g.multiplyCompressed(&g.path.compressed.singles, col, p0, kc/4, from) {
 			return
 		}
-		words := &scratch[interleavedScratch]
-		g.path.compressed.words(words, quant.HalfRows, kc/4, from)
+		words := &scratch[interleavedSums]
+		g.path.compressed.words(words, quant.HalfRows, quant.HalfRows/2, kc/4, from)
 		b = (*uint16)(unsafe.Pointer(words))
 	} else {
 		b = &g.B.Codes[col*g.B.Step+quant.HalfRows*p0]
@@ -69,6 +89,21 @@ func (g interleaved) multiply(col, p0, kc int, scratch []float32) {
 			g.store(p0, i+row, col, sums[row*quant.HalfRows:][:quant.HalfRows])
 		}
 		i += h
+	}
+}
+
+// multiplyNumbers does so by numbers, to which it widens the slab: in panels as tiles read them.
+func (g interleaved) multiplyNumbers(col, p0, kc int, panels []float32) {
+	const width = quant.HalfRows / 2
+	r := g.path
+	if g.B.isCompressed() {
+		r.compressed.numbers(&panels[0], width, width*kc, kc/4, g.B.compressedFrom(col, p0))
+	} else {
+		r.half(g.B.Type).together(&panels[0], width, width*kc, &g.B.Codes[col*g.B.Step+quant.HalfRows*p0], kc)
+	}
+	for j := 0; j < quant.HalfRows; j += width {
+		add, addStep := g.addend(p0, 0, col+j)
+		r.tiles(&r.tileRows, g.M, g.A.Step, kc, &g.A.Data[p0], g.A.Step, &panels[j*kc], width, &g.C[col+j], g.CStep, width, add, addStep, fetch{})
 	}
 }
 

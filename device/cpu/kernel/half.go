@@ -20,6 +20,9 @@ type half struct {
 	// The same for interleaved weights: see interleavedFunc, and widening eight columns.
 	interleaved  [maxStreamRows + 1]interleavedFunc
 	deinterleave func(dst *float32, step int, src *uint16, k int)
+	// together widens all columns that lie together, to dst[p*step+j] the first sixteen, and to dst[half+p*step+j-16] the others; k is
+	// a multiple of 8. Where it is not nil, up to skinnyM rows are multiplied by such numbers.
+	together func(dst *float32, step, half int, src *uint16, k int)
 }
 
 // A packHalfFunc is a packTransposeFunc that widens.

@@ -20,6 +20,9 @@ func interleaved4F16AVX2(k int, a *float32, aStep int, b *uint16, sums *float32)
 func deinterleaveBF16AVX2(dst *float32, step int, src *uint16, k int)
 func deinterleaveF16AVX2(dst *float32, step int, src *uint16, k int)
 
+func togetherBF16AVX2(dst *float32, step, half int, src *uint16, k int)
+func togetherF16AVX2(dst *float32, step, half int, src *uint16, k int)
+
 func bf16AVX2() half {
 	h := half{of: dtype.BF16, width: 8, streams: [maxStreamRows + 1]streamsFunc{1: streams1BF16AVX2, 2: streams2BF16AVX2}}
 	h.interleaved = [maxStreamRows + 1]interleavedFunc{1: interleaved1BF16AVX2, 2: interleaved2BF16AVX2, 4: interleaved4BF16AVX2}

@@ -92,6 +92,31 @@ done: \
 	VZEROUPPER; \
 	RET
 
+// The same of all 32 columns, those from the sixteenth on R11 bytes behind the others.
+#define WIDEN4(WIDEN, p) \
+	PREFETCHT0 512(DI); PREFETCHT0 512(DI)(R12*1); PREFETCHT0 512(R8); PREFETCHT0 512(R8)(R12*1); \
+	WIDEN(p, 0); VMOVUPS Y8, (DI); VMOVUPS Y9, (DI)(R12*1); WIDEN(p, 1); VMOVUPS Y8, 32(DI); VMOVUPS Y9, 32(DI)(R12*1); \
+	WIDEN(p, 2); VMOVUPS Y8, (R8); VMOVUPS Y9, (R8)(R12*1); WIDEN(p, 3); VMOVUPS Y8, 32(R8); VMOVUPS Y9, 32(R8)(R12*1); \
+	LEAQ (DI)(R12*2), DI; LEAQ (R8)(R12*2), R8
+#define WIDENTOGETHER(WIDEN) \
+	MOVQ dst+0(FP), DI; \
+	MOVQ step+8(FP), R12; SHLQ $2, R12; \
+	MOVQ half+16(FP), R8; LEAQ (DI)(R8*4), R8; \
+	MOVQ src+24(FP), SI; \
+	MOVQ k+32(FP), CX; \
+	VPBROADCASTD upper<>(SB), Y15; \
+	SHRQ $3, CX; \
+	JZ done; \
+eight: \
+	LATER8; \
+	WIDEN4(WIDEN, 0); WIDEN4(WIDEN, 1); WIDEN4(WIDEN, 2); WIDEN4(WIDEN, 3); \
+	ADDQ $512, SI; \
+	DECQ CX; \
+	JNZ eight; \
+done: \
+	VZEROUPPER; \
+	RET
+
 // func interleaved1BF16AVX2(k int, a *float32, aStep int, b *uint16, sums *float32)
 TEXT ·interleaved1BF16AVX2(SB), NOSPLIT, $0-40
 	INTERLEAVED(INPUT1, PAIR1, WIDEN_BF16)
@@ -134,3 +159,12 @@ TEXT ·deinterleaveBF16AVX2(SB), NOSPLIT, $0-32
 // func deinterleaveF16AVX2(dst *float32, step int, src *uint16, k int)
 TEXT ·deinterleaveF16AVX2(SB), NOSPLIT, $0-32
 	DEINTERLEAVE(WIDEN_F16)
+
+// func togetherBF16AVX2(dst *float32, step, half int, src *uint16, k int)
+// k is a multiple of 8.
+TEXT ·togetherBF16AVX2(SB), NOSPLIT, $0-40
+	WIDENTOGETHER(WIDEN_BF16)
+
+// func togetherF16AVX2(dst *float32, step, half int, src *uint16, k int)
+TEXT ·togetherF16AVX2(SB), NOSPLIT, $0-40
+	WIDENTOGETHER(WIDEN_F16)

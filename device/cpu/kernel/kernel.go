@@ -113,6 +113,10 @@ type routines struct {
 
 	sgdBare func(w, g []float32, s sgdScalars)
 
+	// dots says that there are matmuls whose sums are in any order, see dots.go, and wideDots that those have sixteen lanes: of
+	// eight they need more arithmetic for a byte than memory gives all cores of a large CPU.
+	dots, wideDots bool
+
 	fourBit func(dst []float32, codes []byte, absmax []float32, code *quant.FourBit) // of whole blocks
 	// fromDynamic takes a multiple of lanesMost.
 	fromDynamic func(dst []float32, codes []byte, absmax float32, code *quant.Dynamic)
@@ -134,6 +138,9 @@ var active = best()
 // Name says which path is in use: "avx512", "avx2" or "portable".
 func Name() string { return active.name }
 
+// PathNames are the names of all paths, on whatever CPU, slowest first.
+var PathNames = []string{"portable", "avx2", "avx512"}
+
 // Paths lists what Choose takes on this CPU, slowest first.
 func Paths() (names []string) {
 	for _, r := range available() {
@@ -152,6 +159,14 @@ func Choose(name string) (before string, err error) {
 		}
 	}
 	return "", fmt.Errorf("no path %q on this CPU; there are %v", name, Paths())
+}
+
+// Chosen is the name of the path in use where that is not the best one of this CPU, and "" where it is.
+func Chosen() string {
+	if active.name == best().name {
+		return ""
+	}
+	return active.name
 }
 
 func best() *routines {

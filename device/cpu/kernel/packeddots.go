@@ -23,16 +23,12 @@ type PackedDots struct {
 // PackedDotsM is up to how many rows are computed this way.
 const PackedDotsM = 4
 
-// wideDots says whether dots have sixteen lanes: those of eight need more arithmetic for a byte than memory
-// gives all cores of a large CPU.
-var wideDots = hasWideDots()
-
 // one127th is what the codes of LLM.int8 are multiples of.
 const one127th = 7.874015718698502e-3
 
 // HasPackedDots says whether weights of a type and of so many columns are multiplied this way here.
 func HasPackedDots(t dtype.Type, k int) bool {
-	if !hasDots {
+	if !active.dots {
 		return false
 	}
 	switch t {

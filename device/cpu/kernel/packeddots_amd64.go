@@ -1,7 +1,5 @@
 package kernel
 
-import "golang.org/x/sys/cpu"
-
 func dotQ4KAVX2(blocks int, x, sums32 *float32, b *byte) float32
 func dotQ6KAVX2(blocks int, x *float32, b *byte) float32
 func dotFourBitAVX2(blocks int, x *float32, codes *byte, scales, values *float32) float32
@@ -9,14 +7,9 @@ func dotI8AVX2(k int, x *float32, codes *byte) float32
 func dotQ4KAVX512(blocks int, x, sums32 *float32, b *byte) float32
 func dotQ6KAVX512(blocks int, x *float32, b *byte) float32
 
-// hasWideDots says whether this CPU has dots of sixteen lanes.
-func hasWideDots() bool {
-	return cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL
-}
-
 // dotQ4K multiplies blocks of Q4_K by x, whose sums of 32 are given.
 func dotQ4K(x, sums32 []float32, b []byte) float32 {
-	if wideDots {
+	if active.wideDots {
 		return dotQ4KAVX512(len(x)/256, &x[0], &sums32[0], &b[0])
 	}
 	return dotQ4KAVX2(len(x)/256, &x[0], &sums32[0], &b[0])
@@ -24,7 +17,7 @@ func dotQ4K(x, sums32 []float32, b []byte) float32 {
 
 // dotQ6K multiplies blocks of Q6_K.
 func dotQ6K(x []float32, b []byte) float32 {
-	if wideDots {
+	if active.wideDots {
 		return dotQ6KAVX512(len(x)/256, &x[0], &b[0])
 	}
 	return dotQ6KAVX2(len(x)/256, &x[0], &b[0])

@@ -2,8 +2,6 @@
 
 package kernel
 
-func hasWideDots() bool { return false }
-
 func dotQ4K(x, sums32 []float32, b []byte) float32                                        { return 0 }
 func dotQ6K(x []float32, b []byte) float32                                                { return 0 }
 func dotFourBit(x []float32, codes []byte, scales []float32, values *[16]float32) float32 { return 0 }

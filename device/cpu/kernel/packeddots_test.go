@@ -12,12 +12,7 @@ import (
 // Matmuls with weights as they are stored give what they give with decoded ones, but for rounding; a row has the same
 // bits whatever rows are computed with it.
 func TestPackedDots(t *testing.T) {
-	t.Run("narrow", func(t *testing.T) {
-		defer func(was bool) { wideDots = was }(wideDots)
-		wideDots = false
-		testPackedDots(t)
-	})
-	testPackedDots(t)
+	eachPath(t, testPackedDots)
 }
 
 func testPackedDots(t *testing.T) {

@@ -306,7 +306,7 @@ func (g interleavedPairs) multiply(worker, col, p0, kc int) {
 	}
 	words := &g.Work[worker*g.compressedScratch()]
 	if c.first == nil || g.M <= compressedRows {
-		c.words(words, quant.HalfRows, kc/2, from)
+		c.words(words, quant.HalfRows, quant.HalfRows/2, kc/2, from)
 		g.multiplyWords(words, 0, col, p0, kc)
 		return
 	}

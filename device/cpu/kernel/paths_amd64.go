@@ -51,7 +51,7 @@ func avx512() *routines {
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX512, columnExpAVX512, columnGradAVX512
 	r.drop, r.dropLine, r.roundStates, r.roundWeights = dropAVX512, dropLineAVX2, roundStatesAVX512, roundWeightsAVX512
 	r.touch, r.adam, r.sgd, r.sgdBare, r.lion, r.rmsprop = touchAVX512, adamAVX512, sgdAVX512, sgdBareAVX512, lionAVX512, rmspropAVX512
-	r.fourBit, r.fromDynamic = fourBitAVX512, fromDynamicAVX512
+	r.fourBit, r.fromDynamic, r.dots, r.wideDots = fourBitAVX512, fromDynamicAVX512, true, true
 	return r
 }
 
@@ -65,7 +65,8 @@ func avx2() *routines {
 	r.packCopy, r.packTranspose = packCopyAVX2, packStrips(8, packTransposeAVX2)
 	r.planes[0], r.planeWeights, r.planeFill, r.winograd, r.depthwise = planesAVX2(), planeWeightsAVX2, planeFillAVX2, winogradAVX2(), depthwiseAVX2()
 	r.depthwiseWeights, r.strided, r.nonTemporal, r.largest = depthwiseWeightsAVX2(), stridedAVX2(), nonTemporalAVX2, largestAVX2
-	r.bf16, r.f16, r.packed, r.pairs, r.compressed = bf16AVX2(), f16AVX2(), packedAVX2(), portablePairs(), portableCompressed()
+	r.bf16, r.f16, r.packed, r.pairs, r.compressed = bf16AVX2(), f16AVX2(), packedAVX2(), portablePairs(), compressedAVX2()
+	r.bf16.together, r.f16.together = togetherBF16AVX2, togetherF16AVX2
 	r.activations = [funcs]activation{
 		op.ReLU:     {reluAVX2, reluTimesAVX2, reluSlopeAVX2, reluGatedAVX2},
 		op.GELU:     {geluAVX2, geluTimesAVX2, geluSlopeAVX2, geluGatedAVX2},
@@ -81,7 +82,7 @@ func avx2() *routines {
 	r.columnMax, r.columnExp, r.columnGrad = columnMaxAVX2, columnExpAVX2, columnGradAVX2
 	r.drop, r.dropLine, r.roundStates, r.roundWeights = dropGo, dropLineAVX2, roundStatesAVX2, roundWeightsAVX2
 	r.touch, r.adam, r.sgd, r.sgdBare, r.lion, r.rmsprop = touchAVX2, adamAVX2, sgdAVX2, sgdBareAVX2, lionAVX2, rmspropAVX2
-	r.fourBit, r.fromDynamic = fourBitAVX2, fromDynamicGo
+	r.fourBit, r.fromDynamic, r.dots = fourBitAVX2, fromDynamicGo, true
 	return r
 }
 
