@@ -76,7 +76,7 @@ type Gemm struct {
 const (
 	blockSize   = 128 << 10
 	slabK       = 512
-	packedSlabK = 400
+	packedSlabK = 256
 	skinnyM     = 48
 )
 
