@@ -17,8 +17,12 @@ func (v convolution) byRuns() bool {
 }
 
 // runWindows is how many windows are taken at once at most, of a line or of several, with up to runGradients elements of dy: these stay
-// in the caches for all lines of a window and all channels. runParts is into how many parts the planes are cut, which have sums of their own.
-const runWindows, runGradients, runParts = 112, 32 << 10, 16
+// in the caches for all lines of a window and all channels.
+const runWindows, runGradients = 112, 32 << 10
+
+// runParts is into how many parts planes are cut at most, which have sums of their own, and runPart how many windows each has at
+// least where there are more than two: sums of small convolutions would take more memory than what is summed.
+const runParts, runPart = 16, 2048
 
 // convRunsWeight is the gradient of weights by runs: a piece of work is a part of the planes, and the sums of all parts are then added
 // in order.
@@ -31,7 +35,7 @@ func convRunsWeight(c op.Call, v convolution, workers int) Program {
 	most := max(min(runWindows, runGradients/made), 1)
 	cuts := min((runParts+items-1)/items, (p.To[2]+most-1)/most) // of lines, where there are few
 	items *= cuts
-	parts, together := min(runParts, items), max(most/p.To[2], 1)
+	parts, together := min(runParts, items, max(int(v.B)*volume(p.To)/runPart, 2)), max(most/p.To[2], 1)
 	planes := &cleared{own: size, done: make([]bool, workers)}
 	var x, dy, dw, partial []float32
 	addLines := func(sums, plane, dy []float32, z, n, cut int) {
