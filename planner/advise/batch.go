@@ -46,8 +46,8 @@ func (r Request) PlanBatch(b Batch) (p *plan.Plan, m *spec.Model, notices []stri
 const enough = 0.999
 
 // within is how many times as long as the best plan so far others may take that a search of another number of micro-batches begins
-// with: small changes seldom save more.
-const within = 1.15
+// with: small changes seldom save more than a third.
+const within = 1.5
 
 // mostTried is how many micro-batches a change may have that is tried where nothing fits: plans
 // of more are long.
