@@ -42,12 +42,13 @@ func onlyLinears(net nn.Model) (list []*nn.Param, err error) {
 	return slices.DeleteFunc(slices.Compact(list), func(p *nn.Param) bool { return others[p] }), err
 }
 
-// interleaveLinears has linear weights that are held in the type that is computed in held with
-// rows interleaved, where their shape allows that.
-func interleaveLinears(net nn.Model, precision dtype.Type) error {
+// interleaveLinears has linear weights held with rows interleaved, where their shape allows that: those that are held in the type that
+// is computed in, and quantized ones that no folder has, which are made as they are held.
+func interleaveLinears(net nn.Model, precision dtype.Type, made bool) error {
 	linears, err := onlyLinears(net)
 	for _, p := range linears {
-		if kind, fits := quant.Interleaved(precision, p.Shape.Rows(), p.Shape.Last()); fits && p.Storage == dtype.Invalid {
+		held := cmp.Or(p.Storage, precision)
+		if kind, fits := quant.Interleaved(held, p.Shape.Rows(), p.Shape.Last()); fits && (p.Storage == dtype.Invalid || made) {
 			p.Storage, p.Frozen = kind, true
 		}
 	}

@@ -214,7 +214,7 @@ func (m *Model) network(o Options) (nn.Model, error) {
 		}
 	}
 	if o.interleaved {
-		err = interleaveLinears(net, o.Precision)
+		err = interleaveLinears(net, o.Precision, m.Folder == nil)
 	}
 	return net, errors.Join(err, o.holdCompressed(net))
 }

@@ -15,8 +15,10 @@ import (
 	"spillway/dtype"
 	"spillway/executor"
 	"spillway/hf"
+	"spillway/lora"
 	"spillway/machine"
 	"spillway/quant"
+	"spillway/run"
 )
 
 // quantizedLlama is a tiny Llama, quantized.
@@ -158,6 +160,40 @@ func TestACPUInterleavesCodes(t *testing.T) {
 	}
 	if !(off <= 0.02*top) {
 		t.Errorf("logits are off by %v of %v", off, top)
+	}
+}
+
+// Quantized weights that no folder has, those of a preset with random numbers, are held with rows interleaved too: every step would
+// decode codes as they are again.
+func TestACPUInterleavesWeightsThatAreMade(t *testing.T) {
+	packed, err := open(t, "small-llama").AsGGUF("q4_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev := cpu.Open(cpu.Options{})
+	defer dev.Close()
+	for _, c := range []struct {
+		model *spillway.Model
+		base  dtype.Type // as the options name it
+		held  dtype.Type
+	}{{open(t, "small-llama"), quant.NF4, quant.NF4}, {packed, dtype.Invalid, quant.Q4_0}} {
+		r, err := c.model.Plan(spillway.Options{Task: spillway.Generate, Precision: dtype.BF16, Adapters: lora.Options{Base: c.base}, Machine: parse(t, "cpu:4GiB,host:4GiB"), On: []device.Device{dev},
+			Generation: run.Generation{Context: 64, Streams: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		interleaved := 0
+		for _, p := range r.Spec.Params {
+			if _, fits := quant.Interleaved(c.held, p.Type.Shape.Rows(), p.Type.Shape.Last()); fits && p.Type.DType == c.held {
+				t.Errorf("%s is held in %v, row by row", p.Name, c.held)
+			}
+			if quant.InterleavedOf(p.Type.DType) == c.held {
+				interleaved++
+			}
+		}
+		if interleaved == 0 {
+			t.Errorf("no weight is held in %v with rows interleaved", c.held)
+		}
 	}
 }
 
