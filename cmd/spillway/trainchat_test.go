@@ -208,7 +208,7 @@ func TestRecipesHaveEveryFlag(t *testing.T) {
 		value := f.DefValue
 		if given, ok := map[string]string{
 			"precision": "bf16", "state-policy": "low-memory", "device-map": "auto", "optimizer-device": "device", "strategy": "standard", "quantization": "nf4", "weight-decay": "0.1",
-			"token-bytes": "2", "max-steps": "10", "batch-size": "4", "micro-batch-size": "2", "gradient-accumulation-steps": "2", "packing": "split", "max-host-memory": "4GiB", "lora-alpha": "8", "rank-pattern": "b=2,a=1", "alpha-pattern": "b=2,a=1", "layers-to-transform": "3,5", "ema": "0.99",
+			"token-bytes": "2", "max-steps": "10", "batch-size": "4", "micro-batch-size": "2", "gradient-accumulation-steps": "2", "packing": "split", "max-host-memory": "4GiB", "lora-alpha": "8", "rank-pattern": "b=2,a=1", "alpha-pattern": "b=2,a=1", "layers-to-transform": "3,5", "ema": "0.99", "compress-weights": "on",
 		}[f.Name]; ok {
 			value = given
 		} else if value == "" {
