@@ -30,19 +30,7 @@ func TestNetworksTrainAsTorch(t *testing.T) {
 			c.Strategy, c.MicroBatches = "standard", 1
 			c.Optimizer, _ = optim.Parse("sgd:lr=0.05,momentum=0.9,weight_decay=0")
 			losses, peak, end := file.train(t, net(), c)
-			for i, want := range file["losses"].Floats {
-				if math.Abs(losses[i]-float64(want)) > 1e-5*max(1, float64(want)) {
-					t.Errorf("loss %d is %.7f, PyTorch's %.7f", i, losses[i], want)
-				}
-			}
-			for param, got := range end {
-				for i, want := range file["end."+param].Floats {
-					if off := math.Abs(float64(got.Floats[i] - want)); !(off <= 2e-5) {
-						t.Errorf("%s, element %d: %.7f, PyTorch's %.7f", param, i, got.Floats[i], want)
-						break
-					}
-				}
-			}
+			file.agrees(t, losses, end)
 			c.Strategy, c.MaxMemory = "", fmt.Sprint(peak*48/100)
 			again, less, streamed := file.train(t, net(), c)
 			if less > peak*48/100 {
@@ -89,16 +77,7 @@ func readNetwork(t *testing.T, name string) network {
 // train gives ten losses and one that is evaluated, the memory that the device took, and the weights.
 func (n network) train(t *testing.T, net nn.Model, c spillway.Config) (losses []float64, peak int64, end spillway.StateDict) {
 	t.Helper()
-	w := wrap(t, net, c)
-	start := spillway.StateDict{}
-	for name, tensor := range n {
-		if param, is := strings.CutPrefix(name, "start."); is {
-			start[param] = tensor
-		}
-	}
-	if err := w.LoadStateDict(start); err != nil {
-		t.Fatal(err)
-	}
+	w := n.started(t, net, c)
 	b := spillway.Batch{"input": n["input"], "targets": n["target"]}
 	if n["input"].Ints != nil {
 		b["tokens"] = n["input"]
@@ -116,6 +95,40 @@ func (n network) train(t *testing.T, net nn.Model, c spillway.Config) (losses []
 		t.Fatal(err)
 	}
 	return append(losses, loss), peak, end
+}
+
+// started is a network with the weights that PyTorch's had.
+func (n network) started(t *testing.T, net nn.Model, c spillway.Config) *spillway.Wrapped {
+	t.Helper()
+	start := spillway.StateDict{}
+	for name, tensor := range n {
+		if param, is := strings.CutPrefix(name, "start."); is {
+			start[param] = tensor
+		}
+	}
+	w := wrap(t, net, c)
+	if err := w.LoadStateDict(start); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// agrees compares losses, and the state after them, with PyTorch's.
+func (n network) agrees(t *testing.T, losses []float64, end spillway.StateDict) {
+	t.Helper()
+	for i, want := range n["losses"].Floats {
+		if off := math.Abs(losses[i] - float64(want)); !(off <= 1e-5*max(1, float64(want))) {
+			t.Errorf("loss %d is %.7f, PyTorch's %.7f", i, losses[i], want)
+		}
+	}
+	for param, got := range end {
+		for i, want := range n["end."+param].Floats {
+			if off := math.Abs(float64(got.Floats[i] - want)); !(off <= 2e-5) {
+				t.Errorf("%s, element %d: %.7f, PyTorch's %.7f", param, i, got.Floats[i], want)
+				break
+			}
+		}
+	}
 }
 
 // chain is a model of blocks with names.

@@ -29,19 +29,7 @@ func TestMoreThanALossTrainsAsTorch(t *testing.T) {
 			}
 			c.Optimizer, _ = optim.Parse("sgd:momentum=0.9,weight_decay=0,lr=" + lr)
 			losses, peak, end := file.trainParts(t, net(), c)
-			for i, want := range file["losses"].Floats {
-				if off := math.Abs(losses[i] - float64(want)); !(off <= 1e-5*max(1, float64(want))) {
-					t.Errorf("loss %d is %.7f, PyTorch's %.7f", i, losses[i], want)
-				}
-			}
-			for param, got := range end {
-				for i, want := range file["end."+param].Floats {
-					if off := math.Abs(float64(got.Floats[i] - want)); !(off <= 2e-5) {
-						t.Errorf("%s, element %d: %.7f, PyTorch's %.7f", param, i, got.Floats[i], want)
-						break
-					}
-				}
-			}
+			file.agrees(t, losses, end)
 			c.Strategy, c.MaxMemory = "cpu-offload", "1GiB"
 			if _, less, streamed := file.trainParts(t, net(), c); less > peak || !sameDict(end, streamed) {
 				t.Errorf("weights stream in %d bytes of %d, with other bits: %v", less, peak, !sameDict(end, streamed))
@@ -53,19 +41,13 @@ func TestMoreThanALossTrainsAsTorch(t *testing.T) {
 // trainParts is train with batches of any names.
 func (n network) trainParts(t *testing.T, net nn.Model, c spillway.Config) (losses []float64, peak int64, end spillway.StateDict) {
 	t.Helper()
-	start, b := spillway.StateDict{}, spillway.Batch{}
+	b := spillway.Batch{}
 	for name, tensor := range n {
-		if param, is := strings.CutPrefix(name, "start."); is {
-			start[param] = tensor
-		}
 		if part, is := strings.CutPrefix(name, "batch."); is {
 			b[part] = tensor
 		}
 	}
-	w := wrap(t, net, c)
-	if err := w.LoadStateDict(start); err != nil {
-		t.Fatal(err)
-	}
+	w := n.started(t, net, c)
 	losses = step(t, w, b, 10)
 	return losses, w.MemoryStats().Devices[0].Peak, stateDict(t, w)
 }
